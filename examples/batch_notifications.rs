@@ -10,7 +10,7 @@ use std::{
 const ROWS: usize = 100;
 const BATCH: usize = 25;
 
-/// The outbox. It counts how often each notification was sent.
+/// The outbox, in which each notification has the number of times that it was sent.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<BTreeMap<String, u32>>>);
 

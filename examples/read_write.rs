@@ -1,7 +1,8 @@
 //! A read-write lock. Many copies of a service read a snapshot. One copy at a time rebuilds the snapshot, and
 //! continues as a reader as soon as it has finished.
 //!
-//! The writer waits in turn (`fair`), so that readers that arrive all the time cannot keep it from acquiring.
+//! The writer waits in a queue (`fair`). Otherwise readers that arrive all the time could keep it from ever
+//! acquiring the lock.
 
 #![expect(clippy::disallowed_methods, reason = "main awaits the tasks; a service has its own")]
 
@@ -43,8 +44,8 @@ async fn main() -> Result<(), Failure> {
         }));
     }
 
-    // A third copy rebuilds the snapshot. It then continues as a reader, so that no other writer acquires in
-    // between.
+    // A third copy rebuilds the snapshot. It then continues as a reader without a release in between, so that
+    // no other writer can acquire the lock.
     let writer = quorum("writer")?;
     for version in 1..=3 {
         let lock = writer.lock("snapshot").fair(Duration::from_millis(50));

@@ -30,8 +30,8 @@ async fn copy(name: &'static str, runs: Runs, shutdown: CancellationToken) -> Re
     let nightly = Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?;
     let nightly =
         Job::new("nightly", nightly, |_| async { Ok::<(), Failure>(()) }).misfire(Misfire::run_once(hour));
-    // The job is due five times a second. Ticks that a handover misses get a catch-up run. Ticks that may
-    // have run do not run again.
+    // The job is due five times a second. A tick that no leader started during a handover gets a catch-up run.
+    // A tick whose run may have begun is not run again.
     let beat =
         Job::new("beat", every(Duration::from_millis(200))?, move |tick| beat(name, Arc::clone(&runs), tick))
             .misfire(Misfire::run_all(Duration::from_secs(60)))

@@ -41,7 +41,8 @@ impl Shop {
     }
 }
 
-/// Runs a consumer. If there is a `doom`, the consumer ends in the middle of its fifth order.
+/// Runs a consumer. If `doom` is given, the consumer cancels it in the middle of its fifth order, and the
+/// caller then drops the consumer.
 async fn consumer(
     name: &'static str,
     (broker, stream): (&str, &str),

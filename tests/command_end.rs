@@ -1,5 +1,5 @@
-//! Tests that commands end with their lease, even if their parent process ignores or blocks signals, or stops
-//! other processes. The same holds for commands that change their user or leave their process group.
+//! Tests that commands end with their lease. This must hold even if their parent process ignores or blocks
+//! signals, or stops other processes, and if the commands change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The unprivileged user that runs the program. This user has no right to signal processes of root.
+/// The id of the unprivileged user that runs the program. It must not signal processes of root.
 const NOBODY: u32 = 65_534;
 
 /// Three nodes that vote, and the program.
@@ -32,7 +32,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// Returns `quorate exec` with its options, for a shell script.
+    /// Returns `quorate exec` with these options. Its command is a shell script.
     fn exec(&self, options: &[&str], script: &str) -> Command {
         let list = self.nodes.list();
         let head = ["exec", "--nodes", &list, "--lock", "job"];
@@ -49,8 +49,7 @@ impl Bench {
         until(&format!("process id in {name}"), PATIENCE, || self.program.read(name).trim().parse().ok())
     }
 
-    /// Tries to acquire the lock without waiting for its holder. Repeats the attempt while too few nodes
-    /// answer in time.
+    /// Tries to acquire the lock without waiting for its holder. If too few nodes answer in time, tries again.
     #[track_caller]
     fn try_lock(&self) -> Ended {
         until("majority of nodes that answer in time", PATIENCE, || {
@@ -59,7 +58,7 @@ impl Bench {
         })
     }
 
-    /// Returns the process that guards the command which has written its process id to the file `name`.
+    /// Returns the supervisor process of the command which has written its process id to the file `name`.
     #[track_caller]
     fn supervisor(&self, name: &str, exec: &Running) -> u32 {
         let supervisor = parent_of(self.pid(name));
@@ -68,7 +67,7 @@ impl Bench {
     }
 }
 
-/// Returns the same program, arguments, directory and variables, started by another program.
+/// Returns the command `inner`, with the same arguments and variables, but started by the program in `front`.
 fn through(front: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(front[0]);
     command.args(&front[1..]).arg(inner.get_program());
@@ -89,7 +88,7 @@ fn delegate(command: &mut Command, inner: &Command) {
     }
 }
 
-/// Kills a process at the end of the test.
+/// A process that is killed at the end of the test.
 struct Reaped(u32);
 
 impl Drop for Reaped {
@@ -109,7 +108,8 @@ fn a_parent_that_ignores_sigchld_hides_neither_the_end_nor_the_exit_status() {
     let exec = |script: &str| bench.start(through(&IGNORE_CHILDREN, &bench.exec(&options, script)));
     exec("exit 5").wait(PATIENCE).expect(5);
     exec("kill -TERM $$").wait(PATIENCE).expect(143);
-    // The command starts with the default action for SIGCHLD, so it observes the ends of its own children.
+    // The command must have the default action for SIGCHLD. Otherwise it could not observe the ends of its own
+    // children.
     let ignored = exec("grep SigIgn /proc/self/status").wait(PATIENCE).expect(0).stdout;
     let mask = ignored.split_whitespace().last().and_then(|mask| u64::from_str_radix(mask, 16).ok());
     assert_eq!(mask.map(|mask| mask & (1 << 16)), Some(0), "{ignored}");
@@ -152,7 +152,8 @@ fn stopped_past_the_ttl_together_with_its_supervisor_exec_does_not_report_succes
     let supervisor = bench.supervisor("pid", &exec);
     exec.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
-    // Another holder now runs at the same time as the first command.
+    // The supervisor process is stopped, so the first command still runs. Another holder now runs at the same
+    // time.
     let list = bench.nodes.list();
     let other = ["exec", "--nodes", &list, "--lock", "job", "--", "true"];
     bench.program.run(other).expect(0);
@@ -202,7 +203,7 @@ fn a_signal_that_ends_the_command_ends_what_left_its_group_before_the_lock_is_fr
     for (name, number, code) in
         [("TERM", Signal::TERM, 143), ("INT", Signal::INT, 130), ("HUP", Signal::HUP, 129)]
     {
-        // A background job of a shell ignores INT. So the command itself waits in the foreground.
+        // A shell starts background jobs with INT ignored. So the command itself must wait in the foreground.
         let script = format!(
             "setsid sh -c 'trap \"\" HUP INT TERM; echo $$ > stray-{name}.new; mv stray-{name}.new stray-{name}; \
              while :; do sleep 0.1; done' & until [ -e stray-{name} ]; do sleep 0.01; done; \
@@ -237,8 +238,9 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     let (leader, kid) = (bench.pid("pid"), bench.pid("kid"));
     let (mut ended, mut looks) = (false, 0);
     until("end of the group", PATIENCE, || {
-        // The order matters: `/proc` is read first. If the child still lives afterwards, its group existed at
-        // that time, so the process id had to be taken.
+        // `/proc` is read before the child is checked. If the child is still alive after that, its group
+        // existed when `/proc` was read. In this case a process with the id of the group's leader must still
+        // have existed, so that the id was not free.
         let taken = Path::new(&format!("/proc/{leader}")).exists();
         let lives = is_alive(kid);
         ended |= !is_alive(leader);
@@ -305,8 +307,8 @@ fn a_job_gets_the_list_of_nodes_only_from_its_own_environment() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// A `quorate` that runs as an unprivileged user, and `helper`, a setuid program that runs a command as root.
-/// So `quorate` may not signal that command.
+/// A `quorate` of an unprivileged user, and `helper`, a setuid program that runs a command as root. So
+/// `quorate` must not signal that command.
 struct Unprivileged {
     bench: Bench,
     quorate: PathBuf,
@@ -314,7 +316,8 @@ struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// Returns `None`, with the reason on standard error, if this machine cannot run the test.
+    /// Prepares the programs. Returns `None` if this machine cannot run the test, and writes the reason to
+    /// standard error.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return skip("the tests do not run as root, and so cannot install a setuid program");
@@ -337,7 +340,7 @@ impl Unprivileged {
         Some(Self { bench, quorate, helper })
     }
 
-    /// Returns an unprivileged `quorate exec` of a command that becomes root's and ignores SIGTERM.
+    /// Returns an `exec` of the unprivileged user. Its command becomes a process of root, and ignores SIGTERM.
     fn exec(&self, options: &[&str], front: &[&str]) -> Command {
         let script = format!(
             "exec {} as-root sh -c 'trap \"\" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done'",
@@ -363,7 +366,7 @@ impl Drop for Unprivileged {
     }
 }
 
-/// Reports why the test that calls this cannot run here. In CI that is a failure.
+/// Reports why this machine cannot run the calling test. In CI, this fails the test.
 fn skip<T>(why: &str) -> Option<T> {
     let test = std::thread::current();
     quorate_testkit::cannot_run(test.name().unwrap_or("command_end"), why);
@@ -380,11 +383,11 @@ fn a_lease_is_not_released_while_a_command_runs_that_cannot_be_ended() {
     let root = Reaped(bench.pid("pid"));
     exec.signal(Signal::TERM);
     exec.until_it_says("SIGTERM");
-    // SIGTERM did not reach the command, and `exec` reports that. The lease is kept as long as both run.
+    // SIGTERM did not reach the command, and `exec` reports this. While both run, the lease is kept.
     assert!(exec.stderr().contains("root"), "{}", exec.stderr());
     assert!(is_alive(root.0), "the command was ended: nothing was shown");
     bench.try_lock().expect(75);
-    // Two of three nodes lose their data: the lease is lost, and `exec` cannot end the command.
+    // Two of three nodes lose their data, so the lease is lost. `exec` cannot end the command.
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
     let ended = exec.wait(PATIENCE).expect(70);
@@ -436,8 +439,8 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
     let resigned = now();
     assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
-    // The lease was extended for a whole TTL at most a third of the TTL before SIGTERM. The command used up
-    // its grace period of 2.4 s. The rest of the TTL must pass before another worker leads.
+    // At SIGTERM, a third of the TTL at most had passed since the last extension. The command then used its
+    // grace period of 2.4 s. Another worker may lead only after the rest of the TTL.
     let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
     let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
     rival.until_it_says("elected");

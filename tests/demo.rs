@@ -1,4 +1,5 @@
-//! Tests of `quorate demo`: its figures meet the guarantees, and none of its processes and files remains.
+//! Tests of `quorate demo`. Its figures must meet the guarantees, and none of its processes and files may
+//! remain.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests")]
 
@@ -15,13 +16,13 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest wait for an event that should happen at once, on a busy machine.
+/// The longest wait for an event that should happen at once, on a machine that may be busy.
 const SOON: Duration = Duration::from_secs(10);
 /// The TTL of the demo's leases.
 const LEASE_MS: f64 = 2000.0;
 
-/// Returns a guard that only one test holds at a time. The demos measure failovers, so they must not run side
-/// by side.
+/// Returns a guard that only one test can have at a time. The demos measure failovers, so they must not run at
+/// the same time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,14 +47,14 @@ fn run(args: &[&str], scratch: Option<&Path>) -> (Output, String) {
     (output, said)
 }
 
-/// Returns the processes that the output names.
+/// Returns the ids of the processes that the output names.
 fn pids(said: &str) -> Vec<Pid> {
     let words: Vec<&str> = said.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[0] == "process");
     named.map(|pair| Pid::from_raw(pair[1].parse().unwrap()).unwrap()).collect()
 }
 
-/// Returns the processes that have `dir` as their working directory: servers and their supervisors.
+/// Returns the processes that have `dir` as their working directory. These are servers and their supervisors.
 fn inside(dir: &Path) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let cwd = |process: &fs::DirEntry| fs::read_link(process.path().join("cwd")).ok();
@@ -75,7 +76,7 @@ fn number(page: &Value, at: &str) -> f64 {
     page.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {at} in {page}"))
 }
 
-/// Checks the guarantees in the summary.
+/// Checks that the figures in the summary meet the guarantees.
 fn check(output: &Output, said: &str, nodes: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{}, {errors}\n{said}", output.status);
@@ -91,8 +92,7 @@ fn check(output: &Output, said: &str, nodes: &str) {
     for zero in ["/ticks/started_twice", "/ticks/missed", "/messages/processed_twice"] {
         assert_eq!(number(&page, zero), 0.0, "{zero}\n{said}");
     }
-    // The demo takes about ten seconds. Four ticks are due each second. Bursts of messages have their own
-    // timer of 250 ms.
+    // The demo takes about ten seconds, and four ticks are due in each second.
     assert!(number(&page, "/ticks/due") > 30.0, "{page}");
     let cut = number(&page, "/ticks/due") - number(&page, "/ticks/started");
     assert!(cut <= number(&page, "/ticks/interrupted") && cut <= 1.0, "{page}");
@@ -124,7 +124,7 @@ fn on_redis_servers_it_keeps_its_promises_and_leaves_nothing() {
     assert_eq!(inside(scratch.path()), Vec::<PathBuf>::new());
 }
 
-/// Starts a demo on Redis servers and reads its output until the first worker leads.
+/// Starts a demo on Redis servers. Reads its output until the first worker leads.
 fn first_leader(scratch: &Path) -> (Child, String) {
     let demo = demo(&["--redis"]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut demo = demo.unwrap();

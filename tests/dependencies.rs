@@ -1,7 +1,7 @@
 //! Checks the dependencies against `deny.toml`: licences, duplicate versions and sources.
 //!
-//! `cargo deny check` does the same. It also consults RustSec's database of advisories, which needs the
-//! network. This test needs neither that program nor the network, so it runs everywhere.
+//! `cargo deny check` makes the same checks, and also consults RustSec's database of advisories. This test
+//! needs neither that program nor the network, so it runs everywhere.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,8 +29,8 @@ struct Bans {
     skip: Vec<Skip>,
 }
 
-/// A version that is permitted in addition to another version of the same crate: `NAME@VERSION`, where
-/// `VERSION` may be a prefix.
+/// A second version of a crate that is permitted. It is written `NAME@VERSION`, where `VERSION` may be a prefix
+/// of the version.
 #[derive(Deserialize)]
 struct Skip {
     #[serde(rename = "crate")]
@@ -104,7 +104,7 @@ fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
     let mut objections = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for Package { name, version, license, source } in packages {
-        // A package of this workspace has no source.
+        // Packages of this workspace have no source, and are not checked.
         let Some(source) = source else { continue };
         if !source.starts_with("registry+https://github.com/rust-lang/crates.io-index") {
             objections.push(format!("{name} {version} comes from {source}, not from crates.io"));
@@ -136,11 +136,12 @@ fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
     objections
 }
 
-/// Returns whether an SPDX expression can be satisfied with the allowed licences. `OR` binds weaker than
-/// `AND`. A licence with an exception counts as that licence without the exception.
+/// Returns whether the allowed licences satisfy an SPDX expression. `AND` binds more tightly than `OR`. A
+/// licence with an exception counts as the same licence without it.
 fn is_permitted(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let expression = expression.replace('/', " OR ");
-    // Parentheses occur only around alternatives: `(A OR B) AND C` is satisfied if each side of AND is.
+    // Parentheses occur only around alternatives, as in `(A OR B) AND C`. Such an expression is satisfied if
+    // both sides of `AND` are.
     if let Some((left, right)) = split_outside(&expression, " AND ") {
         return is_permitted(left, allowed) && is_permitted(right, allowed);
     }

@@ -15,7 +15,7 @@ fn server(config: RedisConfig) -> RedisServer {
     config.start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the findings of the `--json` output, as severity, node and text.
+/// Returns the findings in the output of `--json`. Each has a severity, a node and a text.
 fn findings(ended: &Ended) -> Vec<(String, String, String)> {
     let page: Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -98,7 +98,7 @@ fn the_acl_that_it_names_is_sufficient_and_a_smaller_one_is_found() {
     assert!(!ended.stdout.contains("sesame") && !ended.stderr.contains("sesame"));
     let found = findings(&ended);
     assert!(!found.iter().any(|(_, _, what)| what.contains("may not run")), "{found:?}");
-    // With the rights of the suggested rule, everything works.
+    // A user with only the permissions of the suggested rule can use everything.
     let nodes = url("app");
     program.run(["nodes", "trust", "--nodes", &nodes]).expect(0);
     let exec = ["exec", "--nodes", &nodes, "--lock", "x", "--", "sh", "-c", "echo $QUORATE_FENCING_TOKEN"];

@@ -1,4 +1,4 @@
-//! Tests of `quorate election resign` and `quorate lock` on real Redis servers: an operator ends a
+//! Tests of `quorate election resign` and `quorate lock` on real Redis servers. With them, an operator ends a
 //! leadership, and shows and releases locks.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -15,7 +15,7 @@ fn json(stdout: &str) -> Value {
     serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stdout:?}"))
 }
 
-/// Daemons of one group on three servers.
+/// The daemons of one group, on three servers.
 struct Group {
     program: Program,
     nodes: Nodes,
@@ -27,7 +27,7 @@ impl Group {
         let program = program();
         let nodes = Nodes::admitted(3, &program, &[]);
         let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
-        // The command runs until it gets SIGTERM, and logs that.
+        // The command of the job runs until it gets SIGTERM, and logs this.
         let text = format!(
             "nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"3s\" }}\n[[job]]\nname = \"long\"\nevery = \"1s\"\n\
              command = [\"sh\", \"-c\", \"trap 'echo $QUORATE_FENCING_TOKEN ended >> log; exit 0' TERM; echo \
@@ -42,7 +42,7 @@ impl Group {
         self.program.start(["run", "--config", &self.config])
     }
 
-    /// Waits until a command runs under a larger token than `after`, and returns its token.
+    /// Waits until the command runs under a token larger than `after`, and returns this token.
     fn runs(&self, after: u64) -> u64 {
         until("command that runs", PATIENCE, || {
             let log = self.program.read("log");
@@ -112,7 +112,7 @@ fn invalid_requests_are_refused_and_write_nothing() {
     assert!(none.stdout.contains("x: no node stores a holder"), "{none}");
     let none = program.run(["lock", "show", "--nodes", &nodes.list(), "x"]).expect(1);
     assert!(none.stdout.contains("x: no node stores a holder"), "{none}");
-    // No worker was elected and no node was written to, so the cluster is as new as before.
+    // The command found no leader, and ended before it wrote anything to the nodes.
     for index in 0..3 {
         assert_eq!(nodes[index].command(&["DBSIZE"]), "0");
     }
@@ -127,13 +127,14 @@ fn invalid_requests_are_refused_and_write_nothing() {
     }
 }
 
-/// The error of a failed round names the nodes that failed in that round, even if every node was last known
-/// to vote.
+/// Checks the error of a failed round. It must name the nodes that failed in this round, even if every node was
+/// last known to vote.
 #[test]
 fn a_failed_round_is_not_explained_by_the_votes_of_the_nodes() {
     let program = program();
     let nodes = Nodes::admitted(3, &program, &[]);
-    // Every request of the scripts fails, although the handshake succeeds and the nodes are trusted.
+    // A key of another type makes every request of the scripts fail. The handshake succeeds nevertheless, and
+    // the nodes are trusted.
     for index in 0..3 {
         nodes[index].command(&["HSET", "quorate:x", "field", "value"]);
     }
@@ -169,8 +170,8 @@ fn a_lock_is_released_from_the_holder_that_is_shown_and_only_with_force() {
     );
     assert_eq!(nodes[0].command(&["EXISTS", "quorate:x"]), "1");
 
-    // The holder is stopped for good, and is killed before it can extend its lease. The command exists for
-    // this case.
+    // The holder is stopped, and is killed before it can extend its lease. The forced release is meant for such
+    // a holder.
     holder.signal(rustix::process::Signal::STOP);
     let forced = program.run(["lock", "release", "--force", "x", "--nodes", &list, "--json"]).expect(0);
     let page = json(&forced.stdout);
@@ -211,8 +212,8 @@ fn locks_of_other_clients_and_on_a_minority_can_be_released() {
     assert!(forced.stdout.contains("on 1 nodes, which is no majority"), "{forced}");
     let exec = ["exec", "--nodes", &list, "--no-wait", "--lock", "foreign", "--", "true"];
     program.run(exec).expect(0);
-    // An owner token that is not UTF-8 cannot be named on the command line. The command reports that, and
-    // deletes nothing else.
+    // An owner token that is not UTF-8 cannot be passed to the nodes. The command reports this, and deletes
+    // nothing else.
     nodes[0].command(&["EVAL", "redis.call('SET', 'quorate:bin', '\\255\\254')", "0"]);
     nodes[1].command(&["EVAL", "redis.call('SET', 'quorate:bin', '\\255\\254')", "0"]);
     let binary = program.run(["lock", "release", "--force", "bin", "--nodes", &list]).expect(69);

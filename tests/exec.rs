@@ -1,5 +1,5 @@
-//! Tests of `quorate exec` on real Redis servers: the environment of the command, and the messages. The
-//! command must be dead before another worker can hold the lock.
+//! Tests of `quorate exec` on real Redis servers. They check the environment of the command, the messages, and
+//! that the command is dead before another worker can hold the lock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use std::{io::Write, process::Stdio, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A cluster of trusted nodes, and the program that uses it.
+/// A cluster of trusted nodes, and the program under test.
 struct Bench {
     program: Program,
     nodes: Nodes,
@@ -25,7 +25,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// Returns the arguments of `exec`: its options, then the command.
+    /// Returns the arguments of `exec`, which are its options and then the command.
     fn args(&self, options: &[&str], command: &[impl AsRef<str>]) -> Vec<String> {
         let list = self.nodes.list();
         let head = ["exec", "--nodes", &list, "--lock", "job"];
@@ -47,7 +47,7 @@ impl Bench {
         Beats::new(self.program.file("beats"))
     }
 
-    /// Acquires the lock for a moment, and returns the fencing token.
+    /// Acquires the lock for a moment, and returns its fencing token.
     #[track_caller]
     fn token(&self, options: &[&str]) -> u64 {
         let ended = self.run(options, &["sh", "-c", "echo $QUORATE_FENCING_TOKEN"]).expect(0);
@@ -67,8 +67,8 @@ fn the_exit_status_is_the_commands_own() {
     bench.run(&["--no-wait"], &["quorate-no-such-program"]).expect(127).says(&["quorate-no-such-program"]);
     let file = bench.program.write("not-executable", "true");
     bench.run(&["--no-wait"], &[&file]).expect(126).says(&[&file]);
-    // Each of these commands has released the lock. Otherwise the next command would have ended with exit
-    // status 75.
+    // If one of these commands had not released the lock, the next one would have ended with the exit status
+    // 75.
     shell("exit 0").expect(0);
 }
 
@@ -109,7 +109,7 @@ fn a_taken_lock_is_a_conflict_unless_it_is_waited_for() {
     let timed_out = bench.run(&["--wait", "700ms"], &never).expect(75);
     assert!(timed_out.took >= Duration::from_millis(700), "{timed_out}");
     assert!(!bench.program.file("ran").exists(), "a command ran without the lock");
-    // A lock of another name is free.
+    // A lock of another name is not affected.
     let list = bench.nodes.list();
     bench.program.run(["exec", "--nodes", &list, "--lock", "other", "--no-wait", "--", "true"]).expect(0);
 
@@ -146,7 +146,7 @@ fn without_a_quorum_it_says_which_nodes_and_why() {
     assert!(ended.took < 5 * SECOND, "{ended}");
     assert!(!ended.stderr.contains(&bench.nodes.name(3)), "names a node that votes: {ended}");
     bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&["2 of 5 nodes vote, 3 required"]);
-    // With `--wait` the command runs once a node comes back: one such node is enough.
+    // With `--wait`, the command runs as soon as a majority votes again. One more node is enough for that.
     let waits = bench.start(&["--wait", "19s"], &["true"]);
     waits.until_it_says("waiting for a quorum");
     bench.nodes[2].resume();
@@ -174,13 +174,13 @@ fn invalid_arguments_end_with_78_and_name_the_fix() {
 fn one_paused_server_of_five_costs_no_time() {
     let bench = Bench::new(5);
     bench.nodes[1].pause();
-    // The test takes the shortest of several runs, because the machine may be busy during some of them.
+    // The shortest of several runs counts, because the machine may be busy during some of them.
     let runs = (0..12).map(|_| bench.run(&["--no-wait"], &["true"]).expect(0).took);
     let best = runs.min().expect("twelve runs");
     assert!(best < SECOND / 2, "the whole of exec took {best:?}");
 }
 
-/// Returns the latest end of a lease of this TTL, if its last extension was sent before `at`.
+/// Returns the latest possible end of a lease with this TTL, whose last extension was sent before `at`.
 fn bound(at: WallTime, ttl: Duration) -> WallTime {
     at + ttl
 }
@@ -193,7 +193,7 @@ fn when_the_majority_goes_the_command_is_dead_before_validity_ends() {
     let running = bench.start(&["--ttl", "2s"], &beats.stubborn());
     beats.wait_for_child();
     let pids = beats.pids();
-    // The lease is extended: the command runs for longer than one TTL.
+    // The command runs for longer than one TTL, so the lease is extended.
     let began = beats.tenures()[0].1;
     until("beat after the TTL", PATIENCE, || (beats.last() > began + ttl + SECOND / 2).then_some(()));
 
@@ -230,8 +230,8 @@ fn a_lease_is_lost_as_soon_as_a_node_of_its_majority_forgets() {
     let flushed = now();
     bench.nodes[0].flushall();
     running.wait(PATIENCE).expect(70).says(&["the lease on job was lost", "is new or was flushed"]);
-    // `exec` detects the loss at the next extension, at most a third of the TTL later, and not only at the
-    // end of the lease.
+    // `exec` notices the loss at the next extension, which is at most a third of the TTL later. It does not
+    // have to wait until the lease ends.
     let lived = flushed.until(beats.last());
     assert!(lived < 4 * SECOND, "the command lived on for {lived:?}");
 }
@@ -249,8 +249,8 @@ fn a_stopped_supervisor_does_not_hide_that_the_lease_was_lost() {
     signal(supervisor, Signal::STOP);
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
-    // `exec` itself must end the command. The supervisor process continues later, and finds the command dead
-    // and the orders of `exec` unread.
+    // While the supervisor process is stopped, `exec` itself must end the command. When the supervisor process
+    // continues, the command is dead, and the orders of `exec` are still unread.
     for pid in pids {
         until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
     }

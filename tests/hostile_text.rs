@@ -1,5 +1,5 @@
-//! Tests that text from another party does not reach a terminal unchanged, wherever that party has stored the
-//! text. No output and no log contains a control character or a forged line.
+//! Tests of text from other parties, wherever they may have stored it. It must not reach a terminal unchanged:
+//! no output and no log may contain a control character or a forged line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 use redis::{Connection, RedisResult, cmd};
 use rustix::process::Signal;
 
-/// A text that clears the screen, sets the clipboard, opens a link, forges lines, and hides and reverses
+/// A hostile text. It clears the screen, sets the clipboard, opens a link, forges lines, and hides and reverses
 /// text. It is not UTF-8.
 const HOSTILE: &[u8] =
     b"PLANTED\x1b[2J\x1b]52;c;QUFB\x07\x1b]8;;evil\x1b\\\x9b31m\xff\r\nFORGED line\nFORGED \
@@ -29,7 +29,7 @@ impl Bench {
         Self { program, nodes }
     }
 
-    /// Writes to the first `count` nodes.
+    /// Lets `write` store data on the first `count` nodes.
     fn plant(&self, count: usize, mut write: impl FnMut(&mut Connection) -> RedisResult<()>) {
         for url in self.nodes.urls().iter().take(count) {
             let client = redis::Client::open(url.as_str()).expect("a URL");
@@ -56,7 +56,7 @@ impl Bench {
         ended
     }
 
-    /// Runs `exec`; the options come before the command.
+    /// Runs `exec`. The options are placed before the command.
     #[track_caller]
     fn exec(&self, args: &[&str]) -> Ended {
         let list = self.nodes.list();
@@ -65,7 +65,7 @@ impl Bench {
         ended
     }
 
-    /// Runs the command, and again with `--json`.
+    /// Runs the command twice, without and with `--json`, and checks the output.
     #[track_caller]
     fn look(&self, args: &[&str]) {
         shows_it(args, &self.run(args));
@@ -93,7 +93,8 @@ fn text_is_clean(what: &str, text: &str) {
     assert!(!text.lines().any(|line| line.starts_with("FORGED")), "{what} lets a line be forged:\n{text}");
 }
 
-/// Checks that the output contains the planted text: otherwise the test would show nothing.
+/// Checks that the output contains the hostile text in its harmless form. Otherwise the test would prove
+/// nothing.
 #[track_caller]
 fn shows_it(what: &[&str], ended: &Ended) {
     assert!(ended.stdout.contains("PLANTED") || ended.stderr.contains("PLANTED"), "{what:?}: {ended}");
@@ -131,7 +132,7 @@ fn holders_of_locks_groups_and_messages() {
     bench.look(&["status", "claim/s/m"]);
 }
 
-/// Checks a daemon's log, in both formats, until it contains `what`.
+/// Runs daemons with both log formats, and checks their logs until they contain `what`.
 fn daemons(program: &Program, config: &str, what: &str) {
     for format in ["text", "json"] {
         let args = ["run", "--config", config, "--log-level", "trace", "--log-format", format];
@@ -262,7 +263,7 @@ fn what_the_ledger_holds_of_jobs() {
     daemons(&bench.program, &config, "elected");
 }
 
-/// Replaces `from` by [`HOSTILE`] in all data of a server; a field whose name contains `from` is also stored
+/// Replaces `from` by [`HOSTILE`] in all values of a server. A field with `from` in its name is also stored
 /// under the replaced name.
 fn tamper(connection: &mut Connection, from: &[u8]) -> RedisResult<()> {
     let text = String::from_utf8_lossy(HOSTILE);

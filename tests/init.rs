@@ -1,5 +1,5 @@
-//! Tests of `quorate run` as process 1 of a container: it reaps orphaned processes, and SIGTERM ends it
-//! cleanly.
+//! Tests of `quorate run` as process 1 of a container. It must reap orphaned processes, and end cleanly at
+//! SIGTERM.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -53,7 +53,7 @@ fn children(of: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Returns the children of `of` that have ended and wait to be reaped.
+/// Returns the children of the process `of` that have ended and have not been reaped.
 fn zombies(of: u32) -> Vec<u32> {
     let is_zombie = |child: &u32| {
         let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
@@ -79,8 +79,8 @@ fn as_process_one(config: &Path) -> Namespace {
 fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (config, ticks) = (dir.path().join("quorate.toml"), dir.path().join("ticks"));
-    // Each run leaves a process behind. That process has left its group, and so becomes a child of
-    // process 1.
+    // Each run leaves a process behind that has left its group. So it becomes a child of process 1 when its
+    // parent ends.
     let text = format!(
         "nodes = [\"file://{0}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
          [[job]]\nname = \"j\"\nevery = \"300ms\"\n\
@@ -92,7 +92,7 @@ fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let ran = || fs::read_to_string(&ticks).unwrap_or_default().lines().count();
     eventually("five ticks", || (ran() >= 5).then_some(()));
     let init = *children(namespace.0.id()).first().expect("unshare has one child");
-    // A zombie may exist for a moment, but must not remain.
+    // There may be a zombie for a moment, but none may remain.
     eventually("no zombie is left", || zombies(init).is_empty().then_some(()));
     let before = ran();
     eventually("the job goes on", || (ran() > before).then_some(()));

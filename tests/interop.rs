@@ -1,6 +1,6 @@
 //! Tests that Quorate and other Redlock clients exclude each other on locks of the same names. With an empty
-//! prefix, a lock's key is the resource's name, and its value is a plain string. So a client that calls `SET
-//! name value NX PX ms` and Quorate exclude each other.
+//! prefix, a lock's key is its name, and the value is a plain string, as for a client that calls `SET name
+//! value NX PX ms`.
 //!
 //! # What is not guaranteed
 //!
@@ -11,10 +11,10 @@
 
 use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 
-/// The release script of other clients: it deletes only the client's own key.
+/// The script by which other Redlock clients release a lock. It deletes the key only if it is the client's own.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
-/// The other client's random value.
+/// The random value with which the other client acquires locks.
 const VALUE: &str = "20c9f2b1d7a84e5c";
 
 struct Bench {
@@ -40,12 +40,13 @@ impl Bench {
         self.start(options, script).wait(PATIENCE)
     }
 
-    /// Makes the other client's attempt on the node at `index`. Returns whether it succeeded.
+    /// Tries to acquire the lock on the node at `index`, as the other client does. Returns whether this
+    /// succeeded.
     fn foreign_set(&self, index: usize) -> bool {
         self.nodes[index].command(&["SET", "job", VALUE, "NX", "PX", "60000"]) == "OK"
     }
 
-    /// Makes the other client's release on the node at `index`. Returns whether it deleted the key.
+    /// Releases the lock on the node at `index`, as the other client does. Returns whether the key was deleted.
     fn foreign_release(&self, index: usize) -> bool {
         self.nodes[index].command(&["EVAL", RELEASE, "1", "job", VALUE]) == "1"
     }
@@ -63,7 +64,7 @@ fn a_foreign_holder_of_a_majority_keeps_exec_out_until_it_lets_go() {
     }
     bench.run(&["--no-wait"], "touch ran").expect(75).says(&["job", "held by", VALUE]);
     assert!(!bench.program.file("ran").exists(), "the command ran without the lock");
-    // The worker's failed attempt takes nothing from the holder, and leaves no grant behind.
+    // The failed attempt of the worker has changed nothing for the holder, and has left no grant behind.
     for index in 0..3 {
         assert_eq!(bench.value(index), VALUE, "node {index}");
     }
@@ -127,7 +128,7 @@ fn what_exec_holds_no_foreign_client_gets() {
 
     bench.program.write("go", "");
     holder.wait(PATIENCE).expect(0);
-    // This wait exceeds the TTL only if releases are lost.
+    // If a release was lost, this wait takes as long as the TTL.
     for index in 0..5 {
         until(&format!("free lock on node {index}"), PATIENCE, || bench.foreign_set(index).then_some(()));
     }

@@ -1,5 +1,5 @@
-//! Tests of `quorate jobs`: two daemons run the jobs on real Redis servers, and a third process shows and
-//! controls them.
+//! Tests of `quorate jobs`. Two daemons run jobs on real Redis servers, and a third process shows and controls
+//! them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -75,7 +75,7 @@ impl Bench {
         self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
     }
 
-    /// Returns the command's output as JSON, whatever its exit status.
+    /// Runs a command and returns its output as JSON, whatever its exit status is.
     #[track_caller]
     fn json(&self, args: &[&str]) -> Value {
         let ended = self.jobs(&[args, &["--json"]].concat());
@@ -90,7 +90,7 @@ impl Bench {
         answer
     }
 
-    /// Waits for the run of this request, and returns its outcome.
+    /// Waits until the run of this request has ended, and returns its history entry.
     #[track_caller]
     fn end_of(&self, job: &str, request: &Value) -> Value {
         until(&format!("end of {job}'s {request}"), PATIENCE, || {
@@ -134,8 +134,8 @@ fn jobs_are_shown_and_controlled_from_outside() {
         bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 7, "a head and a line a job: {}", shown.stdout);
 
-    // While the job is paused its ticks are skipped, and the history shows that. After the job is resumed,
-    // its ticks run.
+    // While a job is paused, its ticks are skipped, and the history shows this. Its ticks run again after it is
+    // resumed.
     bench.until_lines("beats", 2);
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
@@ -143,7 +143,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     assert!(job["next"].is_null(), "a paused job has no next tick: {job}");
     bench.jobs(&["list"]).expect(0).tells(&["paused"]);
     let paused = bench.lines("beats");
-    // In this time two ticks would have been due.
+    // Two ticks would be due in this time.
     let begun = now();
     until("a second and more", PATIENCE, || {
         (begun.until(now()) >= Duration::from_millis(1_200)).then_some(())
@@ -160,7 +160,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let resumed = bench.json(&["show", "beat"]);
     assert!(resumed["paused"].is_null() && resumed["next"].is_string(), "{resumed}");
 
-    // A triggered run starts at once, with the environment of a run. Its output is in the history.
+    // A triggered run starts at once, with the environment of any run. The history has its output.
     let request = bench.accepted(&["trigger", "nightly-report"]);
     let end = bench.end_of("nightly-report", &request);
     assert_eq!((&end["outcome"], &end["cause"]), (&"done".into(), &"triggered".into()), "{end}");
@@ -173,7 +173,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
         "a token and a deadline: {report}"
     );
 
-    // A backfill runs a span of ticks, the oldest first.
+    // A back-fill runs the ticks of a span, oldest first.
     let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
     let request = bench.accepted(&[&["backfill", "nightly-report"], &span[..]].concat());
     assert_eq!(request["count"], 3, "the end is excluded: {request}");
@@ -182,7 +182,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let ticks: Vec<&str> = reports.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ticks, ["2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", "2026-11-03T03:00:00Z"]);
 
-    // An active run is shown, and is then cancelled.
+    // An active run is shown, and then cancelled.
     let request = bench.accepted(&["trigger", "long"]);
     bench.until_lines("long", 1);
     let running = bench.json(&["show", "long"])["running"].clone();
@@ -194,20 +194,20 @@ fn jobs_are_shown_and_controlled_from_outside() {
     let end = bench.end_of("long", &request);
     assert_eq!(end["outcome"], "cancelled", "{end}");
 
-    // Failed attempts are retried, and a listed exit code counts as success.
+    // Failed attempts are repeated. An exit code that the job lists counts as success.
     let request = bench.accepted(&["trigger", "flaky"]);
     let end = bench.end_of("flaky", &request);
     assert_eq!((&end["outcome"], &end["attempts"]), (&"done".into(), &3.into()), "{end}");
     assert_eq!(bench.program.read("flaky"), "1\n2\n3\n");
     assert_eq!(end["output"], "attempt 3\n", "of the last attempt: {end}");
 
-    // A timeout is recorded as such, and the command has its grace period in which to end.
+    // A timeout is recorded as the outcome. Before that, the command has its grace period in which to end.
     let request = bench.accepted(&["trigger", "slow"]);
     let end = bench.end_of("slow", &request);
     assert_eq!(end["outcome"], "timed-out", "{end}");
     assert_eq!(bench.program.read("slow"), "stopped\n");
 
-    // A job with any-worker placement is shown, too.
+    // A job that is placed on any worker is shown too.
     let shared = until("a run of the shared job", PATIENCE, || {
         let job = bench.json(&["show", "shared"]);
         (job["running"].as_array()?.len() == 1).then_some(job)
@@ -264,7 +264,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
     assert!(empty.stderr.is_empty(), "{empty:?}");
 
-    // Without a leader the request is posted, and the next leader handles it once, before it expires.
+    // Without a leader, the request is posted. The next leader carries it out once, if it has not expired.
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
     let answer = bench.jobs(&["trigger", "nightly-report", "--wait", "1s"]).expect(75);
@@ -277,7 +277,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
 
-    // None of these nodes can be reached.
+    // None of these nodes exists.
     let nowhere = ["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"];
     bench
         .program
@@ -302,7 +302,8 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     assert_eq!(answer["next"][0]["tick"], "2026-11-21T03:00:00Z");
     assert_eq!(answer["source"], lonely.as_str());
 
-    // This file does not have the job. The ledger has it, once a leader has registered it.
+    // The file that this command reads does not have the job. The ledger has it after a leader has registered
+    // it.
     let daemon = bench.daemon();
     bench.until_registered();
     let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];

@@ -2,10 +2,10 @@
 //!
 //! The command is `lease-probe NAME MODE NODES RESOURCE TTL_MS SINK`. MODE is one of:
 //!
-//! - `work`: acquire the lease, then check it and write every few milliseconds. When the lease is lost, acquire it
-//!   again, without limit.
-//! - `write-when-notified`: acquire the lease and wait for a file `go`. Then check the lease once, and write even if it
-//!   is no longer valid.
+//! - `work`: acquire the lease, then check it and write every few milliseconds. When the lease is lost, acquire
+//!   it again, without limit.
+//! - `write-when-notified`: acquire the lease and wait for a file `go`. Then check the lease once, and write
+//!   even if the lease is no longer valid.
 //!
 //! The file `journal` has a line for each event, `NANOSECONDS WHAT TOKEN`. The time is that of the boot clock
 //! *before* the check. The events are `held` (the lease was just acquired), `ok` (the lease is valid), `lost`
@@ -30,7 +30,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, nodes, resource, ttl, sink] = &args[..] else { panic_usage() };
     let ttl = Duration::from_millis(ttl.parse().expect("TTL_MS"));
-    // The runtime has two threads: this thread may block while the other one extends the lease.
+    // The runtime has two threads. So while this thread is blocked, the other one extends the lease.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let setup = QuorumConfig {
@@ -88,7 +88,7 @@ impl Probe {
         }
         let at = self.now();
         self.note(at, if lease.fencing_token().is_ok() { "ok" } else { "lost" }, lease);
-        // The probe writes, whatever the check returned.
+        // The probe writes even if the check has failed.
         if !self.sink.write(lease.token().get()).expect("the sink answers") {
             self.note(self.now(), "refused", lease);
         }
@@ -98,7 +98,7 @@ impl Probe {
         self.quorum.env().now()
     }
 
-    /// Writes a line with one call, so that the file contains either the complete line or nothing of it.
+    /// Writes a line with a single call. So the file has the whole line or nothing of it.
     fn note(&self, at: BootTime, what: &str, lease: &Lease) {
         let line = format!("{} {what} {}\n", at.as_nanos(), lease.token().get());
         (&self.journal).write_all(line.as_bytes()).expect("a file of our own");

@@ -2,9 +2,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! Times that these tests compare are read on a machine that may be busy. If a test checks that one event
-//! came *before* another, it allows some slack. So it may miss a fault of a few milliseconds, but never
-//! reports a fault that does not exist.
+//! Times that these tests compare are read on a machine that may be busy. So a test that checks the order of
+//! two events allows some slack. It may miss a fault of a few milliseconds, but never reports a fault that does
+//! not exist.
 
 pub mod support;
 pub mod unfriendly;

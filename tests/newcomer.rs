@@ -1,5 +1,5 @@
-//! Tests of the messages that a new user gets at a first try or with a wrong setup. Each message names the
-//! node, the error and the fix. No message, log or status shows a password.
+//! Tests of the messages that a new user gets at a first try or with a wrong configuration. Each message names
+//! the node, the error and the fix. No message, log or status shows a password.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{fmt::Write as _, time::Duration};
 
-/// A loopback port without a listener: it is reserved for a service that is never used.
+/// The URL of a node that does not exist. No service uses its port.
 const CLOSED: &str = "redis://127.0.0.1:1";
 
-/// A part of all passwords in this file.
+/// A word that is part of every password in this file.
 const SECRET: &str = "SECRETWORD";
 
 fn program() -> Program {
@@ -48,7 +48,7 @@ fn one_node_of_five_may_be_unreachable_from_the_beginning() {
     let program = program();
     let nodes = Nodes::new(4);
     let list = format!("{},{CLOSED}", nodes.list());
-    // Not every node votes, and the message names the node that does not.
+    // One of the nodes does not vote. The message must name it.
     program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
     exec(&program, &list).expect(0);
     program.run(["status", "--nodes", &list]).expect(0);
@@ -88,8 +88,8 @@ fn one_server_has_one_vote_however_often_it_is_named() {
     let again = format!("redis://localhost:{}", nodes[0].port());
     let list = format!("{first},{other},{again}");
     exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
-    // The two names of one server are never trusted, however often that is requested. Otherwise one server
-    // would have two votes of three.
+    // The two names of one server must not be trusted, even if that is requested again and again. Otherwise one
+    // server would have two votes of three.
     for _ in 0..3 {
         program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&["are one server"]);
     }
@@ -121,7 +121,8 @@ fn workers_that_disagree_see_both_values() {
         .run(["exec", "--config", &file, "--lock", "job", "--no-wait", "--", "true"])
         .expect(69)
         .says(&parts);
-    // No retry would help a daemon with this `max_ttl`: it ends with the exit code that prevents a restart.
+    // A daemon with this `max_ttl` can never work. So it ends with the exit code after which systemd does not
+    // restart it.
     program.run(["run", "--config", &file]).expect(78).says(&parts);
     // The nodes still accept a worker with the right `max_ttl`.
     exec(&program, &list).expect(0);
@@ -155,8 +156,8 @@ fn a_new_cluster_names_the_command_that_trusts_its_nodes() {
     let args = |wait| ["exec", "--nodes", &list, "--lock", "job", "--wait", wait, "--", "true"];
     let ended = program.run(args("300ms")).expect(69);
     ended.says(&["0 of 3 nodes vote, 2 required", "it is new or was flushed", "`quorate nodes trust`"]);
-    // The quarantine is longer than this process waits. Only the command of the other process can end it in
-    // time.
+    // The quarantine takes longer than this process waits. Only the trust command of the other process can end
+    // it in time.
     let waits = program.start(args("15s"));
     waits.until_it_says("waiting for a quorum");
     let trusted = program.run(["nodes", "trust", "--nodes", &list]).expect(0);
@@ -314,7 +315,8 @@ fn status_shows_the_votes_and_the_holders() {
     assert!(page["resources"][0]["held"].is_null(), "unknown without a quorum: {page:#}");
 }
 
-/// Returns the output of all commands with these nodes in `file`. The daemon is stopped once it has logged `until_it_says`.
+/// Runs all commands with the nodes in `file`, and returns their output. The daemon is stopped once it has
+/// logged `until_it_says`.
 fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says: &str) -> String {
     let mut said = String::new();
     let (config, exec) = (["--config", file], ["--lock", "job", "--no-wait", "--", "true"]);
@@ -332,8 +334,8 @@ fn everything_said(program: &Program, file: &str, flags: &[&str], until_it_says:
         let call = [&["run", "--log-level", "trace", "--log-format", format], &config[..]].concat();
         let daemon = program.start(call);
         daemon.until_it_says(until_it_says);
-        // The daemon gets SIGTERM rather than SIGKILL: so it also logs its end, and the next daemon need not
-        // wait for its lease.
+        // The daemon is stopped by SIGTERM and not by SIGKILL. So it also logs its end, and releases its lease
+        // for the next daemon.
         daemon.signal(Signal::TERM);
         let _ = write!(said, "{}", daemon.wait(PATIENCE));
     }

@@ -27,10 +27,10 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
 }
 
-/// The holders of the lock, in the order of the grants.
+/// The holders of the lock so far, in the order of their grants.
 #[derive(Debug, Default)]
 struct Book {
-    /// The worker that holds the lock, or that held it and has not noticed the end, with its lease.
+    /// The worker that holds the lock, with its lease. It may have lost the lease without having noticed.
     holder: Option<(String, Arc<Lease>)>,
     grants: Vec<(String, FencingToken)>,
 }
@@ -41,7 +41,8 @@ impl Book {
     }
 }
 
-/// A worker with its own runtime, which repeatedly acquires the lock and holds it for a while.
+/// A worker with a runtime of its own. It acquires the lock again and again, and holds it for a while each
+/// time.
 struct Worker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -58,8 +59,8 @@ impl Worker {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Stops the worker gracefully, as a deployment does. Panics if two workers ever held the lock at the
-    /// same time.
+    /// Stops the worker in order, as a deployment does. Panics if two workers ever held the lock at the same
+    /// time.
     fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it has not ended before");
@@ -87,7 +88,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         {
             let mut book = book.lock().expect("no two held at once");
             let Ok(token) = lease.fencing_token() else { continue };
-            // The worker that held the lock before may have been paused since before its lease ended.
+            // The previous holder may have been paused since before its lease ended. So it may not have noted
+            // the end, but its lease must not be valid.
             if let Some((other, before)) = book.holder.replace((name.to_owned(), Arc::clone(&lease))) {
                 assert!(!before.is_valid(), "two holders, {name} beside {other}");
             }
@@ -97,7 +99,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         while lease.is_valid() && env.now() < until && !stop.load(Ordering::Relaxed) {
             env.sleep(Duration::from_millis(2)).await;
         }
-        // This worker may pause here on a busy machine, until its lease has ended and another worker holds the lock.
+        // On a busy machine, this worker may pause here until its lease has ended and another worker holds the
+        // lock. So it removes only its own entry.
         let ended =
             book.lock().expect("no two held at once").holder.take_if(|(_, held)| Arc::ptr_eq(held, &lease));
         drop(ended);
@@ -128,7 +131,7 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     let mut workers: Vec<_> = names.iter().map(|name| Worker::start(name, old.clone(), &book)).collect();
     until("leases of the old set", PATIENCE, || names.iter().all(|name| wins(&book, name) > 0).then_some(()));
 
-    // A dry run changes nothing.
+    // A dry run must change nothing.
     let to = new.join(",");
     let replace = ["nodes", "replace", "--config", &file, "--to", &to];
     let dry = program.run([&replace[..], &["--dry-run"]].concat()).expect(0);
@@ -138,7 +141,8 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     }
     assert_eq!(nodes[3].command(&["EXISTS", "quorate:node"]), "0");
 
-    // The command is killed while it waits. No worker of either list is elected until the command runs again.
+    // The command is killed while it waits. Until it runs again, no worker with either list can acquire the
+    // lock.
     let killed = program.start(replace);
     until("its wait", PATIENCE, || killed.stdout().contains("waiting").then_some(()));
     killed.kill();
@@ -159,8 +163,8 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     }
     until("lease of the new set", PATIENCE, || (wins(&book, "early") > 0).then_some(()));
 
-    // The workers are restarted with the new list, one after the other. Meanwhile the workers with the old
-    // list get no lease.
+    // The workers are restarted with the new list, one after the other. Workers that still have the old list
+    // get no lease.
     let before: Vec<usize> = names.iter().map(|name| wins(&book, name)).collect();
     for (at, name) in names.iter().enumerate() {
         workers.remove(0).end();
@@ -173,7 +177,7 @@ fn a_set_is_replaced_under_load_though_the_program_is_killed_on_the_way() {
     let grows = book.grants.windows(2).all(|two| two[0].1 < two[1].1);
     assert!(grows, "tokens: {:?}", book.grants);
 
-    // A worker with the old list sees both lists in its error.
+    // The error of a worker with the old list must name both lists.
     let ended = exec(&old.join(",")).expect(69);
     let sorted = |urls: &[usize]| {
         let mut names: Vec<String> = urls.iter().map(|at| format!("{}/0", nodes.name(*at))).collect();
@@ -198,7 +202,7 @@ fn a_new_node_that_is_away_or_unfit_leaves_everything_as_it_was() {
     replace(&to(&evicts.url())).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
     replace(&list).expect(78).says(&["the same set as the old one"]);
     replace(&to("redis://localhost:x")).expect(78).says(&["--to"]);
-    // The old list is wrong: the nodes' markers contain another list.
+    // The old list in this command is wrong: the markers of the nodes contain another one.
     let other = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
     let ended = program.run(["nodes", "replace", "--nodes", &nodes.name(0), "--to", &other.url()]).expect(69);
     ended.says(&["two lists could elect two leaders"]);

@@ -1,5 +1,5 @@
-//! Tests that no test is skipped silently. A test that some machine cannot run is listed here, or reports
-//! itself with `quorate_testkit::cannot_run`. The last lines of `tests/run.sh` name such tests.
+//! Tests that no test is skipped silently. If a machine cannot run a test, the test is listed here, or reports
+//! this with `quorate_testkit::cannot_run`. The last lines of `tests/run.sh` name such tests.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -62,7 +62,7 @@ fn every_test_of_one_platform_is_listed() {
         let condition = line.starts_with("#[cfg(") || line.starts_with("#![cfg(");
         condition && platform.iter().any(|word| line.contains(word))
     });
-    // Platform conditions in the libraries do not concern tests.
+    // Platform conditions in the code of the libraries are not about tests.
     let tests = found.into_iter().filter(|(file, _)| file.starts_with("tests/") || file.contains("/tests/"));
     let advice = "list it here, so that other platforms report it";
     assert_eq!(
@@ -81,7 +81,7 @@ fn tests_that_need_a_feature_are_listed_and_run_with_all_features() {
     assert!(run.contains("heeding cargo test --workspace --all-features\n"));
 }
 
-/// Checks the last lines of `tests/run.sh`, and its exit status.
+/// Checks the last lines of `tests/run.sh` and its exit status, if tests did not run.
 #[test]
 fn the_run_names_what_did_not_run_and_fails_where_all_must_run() {
     let verdict = |reported: &str, ci: &str| {
@@ -109,8 +109,8 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
-/// Counts, in each file below these folders with the extension `end`, the lines for which `such` is true.
-/// Files without such a line, and this file, are left out.
+/// Counts the lines for which `such` returns true, in each file with the ending `end` below these folders.
+/// Files without such a line are left out, and so is this file.
 fn lines_of(folders: &[&str], end: &str, such: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| workspace().join(folder)).collect();
     let mut found = BTreeMap::new();

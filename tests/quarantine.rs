@@ -19,10 +19,10 @@ use std::time::Duration;
 /// The TTL of the leases, and `max_ttl`. It is long enough for two nodes to return well before the lease ends.
 const TTL: Duration = Duration::from_secs(4);
 
-/// A lease on the nodes 0 to 2 of five whose holder is dead. The nodes 3 and 4 are still unreachable.
+/// A lease on the nodes 0 to 2 of five, whose holder is dead. The nodes 3 and 4 are unreachable at first.
 struct Orphan {
     nodes: Nodes,
-    /// The times at which the lease's keys expire on the nodes 1 and 2, in order.
+    /// The times at which the keys of the lease expire on the nodes 1 and 2. The earlier time comes first.
     ends: [WallTime; 2],
     token: u64,
     _program: Program,
@@ -48,7 +48,8 @@ impl Orphan {
         Self { nodes, ends, token, _program: program }
     }
 
-    /// Tries until the lease is granted, and checks that it was not granted while the first lease was valid.
+    /// Tries to acquire the lock until it is granted. Checks that it was not granted while the dead holder's
+    /// lease was valid.
     async fn contend(&self, quorum: &Quorum) -> Lease {
         let lock = quorum.lock("x").ttl(TTL);
         let (mut tries, mut in_danger) = (0, 0);
@@ -56,7 +57,8 @@ impl Orphan {
             let attempt = lock.try_acquire().await;
             let after = now();
             if let Ok(TryAcquire::Acquired(lease)) = attempt {
-                // Two nodes hold the first lease and one is in quarantine: a majority needs one of these two.
+                // Two nodes still store the dead holder's lease, and one is in quarantine. So a majority needs
+                // one of the two nodes, and is possible only after its key has expired.
                 assert!(after >= self.ends[0], "granted {:?} too soon", after.until(self.ends[0]));
                 assert!(in_danger > 0, "none of {tries} attempts met the two nodes that were away");
                 assert!(lease.token().get() > self.token);
@@ -71,15 +73,15 @@ impl Orphan {
     }
 }
 
-/// Returns the time at which the key of the lock expires, on the server's clock.
+/// Returns the time at which the key of the lock expires, by the server's clock.
 fn expiry(server: &RedisServer) -> WallTime {
     let ms: u64 = server.command(&["PEXPIRETIME", "quorate:x"]).parse().expect("the lock has an end");
     WallTime::from_micros(ms * 1000)
 }
 
-/// Returns whether the two nodes that were unreachable vote, while the node that lost its data does not vote
-/// yet. Then these three nodes do not know of the lease, and would be a majority. Only the quarantine
-/// prevents that.
+/// Returns whether the dangerous situation exists: the two nodes that were unreachable vote, and the node that
+/// lost its data does not vote yet. These three nodes do not know of the lease, and would be a majority. Only
+/// the quarantine prevents that.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;
@@ -92,8 +94,8 @@ fn quorum(nodes: &Nodes) -> Quorum {
     builder.build().expect("a sound setup")
 }
 
-/// Makes node 0 lose its data by `forget`. Then acquires the lock twice: with a quorum that has observed the
-/// loss, and with a new quorum.
+/// Makes node 0 lose its data by `forget`. Then checks two quorums that acquire the lock: one that has observed
+/// the loss, and a new one.
 async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     let mut orphan = Orphan::new();
     let witness = quorum(&orphan.nodes);
@@ -103,7 +105,7 @@ async fn second_holder_waits(forget: impl FnOnce(&mut RedisServer)) {
     orphan.nodes[3].resume();
     orphan.nodes[4].resume();
     let newcomer = quorum(&orphan.nodes);
-    // One of the two quorums acquires the lock first. The other quorum acquires it after the release.
+    // One of the two quorums acquires the lock first, and the other one after its release.
     let both = async |quorum: &Quorum| {
         let lease = orphan.contend(quorum).await;
         let granted = now();
@@ -127,8 +129,8 @@ async fn a_flushed_server_gives_nothing_twice() {
     second_holder_waits(|server| server.flushall()).await;
 }
 
-/// Checks that two workers hold the lease if an operator ends the quarantine too early. Without any
-/// quarantine, the tests above would fail in this way.
+/// Shows that two workers hold the lease if an operator ends the quarantine too early. So the tests above would
+/// fail without the quarantine.
 #[tokio::test]
 async fn without_quarantine_there_are_two_holders() {
     let orphan = Orphan::new();

@@ -1,4 +1,4 @@
-//! Tests that `quorate run` applies a changed file while it leads, on real Redis servers.
+//! Tests that `quorate run` applies changes of its configuration file while it leads, on real Redis servers.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ impl Bench {
         Self { program, _nodes: nodes, head, config, daemon }
     }
 
-    /// Replaces the file atomically, as careful editors do.
+    /// Replaces the file in one step, as most editors do.
     fn replace(&self, text: &str) {
         let new = self.program.write("quorate.toml.new", text);
         std::fs::rename(new, &self.config).expect("in our own directory");
@@ -81,14 +81,14 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("comes");
     assert_eq!(bench.ticks("goes").pop(), Some(last), "what is removed runs no more");
 
-    // The daemon reports an invalid file, and changes nothing.
+    // The daemon reports that the file is invalid, and changes nothing.
     bench.replace(&text(&bench.head, &["stays"]).replace("every", "evry"));
     bench.daemon.signal(Signal::HUP);
     bench.daemon.until_it_says("the jobs stay as they were");
     bench.daemon.until_it_says("quorate.toml:6: unknown key `evry`; did you mean `every`?");
     bench.until_more("comes");
 
-    // No signal is necessary, because the daemon watches the file. It reports a key that needs a restart, and
+    // No signal is needed, because the daemon watches the file. It reports that one key needs a restart, and
     // applies the jobs anyway.
     let head = bench.head.replace("2s", "3s");
     bench.replace(&text(&head, &["stays", "again"]));
@@ -97,7 +97,7 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.until_more("again");
     bench.until_more("stays");
 
-    // The file is removed, and then written again in place, as less careful editors do.
+    // The file is removed and then written again in place, as some editors do.
     std::fs::remove_file(&bench.config).expect("it is there");
     bench.program.write("quorate.toml", &text(&bench.head, &["stays", "last"]));
     bench.daemon.until_it_says("added last; removed again");
@@ -130,7 +130,7 @@ fn a_follower_takes_up_the_file_too_and_leads_with_the_new_jobs() {
     bench.daemon.signal(Signal::TERM);
     let before = bench.ticks("new").len();
     follower.until_it_says("elected");
-    // The runs of a removed job have ended together with the term.
+    // The old job was removed, and its runs ended with the term. So it must not run under the new leader.
     let old = bench.ticks("old").len();
     until("ticks of the new job", PATIENCE, || (bench.ticks("new").len() >= before + 3).then_some(()));
     assert_eq!(bench.ticks("old").len(), old);

@@ -1,4 +1,4 @@
-//! Tests of `quorate run` on real Redis servers: two daemons with one file, and each tick runs on one of
+//! Tests of `quorate run` on real Redis servers. Two daemons use the same file, and each tick runs on one of
 //! them.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -62,7 +62,7 @@ impl Bench {
     }
 }
 
-/// Returns the daemon that leads, and then the other daemon, according to their logs.
+/// Returns the daemon that leads and then the other one, according to their logs.
 fn leader_first(a: Running, b: Running) -> (Running, Running) {
     let elected = |daemon: &Running| daemon.stderr().contains("elected");
     until("leader", PATIENCE, || (elected(&a) || elected(&b)).then_some(()));
@@ -99,19 +99,20 @@ fn sigterm_hands_over_without_a_tick_lost_or_doubled_and_sigkill_after_the_expir
     let tokens: Vec<u64> = ticks.values().flatten().copied().collect();
     assert!(tokens.is_sorted(), "later ticks run under later terms: {ticks:?}");
     assert_eq!(tokens.iter().collect::<std::collections::BTreeSet<_>>().len(), 3, "three terms: {ticks:?}");
-    // The kill can interrupt one tick after its start and before its line in the file. No other tick may be
+    // The kill may interrupt a single tick between its start and its line in the file. No other tick may be
     // missing.
     let missing = due(&ticks) - ticks.len();
     assert!(missing <= 1, "{missing} ticks are missing: {ticks:?}");
 }
 
-/// Counts the ticks that were due from the first to the last that ran.
+/// Returns the number of ticks that were due between the first and the last tick that ran.
 fn due(ticks: &BTreeMap<u64, Vec<u64>>) -> usize {
     let (first, last) = (ticks.keys().next().expect("a tick"), ticks.keys().last().expect("a tick"));
     usize::try_from((last - first) / PERIOD.as_millis() as u64).expect("few") + 1
 }
 
-/// Converts `2026-11-21T05:08:45.500000Z`, or a time without a fraction, to milliseconds; months are ignored.
+/// Converts a time such as `2026-11-21T05:08:45.500000Z` to milliseconds. The fraction is optional, and months
+/// are ignored.
 fn millis(tick: &str) -> u64 {
     let (date, time) = tick.trim_end_matches('Z').split_once('T').expect("RFC 3339");
     let day = date.rsplit('-').next().map_or(0, |day| day.parse::<u64>().expect("a day"));
@@ -150,7 +151,7 @@ fn a_command_deaf_to_sigterm_is_dead_before_a_resigning_daemon_releases_its_leas
     let config = program.write("quorate.toml", &text);
     let daemon = program.start(["run", "--config", &config]);
     until("command", PATIENCE, || (!program.read("beats").is_empty()).then_some(()));
-    // The rival acquires the leadership only after the first daemon has released it.
+    // The rival leads only after the first daemon has released the leadership.
     let rival = program.write(
         "rival.toml",
         &text.replace("deaf", "rival").replace(

@@ -1,7 +1,8 @@
 //! A consumer of a Redis stream, for the tests to kill: `stream-consumer NAME BROKER NODE…`.
 //!
-//! It reports on standard output: `handling ID` once it has begun a message, `effect ID` once the message's
-//! effect is in the broker's list `effects`, and `ended ID OUTCOME ACKED`. It ends at SIGTERM.
+//! It writes three kinds of lines to standard output: `handling ID` when its handler begins, `effect ID` when
+//! the message's effect is in the broker's list `effects`, and `ended ID OUTCOME ACKED` when the message has
+//! ended. It ends at SIGTERM.
 
 #![expect(clippy::expect_used, reason = "a program for tests")]
 
@@ -23,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The TTL of the claims. It is also the time after which other consumers take over the messages of a dead
 /// consumer.
 const TTL: Duration = Duration::from_millis(1500);
-/// The time that a handler works before its effect, and again after it.
+/// The time that a handler works before its effect. It works for the same time after it.
 const WORKS: Duration = Duration::from_millis(40);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -84,7 +85,7 @@ async fn push(connection: &mut MultiplexedConnection, list: &str, value: &str) -
     Ok(redis::cmd("RPUSH").arg(list).arg(value).query_async(connection).await?)
 }
 
-/// Writes one line with one call. Once this returns, the kernel has the line.
+/// Writes one line with a single call. When the call returns, the line is in the kernel and survives a kill.
 fn say(what: &str) {
     std::io::stdout().write_all(format!("{what}\n").as_bytes()).expect("a pipe");
 }

@@ -1,5 +1,5 @@
-//! Tests of Redis Streams as a source of claims, with real servers and real worker processes. One test kills
-//! a worker in the middle of a message. In another test the broker becomes unreachable.
+//! Tests of Redis Streams as a source of claims, with real servers and real worker processes. In one test a
+//! worker is killed in the middle of a message, and in another the broker becomes unreachable.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -41,14 +41,14 @@ fn add(broker: &mut Connection, field: &str, value: impl AsRef<[u8]>) -> String 
 
 fn pending_of(broker: &mut Connection) -> BTreeMap<String, usize> {
     let mut command = redis::cmd("XPENDING");
-    // The reply of XPENDING: the number of entries, the first id, the last id, and the number of entries of
-    // each consumer. Without entries the last three are nil.
+    // XPENDING replies with four parts: the number of entries, the first id, the last id, and the number of
+    // entries of each consumer. Without entries the last three parts are nil.
     let (_, _, _, each): (usize, Value, Value, Option<PendingOf>) =
         command.arg("orders").arg("billing").query(broker).expect("a group");
     each.unwrap_or_default().into_iter().collect()
 }
 
-/// Returns whether the group has been given every entry of the stream.
+/// Returns whether every entry of the stream has been delivered to the group.
 fn given_all(broker: &mut Connection) -> bool {
     let mut info = redis::cmd("XINFO");
     let groups: Vec<BTreeMap<String, Value>> =
@@ -56,13 +56,13 @@ fn given_all(broker: &mut Connection) -> bool {
     groups.iter().all(|group| group.get("lag") == Some(&Value::Int(0)))
 }
 
-/// The reports that the processes have sent.
+/// The reports that the processes have written, as counts.
 #[derive(Default)]
 struct Heard {
-    /// For each member, the messages that the process has begun and not ended.
+    /// For each process, the messages that it has begun and not ended.
     in_hand: BTreeMap<usize, BTreeSet<String>>,
     begun: BTreeMap<usize, usize>,
-    /// The number of reports that a message was handled.
+    /// For each message, the number of reports that it was handled.
     handled: BTreeMap<String, usize>,
     duplicates: usize,
 }
@@ -93,11 +93,11 @@ impl Heard {
     }
 }
 
-/// Stops the first consumer (SIGSTOP). Returns whether the consumer was stopped while it handled at least two
-/// messages. If not, resumes the consumer.
+/// Stops the first consumer (SIGSTOP). Returns whether it was handling at least two messages at that moment. If
+/// not, lets it continue.
 fn is_stopped_within_a_message(crew: &mut Crew, heard: &mut Heard, broker: &mut Connection) -> bool {
     let stopped = crew.stop(0);
-    // A report from before the stop may still be in the process's pipe.
+    // The pipe may still have a report from before the stop.
     while SystemWorld.now() < stopped + Duration::from_millis(100) {
         crew.next(Duration::from_millis(5)).iter().for_each(|told| heard.take(told));
     }
@@ -118,7 +118,7 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     for (number, id) in ids.iter().enumerate() {
         add(&mut talk, "order", id);
         match number {
-            // The producer was not sure that these messages had arrived, so it added them twice.
+            // The producer did not know whether these messages had arrived, so it added them a second time.
             10 | 60 => drop(add(&mut talk, "order", id)),
             20 => drop(add(&mut talk, "order", "")),
             30 => drop(add(&mut talk, "order", "x".repeat(600))),
@@ -173,8 +173,8 @@ fn of_three_consumers_one_is_killed_in_mid_message_and_each_message_is_done_once
     for id in &ids {
         let (had, done) = (times.get(&**id).copied().unwrap_or_default(), heard.handled.get(id).copied());
         if caught.contains(id) {
-            // The kill explains a second effect. It also explains a message that was done although its *done*
-            // report was lost.
+            // The kill explains two deviations. A message may have had its effect twice, or its report may be
+            // lost although it is done.
             assert!((1..=2).contains(&had) && done.unwrap_or_default() <= 1, "{id}: {had} effects, {done:?}");
         } else {
             assert_eq!((had, done), (1, Some(1)), "{id}, which no kill caught");
@@ -203,7 +203,7 @@ async fn next(messages: &mut Messages) -> Result<StreamMessage, StreamError> {
     env.before(env.now() + PATIENCE, messages.next()).await.expect("in time").expect("it never ends")
 }
 
-/// Returns the next message, however many errors come before it.
+/// Returns the next message, and ignores errors that come before it.
 async fn at_last(messages: &mut Messages) -> StreamMessage {
     for _ in 0..50 {
         if let Ok(message) = next(messages).await {
@@ -227,15 +227,14 @@ async fn what_was_not_acked_comes_again_and_what_was_does_not() {
     first.ack().await.expect("and again, which is nothing");
     let second = next(&mut messages).await.expect("an entry");
     let third = next(&mut messages).await.expect("an entry");
-    // The third message is released. This consumer still holds the second message, which is therefore not
-    // delivered again.
+    // The third message is dropped here, so it is delivered again. The second one still exists in this process,
+    // so it is not.
     drop(third);
     let fourth = next(&mut messages).await.expect("an entry");
     assert_eq!(fourth.entry_id(), ids[3]);
     let again = next(&mut messages).await.expect("an entry");
     assert_eq!(again.entry_id(), ids[2], "taken over from ourselves");
-    // A consumer that starts again under the same name receives at once the messages that are pending for
-    // that name.
+    // A consumer that starts under the same name first receives the messages that are pending for this name.
     drop((messages, again, fourth));
     let mut anew: Messages = Box::pin(source.clone().min_idle(PATIENCE).messages());
     for id in [&ids[1], &ids[2], &ids[3]] {
@@ -268,13 +267,13 @@ async fn it_outlives_the_broker_its_connections_and_its_group() {
     let message = at_last(&mut messages).await;
     assert_eq!(message.entry_id(), added);
     message.ack().await.expect("it is acked");
-    // All data of the broker is deleted. The consumer creates the group again, and loses no message.
+    // All data of the broker is deleted. The consumer must create the group again, and lose no message.
     broker.flushall();
     let added = add(&mut talk, "order", "o-2");
     let message = at_last(&mut messages).await;
     assert_eq!(message.entry_id(), added);
     message.ack().await.expect("it is acked");
-    // The connection is cut during a blocking read.
+    // The connection is cut while a read blocks on the server.
     let read = next(&mut messages);
     let cut = async {
         let mut talk = connection(&broker);

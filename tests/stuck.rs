@@ -1,5 +1,5 @@
-//! Tests that a daemon that is stuck does not keep the leadership. A reader that does not read the daemon's
-//! output cannot make the daemon stuck, and neither can its configuration file.
+//! Tests that a daemon that is stuck does not keep the leadership. Neither a reader that does not read the
+//! daemon's output, nor the configuration file, can make it stuck.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,8 +27,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts the nodes, and writes a configuration whose job appends its worker's token to the file `ticks`.
-    /// `more` contains further lines of the job.
+    /// Starts the nodes, and writes a configuration with one job, which appends its worker's token to the file
+    /// `ticks`. `more` has further lines for the job.
     fn new(more: &str) -> Self {
         let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
         let nodes = Nodes::admitted(3, &program, &[]);
@@ -51,7 +51,7 @@ impl Bench {
         self.program.read("ticks").lines().count()
     }
 
-    /// Waits for ticks that start from now on.
+    /// Waits until further ticks have run.
     #[track_caller]
     fn until_more_ticks(&self, daemon: &Running) {
         let enough = self.ticks() + 5;
@@ -61,14 +61,14 @@ impl Bench {
     }
 }
 
-/// Returns a full pipe: the write end for a daemon, and the read end, which no process reads.
+/// Returns a full pipe: its write end, which a daemon gets, and its read end, from which no process reads.
 fn full_pipe() -> (PipeReader, io::PipeWriter) {
     let (reader, writer) = io::pipe().expect("a pipe");
     fill(&writer);
     (reader, writer)
 }
 
-/// Fills the pipe through another open file, so that writes through the original file still block.
+/// Fills the pipe through another open file in non-blocking mode. Writes through the original file still block.
 fn fill(writer: &io::PipeWriter) {
     let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
     let again = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).expect("our own");
@@ -103,8 +103,8 @@ fn a_daemon_whose_log_nobody_reads_goes_on_and_obeys_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Each blocked write to a pipe takes a thread. There is only one such thread for each output, whatever the
-/// number of runs.
+/// Checks that blocked outputs do not use up threads. A blocked write to a pipe takes a thread, and each output
+/// has only one, however many runs there are.
 #[test]
 #[cfg(target_os = "linux")]
 fn runs_whose_output_nobody_reads_do_not_pile_up_threads() {
@@ -143,12 +143,12 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     daemon.until_it_says(&format!("no answer within {FILE_DEADLINE:?}"));
     bench.until_more_ticks(&daemon);
 
-    // A process that starts with this file reports the error, and ends.
+    // A process that starts with this file reports that it cannot be read, and ends.
     let late = bench.daemon().wait(PATIENCE).expect(78);
     let late = late.says(&["quorate.toml", "no answer within 5s"]);
     assert!(late.took >= FILE_DEADLINE, "{late}");
 
-    // The file can be read again, and the next reload applies it.
+    // The file can be read again, so the next reload applies it.
     let new = bench.program.write("new.toml", &bench.text.replace("\"beat\"", "\"other\""));
     std::fs::rename(new, &bench.config).expect("in our own directory");
     daemon.until_it_says("added other; removed beat");
@@ -157,7 +157,8 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     assert_eq!(ended.stderr.matches("elected").count(), 1, "{ended}");
 }
 
-/// The loop of the daemon is blocked, which blocks one thread. Another thread could still extend the lease.
+/// Checks a daemon whose loop is blocked. The loop blocks one thread, and another thread could still extend the
+/// lease.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
@@ -175,8 +176,8 @@ fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
     follower.wait(PATIENCE).expect(0);
 }
 
-/// Stops only the first thread of a child process, as a debugger does. That thread stays stopped until the
-/// calling thread ends.
+/// Stops only the first thread of a child process, as a debugger does. The thread is stopped until the calling
+/// thread ends.
 #[cfg(target_os = "linux")]
 fn stop_main_thread(pid: u32) {
     use nix::{

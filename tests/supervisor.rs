@@ -1,5 +1,4 @@
-//! Tests that the supervisor process ends its command in time, whatever happens to the parent of the
-//! supervisor process.
+//! Tests that the supervisor process ends its command in time, whatever happens to its own parent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the helpers of tests")]
 
@@ -19,9 +18,9 @@ const SOON: Duration = Duration::from_secs(10);
 /// The longest delay that is accepted on a busy machine.
 const LATE: Duration = Duration::from_millis(700);
 
-/// A shell and its child, which both sleep without end. The shell writes both process ids to files.
+/// A shell script that starts a child. Both sleep without end. The script writes both process ids to files.
 const FAMILY: &str = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
-/// The same as `FAMILY`, but both processes ignore SIGTERM.
+/// A script like `FAMILY`, in which both processes ignore SIGTERM.
 const DEAF_FAMILY: &str =
     "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; while :; do wait; done";
 
@@ -75,8 +74,8 @@ impl Probe {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits for the end of the probe. Returns the probe's exit code, and the command's exit as the probe has
-    /// printed it.
+    /// Waits until the probe has ended. Returns its exit code, and the exit of the command that the probe has
+    /// printed.
     fn outcome(mut self) -> (Option<i32>, serde_json::Value) {
         let mut said = String::new();
         std::io::Read::read_to_string(self.0.stderr.as_mut().unwrap(), &mut said).unwrap();
@@ -104,12 +103,12 @@ fn until(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Returns whether the process exists and is not a zombie.
+/// Returns whether the process exists and has not ended.
 fn runs(pid: Pid) -> bool {
     state(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// Returns the state and the parent of a process.
+/// Returns the state of a process and the id of its parent.
 fn state(pid: Pid) -> Option<(char, Pid)> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -383,7 +382,7 @@ fn processes_that_left_the_group_end_only_with_a_lost_lease() {
     kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
 }
 
-/// Runs a shell line on its own terminal, through script(1).
+/// A shell line that runs on a terminal of its own, by means of script(1).
 struct OnTerminal {
     probe: Probe,
     log: PathBuf,
@@ -406,7 +405,7 @@ impl OnTerminal {
     }
 
     fn key(&mut self, keys: &str) {
-        // A session that has just ended reads no more keys.
+        // The write fails if the session has just ended. Then the key is not needed.
         let _ = self.probe.0.stdin.as_mut().unwrap().write_all(keys.as_bytes());
     }
 
@@ -436,8 +435,8 @@ const READS: &str = r#"sh -c 'echo rea""dy; read word; echo "got <$word>"'"#;
 
 #[test]
 fn a_command_reads_the_terminal() {
-    // The probe runs first as a job of the shell. Then it runs from a script, whose process group keeps
-    // the terminal until the command needs it.
+    // Checks two situations. The probe runs first as a job of a shell. Then it runs from a script, whose
+    // process group has the terminal until the command needs it.
     for line in [
         format!(r#"exec "$PROBE" 30000 60000 extend job -- {READS}"#),
         String::from(
@@ -462,7 +461,7 @@ fn ctrl_c_ends_the_command() {
         let scratch = Scratch::new();
         let mut terminal = OnTerminal::run(&scratch, line);
         terminal.shows("ready");
-        // The key is sent repeatedly, because a shell that is just starting its child may lose a key.
+        // The key is sent again and again, because a shell that is just starting its child may lose a key.
         until(SOON, "the terminal's session has ended", || {
             terminal.key("\x03");
             std::thread::sleep(Duration::from_millis(50));
@@ -485,8 +484,8 @@ fn ctrl_z_stops_and_fg_continues() {
     shell.key("echo still $((40+2)) he''re\n");
     shell.shows("still 42 here");
     shell.key("fg\n");
-    // The job's text appears three times: as typed, in the list of stopped jobs, and in the output of
-    // fg. After that the shell reads no keys.
+    // The text of the job appears three times: as it was typed, in the list of stopped jobs, and in the output
+    // of fg. After that the shell reads no keys.
     until(SOON, "the shell names the job", || shell.screen().matches("30000 60000").count() == 3);
     shell.key("hello\n");
     shell.shows("got <hello>");

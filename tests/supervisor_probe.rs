@@ -1,12 +1,13 @@
-//! A program that holds a command under a supervisor process, for tests to kill, stop and make stuck.
+//! A program that holds a command under a supervisor process. Tests kill it, stop it and make it stuck.
 //!
-//! `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`, where HOW is `once` (one deadline, counted
-//! from the start), `extend` (a new deadline every 50 ms), `stuck` (like `once`, but the process then does
-//! nothing more), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the handle is dropped
-//! after a second, and the process continues). The program writes the command's exit as one JSON object to
-//! standard error.
+//! The arguments are `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`. HOW is `once` (one
+//! deadline, counted from the start), `extend` (a new deadline every 50 ms), `stuck` (like `once`, but the
+//! process then does nothing more), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the
+//! handle is dropped after a second, and the process continues). The program writes the command's exit as one
+//! JSON object to standard error.
 //!
-//! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the setuid bit.
+//! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the
+//! setuid bit.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a program for tests")]
 

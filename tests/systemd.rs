@@ -1,4 +1,4 @@
-//! Tests of the messages of `quorate run` to systemd, which a socket of the test receives.
+//! Tests of the messages of `quorate run` to systemd. A socket of the test receives them in place of systemd.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ impl Ear {
     fn listen(socket: UnixDatagram, address: String) -> Self {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let words = Arc::clone(&heard);
-        // The thread ends together with the test process.
+        // The thread is not joined. It ends with the test process.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(n) = socket.recv(&mut bytes) {
@@ -104,7 +104,7 @@ fn systemd_gets_messages_on_start_leadership_watchdog_reload_and_end() {
 
     until("a run", PATIENCE, || (!program.read("seen").is_empty()).then_some(()));
 
-    // A second daemon is a follower, and reports that, until the first daemon has ended.
+    // While the first daemon leads, a second one only follows. It reports this until the first one has ended.
     let other = Ear::by_path(&program, "other");
     let follower = daemon(&program, &config, &other);
     other.until("STATUS=following", 1);
@@ -130,7 +130,7 @@ fn systemd_gets_messages_on_start_leadership_watchdog_reload_and_end() {
     follower.wait(PATIENCE).expect(0);
     other.until("STOPPING=1", 1);
 
-    // A command must not get the variable that names the unit's socket.
+    // The variables for the daemon's socket must not be passed to a command.
     let seen = program.read("seen");
     assert!(!seen.is_empty() && seen.lines().all(|line| line == "socket= watchdog="), "{seen}");
 }
@@ -149,7 +149,7 @@ fn a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do() {
         stat.rsplit(") ").next()?.starts_with('T').then_some(())
     });
     let silent = ear.count("WATCHDOG=1");
-    // The wait is twice the time in which two more messages would have been sent.
+    // The wait is long enough for two more messages, so it shows that none is sent any more.
     let begun = quorate_tests::support::now();
     until("eight tenths of a second", PATIENCE, || {
         (begun.until(quorate_tests::support::now()) >= std::time::Duration::from_millis(800)).then_some(())

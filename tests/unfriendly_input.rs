@@ -1,5 +1,5 @@
-//! Tests every entry point with hostile input: random bytes, and random sequences of pieces of the expected
-//! input, with some bytes changed. The fuzz targets in `fuzz/` call the same functions.
+//! Tests every entry point with hostile input. The input is random bytes, or random sequences of pieces of
+//! valid input in which some bytes are changed. The fuzz targets in `fuzz/` call the same functions.
 //!
 //! `QUORATE_CASES=100000` runs more cases than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -15,8 +15,7 @@ use quorate_tests::unfriendly::{DOORS, Door};
 /// The number of cases for each entry point.
 const CASES: u32 = 1_500;
 
-/// The entry points that use files or calculate with calendars. They run fewer cases, because each case is
-/// slow.
+/// The entry points with slow cases, because they use files or compute with calendars. They run fewer cases.
 const SLOW: [&str; 2] = ["cron", "file_node"];
 
 fn cases(door: &Door) -> u32 {
@@ -24,7 +23,7 @@ fn cases(door: &Door) -> u32 {
     if SLOW.contains(&door.name) { cases / 6 } else { cases }
 }
 
-/// Generates bytes of any kind, or a sequence of pieces in which some bytes are then changed.
+/// Generates random bytes, or a sequence of pieces in which some bytes are changed.
 fn input(door: &Door) -> BoxedStrategy<Vec<u8>> {
     let noise = vec(any::<u8>(), 0..200).boxed();
     if door.pieces.is_empty() {

@@ -8,8 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files that need a listed word because they are about that word, each with the reason. A directory ends
-/// with `/`.
+/// Files that are not checked, each with the reason why it needs a listed word. A directory ends with `/`.
 const EXCEPTIONS: [(&str, &str); 6] = [
     ("docs/words.txt", "the list"),
     ("CHANGELOG.md", "names earlier verbs and fields"),
@@ -22,7 +21,7 @@ const EXCEPTIONS: [(&str, &str); 6] = [
 /// Question words with which no doc comment may begin.
 const QUESTIONS: [&str; 7] = ["What", "How", "Whether", "Who", "Whom", "Whose", "That"];
 
-/// One entry of the list.
+/// One entry of the list of words: the words to find, and what to write in their place.
 struct Rule {
     words: Vec<String>,
     any_ending: bool,
@@ -33,7 +32,7 @@ struct Rule {
 struct Piece {
     line: usize,
     text: String,
-    /// True for a doc comment, because its first word is checked, too.
+    /// True for a doc comment, whose first word is checked too.
     begins_documentation: bool,
 }
 
@@ -215,11 +214,12 @@ fn string_end(rest: &str) -> Option<usize> {
     })
 }
 
-/// Returns the length of the character literal, identifier or other character at the beginning of `rest`.
+/// Returns the length of the token at the beginning of `rest`: a character literal, an identifier, or any other
+/// character.
 fn character_end(rest: &str) -> usize {
     let first = rest.chars().next().map_or(1, char::len_utf8);
     if let Some(inner) = rest.strip_prefix('\'') {
-        // The quote begins a character literal, and not a lifetime.
+        // The quote begins a character literal if its end follows. Otherwise it begins a lifetime.
         if let Some(escape) = inner.strip_prefix('\\') {
             return escape.find('\'').map_or(first, |end| end + 3).max(if escape.starts_with('\'') {
                 4

@@ -1,4 +1,4 @@
-//! Tests that run each plan of `workloads/main.rs` for a short time. The program `workload` itself can run a
+//! Tests that run each plan of `workloads/main.rs` for a short time. By hand, the program `workload` can run a
 //! plan for any time.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
@@ -9,10 +9,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Lets only one plan run at a time, because each plan measures times, which another plan would change.
+/// A lock that lets only one plan run at a time. Each plan measures times, which another plan would change.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs a plan, which must find no violation, and returns its report.
+/// Runs a plan, and returns its report. Fails if the plan finds a violation.
 #[track_caller]
 fn run(args: &[&str]) -> Value {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,8 +29,8 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Under this seed, within 8 s, holders are stopped while all servers lose their data, and the leader is
-/// killed during a run.
+/// Runs the soak test with a seed that reaches two situations within 8 s: holders are stopped while all servers
+/// lose their data, and the leader is killed during a run.
 #[test]
 fn everything_at_once_under_faults_breaks_no_guarantee() {
     let page = run(&["soak", "--for", "20s", "--seed", "192"]);
@@ -67,7 +67,8 @@ fn any_worker_runs_are_shared_and_accounted_for_while_workers_are_killed() {
     assert!(shares.len() == 3 && shares.iter().all(|share| *share > 0), "{page}");
 }
 
-/// The bound is for a build without optimization on a busy machine: measure with `cargo run --release`.
+/// Checks a limit for builds without optimization on a busy machine. To measure the real lateness, use `cargo
+/// run --release`.
 #[test]
 fn hundreds_of_jobs_a_second_start_soon() {
     let page = run(&["load", "--registered", "600", "--due", "100", "--for", "5s", "--bound", "500ms"]);

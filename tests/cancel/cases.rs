@@ -1,5 +1,5 @@
-//! The test cases: one for each public future. A case runs the future, and checks what must hold after this
-//! future only. [`Stage::aftermath`] checks what must hold after every future.
+//! The test cases, one for each public future. A case runs its future, and checks what must hold after this
+//! kind of future. [`Stage::aftermath`] checks what must hold after every future.
 
 use crate::{
     cut::Cut,
@@ -24,12 +24,12 @@ use std::{
     time::Duration,
 };
 
-/// A case. It returns whether the future completed before it was dropped.
+/// A test case. It returns whether its future completed before it was dropped.
 pub(crate) type Case = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, bool>;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The error with which work ends its campaign.
+/// The error by which the work of an election ends its campaign.
 pub(crate) const ENOUGH: &str = "enough";
 
 async fn held(stage: &Stage) -> Lease {
@@ -64,7 +64,7 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
     }
     let finished = acquired.is_some();
     drop(acquired);
-    // Acquire the same lock again, right after the future was dropped.
+    // The same lock can be acquired again right after the future was dropped.
     let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
     again.fencing_token().expect("a fresh lease is valid");
     finished
@@ -73,8 +73,8 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
 pub(crate) async fn extend(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
-    // A caller that stopped waiting still holds the lease, for longer than one TTL: the lease is still
-    // extended.
+    // Dropping the call does not end the lease. It must be extended as before, so it is still valid after one
+    // TTL.
     lease.fencing_token().expect("the lease stands");
     stage.env.sleep(TTL * 2).await;
     lease.fencing_token().expect("the lease is renewed");
@@ -120,7 +120,7 @@ pub(crate) async fn close(stage: &Stage) -> bool {
         return false;
     }
     stage.closed.set(true);
-    // The close continues once it has begun, even if its future is dropped.
+    // The close has begun, so it must continue even if its future was dropped.
     stage.soon("loss of what it held", SOON, lost.cancelled()).await;
     assert!(lease.fencing_token().is_err());
     cut.is_some()
@@ -131,14 +131,14 @@ pub(crate) async fn close(stage: &Stage) -> bool {
 pub(crate) async fn campaign(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).back_off(50 * MS).end_on_error();
     let (works, terms) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    // A clone of a term does not keep the term alive.
+    // The work keeps clones of its terms. A clone must not keep the term alive.
     let kept = Arc::new(Mutex::new(Vec::new()));
     let work = {
         let (works, terms, kept) = (Arc::clone(&works), Arc::clone(&terms), Arc::clone(&kept));
         move |term: Term| {
             let alive = Alive::new(&works);
             kept.lock().unwrap().push(term.clone());
-            // The first term resigns. The second term works until its step-down.
+            // The first term resigns. The second one continues until its step-down.
             let first = terms.fetch_add(1, Ordering::Relaxed) == 0;
             async move {
                 let _alive = alive;
@@ -162,7 +162,7 @@ pub(crate) async fn campaign(stage: &Stage) -> bool {
     if let Some(ended) = &ended {
         ended.as_ref().expect("shut down");
     }
-    // The same election can be run again.
+    // After the campaign was dropped, the same election can be run again.
     let again = election.run(|_| async { Err(ENOUGH) }).until(std::future::pending::<()>());
     let again = stage.soon("another term of the same election", SOON, again).await;
     assert!(matches!(again, Err(ElectionError::Work(ENOUGH))), "{again:?}");
@@ -180,8 +180,8 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
     let election = Election::new(&stage.me, NAME).ttl(TTL).end_on_error();
     let mut observer = election.observe().expect("a name");
     stage.soon("first look", SOON, observer.change()).await.expect("a majority is there");
-    // From now on a worker leads for a while. The observer reports that leader, even if the test reads the
-    // observer only after the drop.
+    // From now on, a worker leads for a while. The observer must report this leader, even if an earlier call
+    // that reads the leader was dropped.
     let led = election.run(|term: Term| async move {
         term.quorum().env().sleep(Duration::from_secs(2)).await;
         Err(ENOUGH)
@@ -193,7 +193,7 @@ pub(crate) async fn observer_change(stage: &Stage) -> bool {
             Some(changed) => changed,
             None => stage.soon("the change that it was dropped before", SOON, observer.change()).await,
         };
-        // With a rival, the reported change may be that there is no leader.
+        // If there is a rival, the change may also be that there is no leader.
         let leader = leader.expect("a majority is there");
         assert!(leader.is_some() || stage.conditions == NetworkConditions::Rival, "a change is lost");
         finished
@@ -215,7 +215,8 @@ fn record(stage: &Stage, value: &str) -> Record {
     Record { at: stage.env.wall().as_micros() + 5_000_000, term: TERM, last: false, value: value.into() }
 }
 
-/// Returns the record that a later leader finds under the key: the newest record of a majority.
+/// Returns the newest record that a majority of the nodes stores under the key. A later leader would find this
+/// record.
 async fn found(stage: &Stage, term: FencingToken) -> Option<Record> {
     let seal = async {
         loop {
@@ -244,8 +245,8 @@ pub(crate) async fn write(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let (key, record) = (Arc::from("key"), record(stage, "mine"));
     let written = stage.cut(ledger(stage).write(&key, None, &record)).await;
-    // The write reached some nodes or none. So a later leader finds this record or no record, and can
-    // overwrite either.
+    // The write may have reached some nodes or none. So a later leader may find the record or not, and must be
+    // able to overwrite it in both cases.
     let later = FencingToken::new(TERM.get() + 1);
     let seen = found(stage, later).await;
     assert!(seen.as_ref().is_none_or(|seen| *seen == record), "{seen:?}");
@@ -254,8 +255,8 @@ pub(crate) async fn write(stage: &Stage) -> bool {
     }
     let next = Record { term: later, value: "later".into(), ..record };
     let writes = async {
-        // A node of the minority may have no record, or the record in `seen`. The second try writes to the
-        // nodes without a record.
+        // The nodes that are not in the majority may store the record in `seen`, or no record. The second write
+        // is for nodes without a record.
         for seen in [seen.as_ref(), None, seen.as_ref()] {
             if ledger(stage).write(&key, seen, &next).await.is_ok() {
                 return true;
@@ -275,8 +276,8 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// Tries `Ledger::keep`, which sets the retention of the ledger. Whether or not its future is dropped, no
-/// record is added.
+/// Tests `Ledger::keep`, which sets the retention of the ledger. It must not add a record, whether or not it is
+/// dropped.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -284,7 +285,7 @@ pub(crate) async fn keep(stage: &Stage) -> bool {
     finished
 }
 
-/// Returns a scheduler with a job that is always due, and a flag that is set while the job runs.
+/// Returns a scheduler with a job that is always due, and a flag that is true while the job runs.
 fn scheduler(stage: &Stage, election: &Election) -> (Scheduler, Arc<AtomicBool>) {
     let works = Arc::new(AtomicBool::new(false));
     let (flag, env) = (Arc::clone(&works), stage.env.clone());
@@ -346,7 +347,7 @@ pub(crate) async fn drain(stage: &Stage) -> bool {
     let run = stage.env.spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.env.sleep(700 * MS).await;
     let finished = stage.cut(handle.drain()).await.is_some();
-    // The drain continues whether or not its future was dropped, and can be awaited again.
+    // The draining continues even if its future was dropped, and can be awaited again.
     handle.drain().await;
     assert!(!works.load(Ordering::Relaxed) && election.term().is_none());
     assert!(matches!(run.await, Ok(Ok(()))));
@@ -381,8 +382,8 @@ pub(crate) async fn process(stage: &Stage) -> bool {
         }))
         .await;
     assert!(!works.load(Ordering::Relaxed), "the handler outlived its future");
-    // If the future was cut while it recorded the handler's result, the message stays claimed until the
-    // claim's TTL ends.
+    // If the future was dropped while it recorded the handler's result, the message stays claimed until the TTL
+    // of the claim ends.
     stage.patience.set(TTL + SOON);
     if let Some(Ok(Processed::Handled)) = &handled {
         done_is_final(stage, "it worked").await;
@@ -451,7 +452,7 @@ pub(crate) async fn reset_attempts(stage: &Stage) -> bool {
     reset.is_some()
 }
 
-/// Tries `Claims::process_or_wait` with an attempt limit, so that the attempt is counted before the handler
+/// Tests `Claims::process_or_wait` with an attempt limit. With it, the attempt is counted before the handler
 /// begins.
 pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
@@ -478,7 +479,7 @@ pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     handled.is_some()
 }
 
-/// Checks that the message is done, and that a later claim receives the same result.
+/// Checks that the message is done, and that a later claim gets the same result.
 async fn done_is_final(stage: &Stage, result: &str) {
     match stage.claims().claim(NAME).await {
         Ok(ClaimOutcome::Done(reported)) => assert_eq!(&*reported.result, result),
@@ -486,8 +487,7 @@ async fn done_is_final(stage: &Stage, result: &str) {
     }
 }
 
-/// Waits until the message is either done, with the handler's result, or free. Fails if that takes longer
-/// than the TTL.
+/// Waits until the message is done with the handler's result, or free. Fails if this takes longer than the TTL.
 async fn settled(stage: &Stage, result: &str) {
     let ends = async {
         loop {

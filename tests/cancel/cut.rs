@@ -1,16 +1,17 @@
-//! A future that is dropped at one of its await points.
+//! Runs a future and drops it at one of its await points.
 
 use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 
-/// The point at which a future is dropped.
+/// The point at which a future is dropped, which these tests call the *cut*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// Before its first poll.
     Unpolled,
-    /// Right after a poll that returned *pending*. This number of polls has returned *pending* before it.
+    /// Right after a poll that returned *pending*. Before this poll, the given number of polls returned
+    /// *pending* too.
     Waiting(usize),
-    /// After the same polls as with [`Cut::Waiting`], but only once the future is woken. The event for which
-    /// the future waits has then happened, and the future has not been polled since.
+    /// After the same polls as with [`Cut::Waiting`], but only when the future is woken. So the event for which
+    /// it waited has happened, but the future has not been polled since.
     Woken(usize),
     /// The future is not dropped.
     Never,
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// A future with three await points, each of which completes at its next poll.
+    /// A future with three await points. Each await is pending at its first poll, and ready at its second.
     async fn three(reached: &mut usize) {
         for _ in 0..3 {
             *reached += 1;

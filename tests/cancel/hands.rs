@@ -1,5 +1,4 @@
-//! The test cases about many leases at once, slots, readers, and the handover of a lease from one worker to
-//! another.
+//! The test cases for many leases at once, slots, readers, and the transfer of a lease to another worker.
 
 use crate::{
     at_every_await_point,
@@ -15,10 +14,10 @@ use quorate::{
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-/// Names that sort after, equal to and before [`NAME`].
+/// Three names: one that sorts after [`NAME`], `NAME` itself, and one that sorts before it.
 const NAMES: [&str; 3] = ["z", NAME, "a"];
 
-/// Lists the futures that are tried here, by type and name, and generates a test for each of them.
+/// Lists the futures that this file tests, by type and name, and defines a test for each.
 macro_rules! cases {
     ($($test:ident: $name:literal, $matter:ident;)*) => {
         pub(crate) const TRIED: &[&str] = &[$($name),*];
@@ -129,9 +128,10 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost_token().clone();
-    // The successor asks a majority first. On a node that it spares, the reservation remains for one second.
+    // The successor asks a majority of the nodes first. If it does not ask a node, the reservation stays there
+    // for one second.
     stage.cleared_within.set(Duration::from_secs(1) + SOON);
-    // The lease passes to the next worker that acquires it.
+    // In these conditions, the worker named here is the one that acquires the lease next.
     let successor = if stage.conditions == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(successor)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
@@ -205,7 +205,7 @@ async fn ask_to_resign(stage: &Stage) -> bool {
     };
     let (finished, led) = join(asks, led.until(std::future::pending::<()>())).await;
     assert!(matches!(led, Err(ElectionError::Work(ENOUGH))), "{led:?}");
-    // A resign request expires a second after the wait of its sender has ended.
+    // A resign request expires a second after its sender has stopped waiting.
     stage.env.sleep(wait + Duration::from_secs(1) + SOON).await;
     finished
 }

@@ -1,7 +1,6 @@
-//! Tests that drop every public future at each of its await points. Then nothing of the future may be left:
-//! another worker can acquire its resource, and the object that returned the future can be used again. No
-//! task is left, and no server stores a key. (If no release can arrive at a server, its keys may stay for the
-//! TTL.)
+//! Tests that drop every public future at each of its await points. A dropped future must leave nothing behind.
+//! Another worker can acquire its resource, the object that returned the future can be used again, no task is
+//! left, and no server stores a key. (If no release can reach a server, its keys may stay for the TTL.)
 //!
 //! # What is not guaranteed
 //!
@@ -27,11 +26,11 @@ use cut::Cut;
 use stage::{Matter, NetworkConditions, Stage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A number larger than the number of await points of any case. A case with more await points is not tried
-/// completely.
+/// A number that is larger than the number of await points of any case. A case with more of them would not be
+/// tested completely.
 const MOST: usize = 400;
 
-/// Tries one case at every await point under every network condition, and prints the number of drops.
+/// Tests one case with a cut at every await point, in all network conditions. Prints the number of cuts.
 fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     let mut drops = 0;
     for conditions in NetworkConditions::ALL {
@@ -51,7 +50,7 @@ fn at_every_await_point(name: &str, matter: Matter, case: Case) {
     assert!(drops > 0, "{name} has no await point under any network condition: this proves nothing");
 }
 
-/// Runs one history. Returns whether the future completed.
+/// Runs one case once, with one cut. Returns whether the future completed.
 fn one_history(name: &str, matter: Matter, conditions: NetworkConditions, cut: Cut, case: Case) -> bool {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -67,10 +66,10 @@ fn one_history(name: &str, matter: Matter, conditions: NetworkConditions, cut: C
     })
 }
 
-/// Lists the futures that are tried here, by type and name, and generates a test for each of them.
+/// Lists the futures that this file tests, by type and name, and defines a test for each.
 macro_rules! cases {
     ($($test:ident: $name:literal, $matter:ident;)*) => {
-        /// The futures that these generated tests try.
+        /// The futures that the defined tests cover.
         const TRIED: &[&str] = &[$($name),*];
 
         $(

@@ -1,5 +1,5 @@
-//! The tests of a worker without jobs that reads and controls the jobs of another worker, which leads.
-//! Wherever the read or the request is dropped, the job can still be controlled afterwards.
+//! Tests of a worker that reads and controls the jobs of another worker, which leads. Wherever the read or the
+//! request is dropped, the job can still be controlled afterwards.
 
 use crate::stage::{Matter, NAME, SOON, Stage, TTL};
 use futures_util::future::join;
@@ -18,7 +18,7 @@ fn jobs(stage: &Stage) -> Jobs {
     Jobs::new(&stage.me, NAME).expect("a name").wait(5 * SOON)
 }
 
-/// Runs `tried`, which makes the cut, while the other worker leads and runs a job.
+/// Runs `tried`, which contains the cut, while the other worker leads and runs a job.
 async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
     let job = Job::new(JOB, every(500 * MS).expect("a period"), |_| async { Ok::<(), Infallible>(()) });
     let election = Election::new(stage.other(), NAME).ttl(TTL);
@@ -33,10 +33,10 @@ async fn led(stage: &Stage, tried: impl AsyncFnOnce(&Jobs) -> bool) -> bool {
         };
         stage.soon("job", 10 * SOON, registered).await;
         let finished = tried(&jobs).await;
-        // In every case, the next request is answered, and the read returns its effect.
+        // After every cut, the next request is answered, and the next read shows its effect.
         let paused = async {
             while let Err(error) = jobs.pause(JOB).await {
-                // A round may fail while the connection to a node is being restored.
+                // A request may fail while the connection to a node is being restored. So it is sent again.
                 assert!(!matches!(error, JobsError::UnknownJob { .. }), "{error}");
                 stage.env.sleep(20 * MS).await;
             }
@@ -103,7 +103,7 @@ async fn cancel(stage: &Stage) -> bool {
 
 macro_rules! cases {
     ($($test:ident: $name:literal;)*) => {
-        /// The futures of the tests of this file.
+        /// The futures that the tests of this file cover.
         pub(crate) const TRIED: &[&str] = &[$($name),*];
 
         mod tests {

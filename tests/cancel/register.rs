@@ -1,10 +1,10 @@
-//! Checks that the list of tried futures matches the public futures of the libraries.
+//! Checks that the list of tested futures has every public future of the libraries.
 
 use crate::{TRIED, hands, operated, replace, servers, stream};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Reads the libraries' sources for public futures: `async fn`, `-> impl Future`, `-> BoxFuture` on a public
-/// type or trait, and types that are futures. Lists them by type and name, each with its documentation.
+/// The public futures in the sources of the libraries, by type and name, with their documentation. These are
+/// `async fn`, `-> impl Future` and `-> BoxFuture` on a public type or trait, and types that are futures.
 #[derive(Debug, Default)]
 struct Register {
     found: BTreeMap<String, String>,
@@ -32,8 +32,8 @@ impl Register {
         }
     }
 
-    /// Reads a source that rustfmt has formatted: items begin at the margin, and members are indented by four
-    /// spaces.
+    /// Reads a source file as rustfmt has formatted it: items begin at the margin, and members are indented by
+    /// four spaces.
     fn read_source(&mut self, source: &str) {
         let (mut of, mut in_trait, mut docs) = (String::new(), false, String::new());
         let mut lines = source.lines().peekable();
@@ -74,11 +74,11 @@ impl Register {
     }
 }
 
-/// Returns the type or trait of a header such as `impl<T: Send> Future for Task<T> where …`, `impl Lock {`,
+/// Returns the type or the trait in a header such as `impl<T: Send> Future for Task<T> where …`, `impl Lock {`,
 /// or `pub trait Node: Send {`.
 fn type_of(header: &str) -> String {
     let header = header.trim_start_matches("pub trait ");
-    // The methods of `impl Lock<ReadLease>` are not those of `impl Lock`.
+    // The generic arguments are kept, because `impl Lock<ReadLease>` has other methods than `impl Lock`.
     let is_concrete = header.starts_with("impl ") && !header.contains(" for ");
     let header = match header.strip_prefix("impl") {
         Some(rest) if rest.starts_with('<') => {

@@ -1,6 +1,6 @@
-//! The tests of a change of the node set. Its future is dropped at each await point, and the change then runs
-//! again. Meanwhile workers with the old list of nodes, and workers with the new list, try to acquire a lock.
-//! There are never two holders, tokens grow, and at the end the new set elects a holder.
+//! Tests of a change of the node set. Its future is dropped at each await point, and the change then runs
+//! again. At the same time, workers with the old list of nodes and workers with the new list try to acquire a
+//! lock. There must never be two holders, tokens must grow, and at the end the new set must grant the lock.
 
 use crate::{
     cut::Cut,
@@ -22,11 +22,11 @@ pub(crate) const TRIED: &[&str] = &["NodeSet::look", "Replacement::run", "Replac
 
 const MAX_TTL: Duration = Duration::from_secs(4);
 const TTL: Duration = Duration::from_secs(2);
-/// A number larger than the number of await points of any history.
+/// A number that is larger than the number of await points of any change.
 const MOST: usize = 400;
 const MS: Duration = Duration::from_millis(1);
 
-/// The current holder, and all grants in order, each with its worker and token.
+/// The present holder, and all grants in order, each with its worker and its token.
 #[derive(Debug, Default)]
 struct Book {
     holder: Option<&'static str>,
@@ -77,7 +77,7 @@ impl Bench {
         Replacement::new(self.env.clone(), Self::setup("operator"), old, new).expect("two lists")
     }
 
-    /// Starts a worker that acquires the lock whenever it can, and holds it for a while.
+    /// Starts a worker that acquires the lock again and again, and holds it for a while each time.
     fn worker(&mut self, name: &'static str, nodes: &[usize]) -> Quorum {
         let nodes = nodes.iter().map(|at| Road(Arc::clone(&self.servers[*at])));
         let quorum = Quorum::builder().env(self.env.clone()).config(Self::setup(name)).nodes(nodes).build();
@@ -92,8 +92,7 @@ impl Bench {
                 };
                 let until = env.now() + 700 * MS;
                 if let Ok(token) = lease.fencing_token() {
-                    // A panic here poisons the mutex of the book, so that the test fails when it reads the
-                    // book.
+                    // If `enter` panics, it poisons the mutex. The test then fails when it reads the book.
                     book.lock().unwrap().enter(name, token);
                     while lease.is_valid() && env.now() < until {
                         env.sleep(MS).await;
@@ -123,8 +122,8 @@ impl Bench {
         }
         self.env.finish().await;
         self.network.finish().await;
-        // The workers' tasks have ended. If one of them panicked, the mutex is poisoned, and this test
-        // panics, too.
+        // The tasks of the workers have ended. If one of them panicked, the mutex is poisoned, and this line
+        // fails the test.
         let book = self.book.lock().expect("no worker has panicked: two held");
         let tokens: Vec<FencingToken> = book.grants.iter().map(|(_, token)| *token).collect();
         assert!(
@@ -139,26 +138,26 @@ fn wins(book: &Book, name: &str) -> usize {
     book.grants.iter().filter(|(winner, _)| *winner == name).count()
 }
 
-/// Runs the change up to the cut. Returns whether the change completed.
+/// Runs the change until the cut, and then again to its end. Returns whether it completed before the cut.
 async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
     let mut bench = Bench::new(size);
     let worker = bench.worker("old", old);
     worker.met(MAX_TTL).await;
     worker.trust_nodes().await.expect("all are there");
     bench.until("lease of the old set", TTL, |book| wins(book, "old") > 0).await;
-    // This worker gets the new list a little too early.
+    // This worker gets the new list a little too early, before the change.
     let early = bench.worker("new", new);
     early.met(MAX_TTL).await;
     let change = bench.change(old, new);
     let finished = cut.run(change.run(|_| ())).await.is_some();
     bench.env.sleep(bench.env.random_below(300 * MS)).await;
-    // The change runs to its end, and then once more. The second run changes nothing.
+    // The change runs to its end. A second run must then change nothing.
     for _ in 0..2 {
         let parts = bench.change(old, new).run(|_| ()).await.expect("all are there");
         let open = parts.iter().filter(|part| part.part != Part::Leaves);
         assert!(open.clone().count() == new.len() && open.clone().all(|part| part.found == Ok(Found::New)));
     }
-    // A worker that has not met the nodes while they were closed can acquire at once.
+    // A worker that has not seen the nodes while they were closed can acquire the lock at once.
     bench.worker("fresh", new);
     let before = wins(&bench.book.lock().unwrap(), "old");
     bench
@@ -166,7 +165,7 @@ async fn once(size: usize, old: &[usize], new: &[usize], cut: Cut) -> bool {
         .await;
     bench.env.sleep(MAX_TTL).await;
     assert_eq!(wins(&bench.book.lock().unwrap(), "old"), before, "the old list elects no more");
-    // The status of a worker with the old list shows both lists.
+    // The states that a worker with the old list reports must name both lists.
     let reported = worker.nodes().iter().any(|node| match &node.state {
         NodeState::Refused(why) => {
             let (text, names) = (why.to_string(), |nodes: &[usize]| bench.set(nodes).names().join(","));
@@ -184,7 +183,7 @@ fn block_on<T>(history: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(history)
 }
 
-/// Drops the change at each of its await points, one history for each, until a history completes the change.
+/// Tests the change with a cut at each of its await points, until the change completes before its cut.
 fn at_every_await_point(size: usize, old: &[usize], new: &[usize]) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -208,15 +207,15 @@ fn three_servers_become_five() {
     at_every_await_point(5, &[0, 1, 2], &[0, 1, 2, 3, 4]);
 }
 
-/// Two of the three servers that stay may have been in no majority of the old five. So their memory begins
-/// again.
+/// Tests a change from five servers to three. Two of the three may have been in no majority of the old five, so
+/// their memories must begin again.
 #[test]
 fn five_servers_become_three() {
     at_every_await_point(5, &[0, 1, 2, 3, 4], &[2, 3, 4]);
 }
 
-/// The old majority consists of two servers that leave and one that then is unreachable. The counters of the
-/// other two servers are out of date.
+/// Tests that no token is given twice if staying servers have missed grants. The old majority has two servers
+/// that leave and one that is unreachable later. The counters of the other two servers are too small.
 #[test]
 fn what_staying_servers_have_missed_makes_no_token_go_back() {
     block_on(async {
@@ -289,7 +288,7 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         bench.servers[3].set_up(false);
         let error = bench.change(&[0, 1, 2], &[1, 2, 3]).run(|_| ()).await.expect_err("server 3 is away");
         assert!(matches!(&error, ReplaceError::NewNodeAway { node, .. } if &**node == "server-3"), "{error}");
-        // The change has not affected the workers of the old list.
+        // The change was refused, so the workers with the old list can still acquire the lock.
         bench.until("lease of the old set", TTL, |book| wins(book, "old") > 1).await;
         bench.servers[3].set_up(true);
         bench.servers[0].set_up(false);
@@ -299,7 +298,7 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
         let text = error.to_string();
         assert!(matches!(error, ReplaceError::NotClosed { shut: 1, needed: 2, .. }), "{text}");
         assert!(text.contains("server-0") && text.contains("server-1"), "{text}");
-        // A server that leaves may be unreachable, because the other servers are a majority.
+        // A leaving server may be unreachable, because the other servers are a majority.
         bench.servers[1].set_up(true);
         let (mut reported, env) = (Vec::new(), bench.env.clone());
         let change = bench.change(&[0, 1, 2], &[1, 2, 3]);
@@ -313,8 +312,8 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
             step.unwrap_or_else(|| panic!("no {wanted}: {reported:?}")).0
         };
         assert!(at("Closed").until(at("Opened")) >= MAX_TTL, "{reported:?}");
-        // Another change is refused while this change is incomplete on some node. Server 0 still has the old
-        // list.
+        // Server 0 still has the old list, so this change is not complete. Another change must be refused until
+        // then.
         bench.servers[0].set_up(true);
         let error =
             bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set is stored there");

@@ -1,4 +1,4 @@
-//! The tests of the futures that need a real server, or that connect the library to a server.
+//! Tests of the futures that need a real server, or that connect the library to one.
 
 use crate::cut::Cut;
 use futures_util::{FutureExt, future::BoxFuture};
@@ -14,7 +14,8 @@ use quorate_redis::{Connect, RedisNode};
 use quorate_testkit::redis::RedisServer;
 use std::time::Duration;
 
-/// The futures of this file. Every case of this file also tries `World::sleep_until`, through its timers.
+/// The futures that the tests of this file cover. Every test also covers `World::sleep_until`, because it uses
+/// timers.
 pub(crate) const TRIED: &[&str] = &[
     "Connect::connect",
     "Node::open",
@@ -24,16 +25,16 @@ pub(crate) const TRIED: &[&str] = &[
     "World::sleep_until",
 ];
 
-/// The longest wait for an event that must happen, on a slow machine, too.
+/// The longest wait for an event that must happen, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A number larger than the number of await points of any of these futures.
+/// A number that is larger than the number of await points of any of these futures.
 const MOST: usize = 200;
 
 fn server() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Waits until the server has no connection except that of this query.
+/// Waits until the server has no connection except the one that this check uses.
 async fn nobody_is_connected(server: &RedisServer, what: &str) {
     let env = Env::system();
     let give_up = env.now() + PATIENCE;
@@ -47,7 +48,8 @@ async fn nobody_is_connected(server: &RedisServer, what: &str) {
     }
 }
 
-/// Drops the work at each of its await points, until it completes. Tries both ways of dropping it.
+/// Runs `work` with a cut at each of its await points, until it completes before its cut. Both kinds of cuts
+/// are tested.
 async fn at_every_await_point<T>(what: &str, server: &RedisServer, work: impl AsyncFn() -> T) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -118,14 +120,14 @@ async fn open() {
     panic!("a FileNode never opens");
 }
 
-/// Sends one request under the stored marker. Its `not_after` is a minute ahead, so that no node refuses it
-/// as late.
+/// Sends one request under the marker that the node stores. Its `not_after` is a minute ahead, so that no node
+/// refuses it as late.
 fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Result<BatchReply, Cause>> {
     let not_after = NodeTime::from_micros(Env::system().wall().as_micros() + 60_000_000);
     session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()
 }
 
-/// Checks that a dropped reply does not drop its batch: the batch runs once, and in order.
+/// Checks that a batch runs even if its reply is dropped. It must run once, and in order.
 async fn a_dropped_reply_loses_no_batch(node: impl Node) {
     let (resource, keep) = (Resource::lock("r").expect("a name"), Duration::from_secs(60));
     let (mut session, _) = node.open(PushSender::channel().0).await.expect("it is there");

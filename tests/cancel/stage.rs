@@ -1,4 +1,5 @@
-//! Two workers over three servers, the network between them, and the checks after a future was dropped.
+//! The stage of each test: two workers, three servers, and the network between them. Also the checks that
+//! follow every cut.
 
 use crate::{
     cut::Cut,
@@ -25,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 /// The TTL of every lease in these tests.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time in which a released resource can be acquired: the release must reach the servers, and a waiter
-/// that has just tried must try again.
+/// The time within which a released resource can be acquired. The release must reach the servers, and a waiter
+/// that has just failed must try again.
 pub(crate) const SOON: Duration = Duration::from_millis(600);
-/// The name of the lock, the group, the set and the message in every case.
+/// The name of the lock, group, set or message in every case.
 pub(crate) const NAME: &str = "r";
 
 /// The network to the servers.
@@ -40,13 +41,13 @@ pub(crate) enum NetworkConditions {
     Fair,
     /// One server never answers.
     OneAway,
-    /// One server grants, but its answers come after the node timeout.
+    /// One server grants requests, but its answers arrive after the node timeout.
     OneLate,
-    /// The servers have different counters, so that a token must be raised.
+    /// The fencing counters of the servers differ, so that a grant must raise some of them.
     Apart,
-    /// A third worker acquires and releases the resource all the time, from the beginning of the case.
+    /// A third worker acquires and releases the resource again and again, from the beginning of the case.
     Rival,
-    /// One server is cut off at the moment of the drop, so that no release reaches it.
+    /// One server is cut off at the moment of the cut, so that no release reaches it.
     CutOff,
 }
 
@@ -63,7 +64,7 @@ pub(crate) enum Matter {
     Claim,
 }
 
-/// Two workers, three servers, and the cut that a case makes.
+/// Two workers, three servers, and the cut that the case makes.
 pub(crate) struct Stage {
     pub(crate) env: Env,
     network: Env,
@@ -75,11 +76,12 @@ pub(crate) struct Stage {
     pub(crate) conditions: NetworkConditions,
     pub(crate) cut: Cut,
     cut_at: Cell<Option<BootTime>>,
-    /// The longest time that the other worker may wait for the resource after the cut. A case may change it.
+    /// The longest time that the other worker may have to wait for the resource after the cut. A case may
+    /// change it.
     pub(crate) patience: Cell<Duration>,
-    /// The longest time for which a reachable server may store a key after that. A case may change it.
+    /// The longest time after that for which a reachable server may store a key. A case may change it.
     pub(crate) cleared_within: Cell<Duration>,
-    /// Set if the case has closed the first worker.
+    /// True if the case has closed the first worker's quorum.
     pub(crate) closed: Cell<bool>,
 }
 
@@ -129,8 +131,8 @@ impl Stage {
         }
         let rival = self.rival.iter().map(|(quorum, _)| quorum);
         for quorum in [&self.me, &self.other].into_iter().chain(rival) {
-            // The worker that writes the markers dates them by its own estimate of the nodes' clocks. So the
-            // other workers may have to wait for some milliseconds.
+            // The worker that writes the markers takes the time in them from its own estimate of the nodes'
+            // clocks. So the other workers may have to wait for some milliseconds until the nodes vote.
             let trusted = || quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
             let give_up = self.env.now() + Duration::from_secs(2);
             while trusted() < 2 {
@@ -143,8 +145,8 @@ impl Stage {
                 self.servers[away].set_up(false);
                 take(&self.other, self.matter).await;
                 self.servers[away].set_up(true);
-                // Waits until the worker has met the server again. The worker tries to connect at least once
-                // a second.
+                // The worker tries to connect to the server at least once a second. The test waits until it has
+                // done so.
                 let all = || self.other.nodes().iter().all(|node| node.state == NodeState::Trusted);
                 self.until("met", Duration::from_secs(5), all).await;
                 self.other.met(Duration::from_secs(1)).await;
@@ -161,17 +163,17 @@ impl Stage {
         }
     }
 
-    /// Runs `work` up to the cut. Returns its output if it completed before the cut.
+    /// Runs `work` until the cut. Returns its output if it completed before.
     pub(crate) async fn cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        // A future that would wait forever is dropped after this time.
+        // A future that never completes by itself is dropped after this time.
         let ends = self.env.now() + Duration::from_secs(30);
         let output = self.env.before(ends, self.cut.run(work)).await.flatten();
         self.note_cut();
         output
     }
 
-    /// Notes the time of the cut, or of the end of the future if there was no cut. Cuts off a server if the
-    /// conditions require that.
+    /// Notes the time of the cut, or of the end of the future if it completed. Cuts a server off if the network
+    /// conditions say so.
     pub(crate) fn note_cut(&self) {
         if self.conditions == NetworkConditions::CutOff {
             self.servers[1].set_up(false);
@@ -179,7 +181,7 @@ impl Stage {
         self.cut_at.set(Some(self.env.now()));
     }
 
-    /// Waits for a condition.
+    /// Waits until `holds` returns true. Fails after the time `within`.
     pub(crate) async fn until(&self, what: &str, within: Duration, holds: impl Fn() -> bool) {
         let give_up = self.env.now() + within;
         while !holds() {
@@ -207,9 +209,9 @@ impl Stage {
         claims(&self.me)
     }
 
-    /// Checks that the dropped future has left nothing behind. The other worker can acquire the resource, and
-    /// so can this worker. Reachable servers store no key of a lease, and no server stores one for longer
-    /// than the TTL. No task is left.
+    /// Checks that the dropped future has left nothing behind. Both workers can acquire the resource. No
+    /// reachable server stores a key of a lease, and no other server does so for longer than the TTL. No task
+    /// is left.
     pub(crate) async fn aftermath(&self) {
         if let Some((quorum, stop)) = &self.rival {
             stop.cancel();
@@ -223,7 +225,8 @@ impl Stage {
         let up = || self.servers.iter().filter(|server| server.is_up());
         let within = self.cleared_within.get();
         self.until("release everywhere", within, || up().all(|server| server.leases().is_empty())).await;
-        // A request that was sent before the cut has arrived by now. Its grant lasts for at most the TTL.
+        // Every request that was sent before the cut has arrived by now, and its grant lasts no longer than the
+        // TTL.
         let over = self.cut_at.get().expect("the case makes its cut") + TTL + Duration::from_millis(5);
         self.env.sleep_until(over).await;
         let left: Vec<_> = self.servers.iter().flat_map(|server| server.leases()).collect();
@@ -234,7 +237,8 @@ impl Stage {
         self.soon("end of the network", Duration::from_secs(1), self.network.finish()).await;
     }
 
-    /// Closes a worker's quorum within the time limit, and checks that no task of the quorum is left.
+    /// Closes a worker's quorum, which must not take longer than two node timeouts. Checks that no task of the
+    /// quorum is left.
     async fn close(&self, quorum: &Quorum) {
         let bound = NODE_TIMEOUT * 2 + Duration::from_millis(50);
         self.soon("close", bound, quorum.close()).await;
@@ -267,7 +271,8 @@ fn take(quorum: &Quorum, matter: Matter) -> BoxFuture<'static, ()> {
             Matter::Lock => {
                 let lease = quorum.lock(NAME).ttl(TTL).acquire().await.expect("it waits");
                 lease.fencing_token().expect("a fresh lease is valid");
-                // If a server was cut off just now, fewer than a majority may confirm the release.
+                // If a server was cut off, fewer than a majority may confirm the release. So an error is
+                // ignored.
                 let _ = lease.release().await;
             }
             Matter::Claim => take_claim(&quorum).await,
@@ -296,7 +301,7 @@ async fn take_claim(quorum: &Quorum) {
     }
 }
 
-/// Sets a flag while it exists: the flag shows that the owner of this value has not been dropped.
+/// A value that keeps a flag true while it exists. So a test sees whether the owner of this value was dropped.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicBool>);
 

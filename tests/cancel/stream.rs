@@ -1,5 +1,5 @@
-//! The tests of consumers of streams. A dropped consumer leaves no handler and no claim, and has acknowledged
-//! only messages that are done.
+//! Tests of consumers of streams. A dropped consumer must leave no handler and no claim. It may have
+//! acknowledged only messages that are done.
 
 use crate::{
     at_every_await_point,
@@ -24,7 +24,7 @@ use std::{
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The futures that are tried here, by type and name.
+/// The futures that the tests of this file cover, by type and name.
 pub(crate) const TRIED: &[&str] = &["Consume::until", "Message::ack", "Message::leave"];
 
 #[test]
@@ -69,7 +69,8 @@ impl Message for Slow {
     }
 }
 
-/// Consumes one message, whose handler succeeds or fails, and then the end of the stream.
+/// Consumes one message, and then the end of the stream. The message's handler succeeds or fails, as `succeeds`
+/// says.
 async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     let (works, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let message = Slow { env: stage.env.clone(), takes, acked: Arc::clone(&acked) };
@@ -84,8 +85,8 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         }
     };
     let consumer = stage.claims().consume(stream::once(async { message }).boxed(), handler);
-    // If a rival has the message, or too few nodes answer, the consumer tries again. The patience is longer
-    // than either condition can last.
+    // If a rival has the message, or too few nodes answer, the consumer tries again. Its patience is longer
+    // than either condition lasts.
     let consumer = consumer.patience(Duration::from_secs(60)).until(std::future::pending::<()>());
     let ended = stage.cut(consumer).await;
     let idle = async {
@@ -94,8 +95,8 @@ async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
         }
     };
     stage.soon("end of the handler", 5 * MS, idle).await;
-    // If the consumer was cut while it recorded the handler's result, the message stays claimed until the
-    // claim's TTL ends.
+    // If the consumer was dropped while it recorded the handler's result, the message stays claimed until the
+    // TTL of the claim ends.
     stage.patience.set(TTL + SOON);
     if let Some(Ok(consumed)) = &ended
         && succeeds

@@ -1,4 +1,4 @@
-//! The world of the tests: paused time, and servers behind a slow network.
+//! The simulated world of these tests. Time is paused, and the servers are behind a slow network.
 
 use quorate::{
     env::{BootTime, Env, WallTime, World},
@@ -22,10 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use futures_util::future::BoxFuture;
 
-/// The wall clock at the beginning.
+/// The time of the wall clock when a test begins.
 const EPOCH: WallTime = WallTime::from_micros(1_700_000_000_000_000);
 
-/// The clocks and tasks of a paused runtime, and random numbers from a seed.
+/// The clocks and tasks of a runtime with paused time, and random numbers from a seed.
 #[derive(Debug)]
 pub(crate) struct PausedWorld {
     began: Instant,
@@ -61,7 +61,7 @@ impl World for PausedWorld {
 
     #[expect(clippy::disallowed_methods, reason = "this is the door")]
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
-        // No test runs for an hour, so a timer for a later time is set to an hour.
+        // No test takes an hour, so a timer for a later time may be set to an hour.
         let wait = self.now().until(at).min(Duration::from_secs(3600));
         Box::pin(tokio::time::sleep(wait))
     }
@@ -72,7 +72,8 @@ impl World for PausedWorld {
     }
 }
 
-/// One server: the library's engine over a store in memory. Each message to or from the server takes some time.
+/// A server, which is the engine of the library over a store in memory. Each message to or from the server
+/// takes some time.
 #[derive(Debug)]
 pub(crate) struct Server {
     name: String,
@@ -84,7 +85,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Creates a server. Its tasks, which simulate the network, belong to `env`.
+    /// Creates a server. The tasks that simulate its network belong to `env`.
     pub(crate) fn new(name: &str, env: &Env, there: Duration, back: Duration) -> Arc<Self> {
         let (store, up) = (Mutex::default(), AtomicBool::new(true));
         Arc::new(Self { name: name.to_owned(), env: env.clone(), store, up, there, back })
@@ -115,7 +116,7 @@ impl Server {
         self.store.lock().unwrap()
     }
 
-    /// Waits until a message arrives. Waits forever if the message is lost.
+    /// Waits until a message arrives, at the time `until`. If messages are lost, waits forever.
     async fn travel(&self, until: BootTime) {
         self.env.sleep_until(until).await;
         if !self.is_up() {
@@ -124,7 +125,7 @@ impl Server {
     }
 }
 
-/// A worker's connection to a server.
+/// The connection of one worker to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Road(pub(crate) Arc<Server>);
 
@@ -156,7 +157,7 @@ impl Node for Road {
 
 type Parcel = (BootTime, Batch, oneshot::Sender<Result<BatchReply, Cause>>);
 
-/// A session in which batches arrive in order, even if no worker waits for their replies.
+/// A session. Its batches arrive in order, even if their replies are dropped.
 #[derive(Debug)]
 pub(crate) struct RoadSession {
     server: Arc<Server>,
@@ -179,7 +180,7 @@ impl RoadSession {
                 let (back, env) = (here.env.now() + here.back, here.env.clone());
                 env.clone().spawn(async move {
                     env.sleep_until(back).await;
-                    // The receiver may have been dropped.
+                    // The send fails if the receiver of the reply was dropped.
                     let _ = reply.send(Ok(ran));
                 });
             }
@@ -192,7 +193,7 @@ impl Session for RoadSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let (reply, replied) = oneshot::channel();
         let at = self.server.env.now() + self.server.there;
-        // The network ends later than the quorums, so the send cannot fail.
+        // The network outlives the quorums, so the send cannot fail.
         let _ = self.parcels.send((at, batch, reply));
         async move { replied.await.unwrap_or(Err(Cause::Closed)) }
     }

@@ -12,13 +12,13 @@ use quorate_testkit::{
 use quorate_tests::support::{Key, PATIENCE, keys};
 use std::{ops::Range, sync::Mutex, time::Duration};
 
-/// The TTL of all leases on most benches, and their `max_ttl`.
+/// The TTL of all leases on most benches, which is also the `max_ttl` there.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// A TTL that is long enough to distinguish a release from an expired key, even on a busy machine.
+/// A TTL that is long enough to distinguish a released key from an expired one, even on a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(10);
 
-/// The time that a node may take to answer: more than the default, for busy machines.
+/// The time that a node may take to answer. It is longer than the default, because the machine may be busy.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The time between two checks of a condition.
@@ -31,7 +31,7 @@ pub(crate) struct Bench {
     ttl: Duration,
 }
 
-/// One worker: its quorum, and its own proxies to the servers, if it has any.
+/// One worker. It has a quorum, and possibly a proxy of its own to each server.
 pub(crate) struct Worker {
     pub(crate) quorum: Quorum,
     pub(crate) roads: Vec<Proxy>,
@@ -43,12 +43,12 @@ impl Bench {
         Self::with(&RedisConfig::new(), false).await
     }
 
-    /// Starts servers and workers with a long TTL, for [`Bench::freed`].
+    /// Starts servers and workers with the long TTL, which [`Bench::freed`] needs.
     pub(crate) async fn of_long_leases() -> Self {
         Self::of(&RedisConfig::new(), false, LONG_TTL).await
     }
 
-    /// Starts servers with `config`. The workers are configured with `durable`.
+    /// Starts servers with the configuration `config`. `durable` is the setting of the workers.
     pub(crate) async fn with(config: &RedisConfig, durable: bool) -> Self {
         Self::of(config, durable, TTL).await
     }
@@ -58,7 +58,7 @@ impl Bench {
         let bench = Self { servers, durable, ttl };
         let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
         let give_up = quorum.env().now() + PATIENCE;
-        // On a busy machine the worker may not have connected to every server yet.
+        // On a busy machine the worker may not be connected to every server yet. So it tries again.
         while let Err(error) = quorum.trust_nodes().await {
             assert!(quorum.env().now() < give_up, "{error}");
             quorum.env().sleep(LOOK_EVERY).await;
@@ -67,20 +67,20 @@ impl Bench {
         bench
     }
 
-    /// Returns a worker that reaches the servers without proxies, once it trusts them all.
+    /// Returns a worker without proxies, once it trusts all servers.
     pub(crate) async fn worker(&self, name: &str) -> Worker {
         let worker = self.newcomer(name);
         worker.trusts(5).await;
         worker
     }
 
-    /// Returns a worker that reaches the servers without proxies. Does not wait until it trusts them.
+    /// Returns a worker without proxies. Does not wait until it trusts the servers.
     pub(crate) fn newcomer(&self, name: &str) -> Worker {
         let quorum = self.builder(name).nodes(self.nodes()).build().expect("a sound setup");
         Worker { quorum, roads: Vec::new(), ttl: self.ttl }
     }
 
-    /// Returns a worker with its own network, whose faults affect no other worker.
+    /// Returns a worker with proxies of its own, whose faults affect no other worker.
     pub(crate) async fn worker_on_roads(&self, name: &str) -> Worker {
         self.worker_on_roads_with(name, |setup| setup).await
     }
@@ -125,19 +125,19 @@ impl Bench {
         self.servers[index].command(&["EXISTS", key]) == "1"
     }
 
-    /// Returns the servers that store the key of the lock.
+    /// Returns the indices of the servers that store the key of the lock.
     pub(crate) fn holders_of(&self, lock: &str) -> Vec<usize> {
         let key = format!("quorate:{lock}");
         (0..self.servers.len()).filter(|&index| self.is_stored(index, &key)).collect()
     }
 
-    /// Waits until no server has a key of the lock. Checks that the keys were released rather than expired.
-    /// Requires a bench [of long leases](Bench::of_long_leases).
+    /// Waits until no server has a key of the lock, and checks that the keys were released and have not
+    /// expired. For this, the bench must have [long leases](Bench::of_long_leases).
     pub(crate) async fn freed(&self, lock: &str) {
         self.freed_on(0..self.servers.len(), lock).await;
     }
 
-    /// Does the same as [`Self::freed`], for these nodes only.
+    /// Checks the same as [`Self::freed`], but only for these nodes.
     pub(crate) async fn freed_on(&self, nodes: Range<usize>, lock: &str) {
         assert_eq!(self.ttl, LONG_TTL, "a busy machine may sleep for a shorter lease's time");
         let key = format!("quorate:{lock}");
@@ -156,8 +156,8 @@ impl Bench {
         assert!(left.iter().all(|&left| left > 100), "freed only by the end of its time: {left:?} ms left");
     }
 
-    /// Checks that nothing is left behind: every key of a lease expires within a TTL from now, and soon no
-    /// such key is left. (Markers, ledgers and fencing counters stay.)
+    /// Checks that nothing is left behind. Every key of a lease expires within a TTL from now, and soon there
+    /// is none. (Markers, ledgers and fencing counters stay.)
     pub(crate) async fn clean(&self) {
         eventually("servers without keys of leases", || {
             let left: usize = self.servers.iter().map(|server| leases_on(server, self.ttl)).sum();
@@ -167,7 +167,7 @@ impl Bench {
     }
 }
 
-/// Returns the number of leases on `server`. Checks that each of them ends within a TTL.
+/// Returns the number of leases on `server`, and checks that each of them ends within a TTL.
 fn leases_on(server: &RedisServer, ttl: Duration) -> usize {
     let stands = |key: &Key| match &*key.name {
         "quorate:node" => None,
@@ -188,15 +188,14 @@ impl Worker {
         self.quorum.lock(name).ttl(self.ttl).wait(PATIENCE)
     }
 
-    /// Returns the lease, after as many attempts as it takes. Fails if the patience runs out.
+    /// Tries to acquire the lock until it is granted, and returns the lease. Fails after [`PATIENCE`].
     #[track_caller]
     pub(crate) fn must_acquire(&self, name: &str) -> impl Future<Output = Lease> {
         let lock = self.lock(name);
         async move { lock.acquire().await.unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// Makes one attempt, which must not acquire the lock. Returns its error, or `None` if the attempt named
-    /// a holder instead.
+    /// Makes one attempt, which must not acquire the lock. Returns its error, or `None` if the lock is held.
     pub(crate) async fn must_not_acquire(&self, name: &str) -> Option<AcquireError> {
         match self.lock(name).try_acquire().await {
             Ok(TryAcquire::Acquired(lease)) => panic!("acquired: {lease:?}"),
@@ -205,7 +204,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the given number of nodes can vote.
+    /// Waits until this worker trusts this number of nodes.
     pub(crate) async fn trusts(&self, count: usize) {
         eventually(&format!("trust in {count} nodes"), || {
             let trusted = self.quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
@@ -214,7 +213,7 @@ impl Worker {
         .await;
     }
 
-    /// Waits until the state of the node at `index` meets the condition `so`.
+    /// Waits until `so` returns true for the state of the node at `index`.
     pub(crate) async fn sees(&self, index: usize, what: &str, so: impl Fn(&NodeState) -> bool) -> NodeStatus {
         eventually(&format!("{what} node {index}"), || {
             let node = self.quorum.nodes()[index].clone();
@@ -227,13 +226,13 @@ impl Worker {
         self.quorum.env().now()
     }
 
-    /// Acquires and releases a lock that was never used here, to check that the quorum works.
+    /// Checks that the quorum works, by acquiring and releasing a lock that was not used before.
     pub(crate) async fn serves(&self, name: &str) {
         let lease = self.must_acquire(name).await;
         lease.release().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Checks all the time, for this duration, that the lease stays valid.
+    /// Checks, again and again for this time, that the lease is valid.
     pub(crate) async fn keeps(&self, lease: &Lease, time: Duration) {
         let until = self.now() + time;
         while self.now() < until {
@@ -242,8 +241,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the lease has ended. Checks that the step-down was signalled, too, and that the lease is not
-    /// valid.
+    /// Waits until the lease has ended. Checks that it is not valid, and that the step-down was signalled.
     pub(crate) async fn sees_the_end(&self, lease: &Lease) {
         let over = self.quorum.env().before(self.now() + PATIENCE, lease.lost_token().cancelled()).await;
         assert!(over.is_some(), "the lease is not lost in {PATIENCE:?}");
@@ -257,7 +255,7 @@ impl Worker {
         self.roads.iter().for_each(Proxy::heal);
     }
 
-    /// Ends the worker as a crash would. Its network is cut first, so that no release arrives.
+    /// Ends the worker like a crash. Its network is cut first, so that no release arrives.
     pub(crate) fn crash(self) {
         for road in &self.roads {
             road.refuse();
@@ -268,8 +266,8 @@ impl Worker {
     }
 }
 
-/// Tries to acquire the lock of `held` until it is granted, whatever the errors. Fails if another worker
-/// holds the lock in the meantime.
+/// Tries to acquire the lock of `held` until it is granted, whatever the errors. Fails if `held` is still valid
+/// at that moment.
 pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     let lock = worker.lock(held.resource().key());
     let give_up = worker.now() + PATIENCE;
@@ -285,7 +283,7 @@ pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     }
 }
 
-/// Returns whether the node is excluded from voting because its clock jumped.
+/// Returns whether the node must not vote because its clock stepped.
 pub(crate) fn jumped(state: &NodeState) -> bool {
     let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } = state else {
         return false;
@@ -293,7 +291,7 @@ pub(crate) fn jumped(state: &NodeState) -> bool {
     *reason == QuarantineReason::Jumped
 }
 
-/// Calls `look` repeatedly until it returns a value.
+/// Calls `look` again and again until it returns a value. Fails after [`PATIENCE`].
 pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let env = Env::system();
     let give_up = env.now() + PATIENCE;
@@ -307,7 +305,8 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// A store that fencing tokens protect: it accepts no write with a lower token than it has seen.
+/// A store that is protected by fencing tokens. It refuses a write whose token is lower than one that it has
+/// seen.
 #[derive(Default)]
 pub(crate) struct Sink(Mutex<Option<FencingToken>>);
 
@@ -324,7 +323,7 @@ impl Sink {
     }
 }
 
-/// A server that has its own address as its name, and is reached through a proxy.
+/// A server that a worker reaches through a proxy. Its name is that of the server itself.
 struct Road {
     to: RedisNode,
     over: RedisNode,

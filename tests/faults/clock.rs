@@ -2,13 +2,13 @@
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is noticed by each worker that had a reply of the node before the
-//! step and another after it. A worker that met the node only afterwards cannot notice the step. If the
+//! A step beyond `clock_step_allowance` is noticed by each worker that had a reply of the node before the step
+//! and another after it. A worker whose first contact with the node was after the step cannot notice it. If the
 //! clocks of a majority of the nodes stepped, that worker and the holder may both hold the lease, with
 //! different tokens. See also `kleppmann.rs`.
 //!
-//! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends
-//! by the node's own clock, so the quarantine would last longer.
+//! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends by
+//! the node's own clock, so the quarantine would last longer.
 
 use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
@@ -26,12 +26,12 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A step within the allowance of 200 ms. A TTL of two seconds does not limit that allowance.
+/// A step within the allowance of 200 ms. At a TTL of two seconds, the allowance applies in full.
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
 
-/// The remaining time of a lease at which its holder has probed its idle nodes for the second time, but not
-/// for the third time.
+/// When less than this time of a lease is left, the holder sends no more probes to idle nodes before the lease
+/// ends. So the holder cannot notice a step that comes later.
 const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {
@@ -42,8 +42,8 @@ fn left(bench: &Bench, index: usize) -> i64 {
     bench.servers[index].command(&["PTTL", "quorate:x"]).parse().expect("milliseconds")
 }
 
-/// Acquires a lease on all five servers and does not extend it. Then steps the clocks of all five forward by
-/// `by`.
+/// Acquires a lease on all five servers, without automatic extension. Then steps the clocks of all five forward
+/// by `by`.
 async fn stepped_under(bench: &Bench, holder: &Worker, by: Duration) -> Lease {
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
@@ -69,7 +69,7 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     for server in bench.servers.iter() {
         server.step_clock(SMALL, false);
     }
-    // The clocks step back, under a lease that is extended. The lease is unaffected.
+    // Now the clocks step back while the lease is extended. This does not affect the lease.
     let lease = holder.must_acquire("x").await;
     bench.servers[0].step_clock(SMALL, false);
     bench.servers[1].step_clock(SMALL, true);
@@ -78,24 +78,25 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     bench.clean().await;
 }
 
-/// Without `clock_step_allowance`, a small step lets two workers hold the lease. (No worker has the allowance
-/// here, because a single worker without it would be refused.) The holder probes idle nodes every third of
-/// `max_ttl`. The step comes after its last probe, so the holder cannot notice the step.
+/// Shows that without `clock_step_allowance`, a small step lets two workers hold the lease. No worker here has
+/// the allowance, because workers with different values are refused. The holder probes idle nodes every third
+/// of `max_ttl`. The step comes after its last probe, so it cannot notice the step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
-    // The markers name the allowance of other workers. So the markers are deleted, and these workers mark the
-    // servers again and wait.
+    // The markers contain the allowance of other workers. So they are deleted, and the workers of this test
+    // write their own markers, and wait until the servers vote.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
     let mut seen = false;
-    // On a busy machine the test may miss the 130 ms in which both workers hold the lease.
+    // Both workers hold the lease for only 130 ms, which the test may miss on a busy machine. So it tries
+    // several times.
     for _ in 0..5 {
         let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
         eventually("end that is near", || (lease.remaining() < LAST_LOOK).then_some(())).await;
         step_all(&bench, SMALL);
-        // The rival has never seen these clocks before. A rival that had seen them would notice the step.
+        // The rival connects only now. If it had observed these clocks before, it would notice the step.
         let rival = bench.worker_on_roads_with("b", reckless).await;
         let give_up = rival.now() + PATIENCE;
         let next = loop {
@@ -124,8 +125,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.servers[2].step_clock(LARGE, true);
     assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
-    // The server refuses as stale the requests whose `not_after` was computed from its old clock. After that
-    // it grants again.
+    // The requests of a worker have a `not_after` that was computed from the old clock. So the server refuses
+    // them as late for a moment, and then grants again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
     let token = lease.token();
@@ -136,8 +137,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.clean().await;
 }
 
-/// The node that stepped back keeps the dead holder's key for longer than its TTL, by true time. But it is
-/// only one node, and a minority blocks no worker.
+/// Checks one server whose clock steps back far. By true time it keeps a dead holder's key for longer than the
+/// TTL. It is only a minority, so it blocks no worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     let bench = bench().await;
@@ -154,14 +155,14 @@ async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     assert!(crashed.until(rival.now()) < TTL * 3, "free only {:?} later", crashed.until(rival.now()));
     assert!(next.token() > token);
     next.release().await.expect("a majority answers");
-    // The server's clock is set right again. Then the key expires, and no key is left.
+    // The server's clock is corrected. Then the key expires, and no key is left.
     bench.servers[2].step_clock(LARGE, true);
     bench.clean().await;
     rival.serves("x").await;
 }
 
-/// The keys of a majority end at once. A rival that has observed the clocks of these nodes counts none of
-/// their votes.
+/// Checks a large step on a majority of the servers, whose keys end at once. A rival that has observed their
+/// clocks before counts none of their votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watched() {
     let bench = bench().await;
@@ -183,9 +184,9 @@ async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watch
     bench.clean().await;
 }
 
-/// Exclusion is not guaranteed in this case: a rival that met the nodes after the step cannot notice the
-/// step, and the nodes vote for it at once. The tokens still grow, so a sink that compares them still refuses
-/// the old holder.
+/// Shows a limit of the guarantee. A rival whose first contact with the nodes is after the step cannot notice
+/// the step, and the nodes vote for it at once. The tokens still grow, so a sink that compares them refuses the
+/// old holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let bench = bench().await;
@@ -194,8 +195,8 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
     sink.write(lease.fencing_token().expect("just acquired")).expect("the first");
     eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
-    // The network of the holder is cut. Otherwise the holder would note the step in the markers of the nodes
-    // that it saw step first, and so warn the other workers.
+    // The network of the holder is cut. Otherwise the holder would write the step into the markers of the
+    // nodes, and so warn the rival.
     holder.roads.iter().for_each(|road| road.cut(Directions::Both));
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
     let rival = bench.newcomer("b");
@@ -212,13 +213,14 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     bench.clean().await;
 }
 
-/// A fencing counter that a node does not have starts from the wall clock of the worker. A node whose own
-/// clock differs too much from the worker's clock does not grant.
+/// Checks a node whose clock is far off. If a node has no fencing counter, the counter starts from the worker's
+/// wall clock. The node does not grant if its own clock differs too much from that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;
     (0..3).for_each(|index| bench.servers[index].step_clock(LARGE, true));
-    // A worker that had met the nodes before would report that their clocks jumped.
+    // This worker connects only now. If it had observed the nodes before, it would report that their clocks
+    // stepped.
     let worker = bench.worker("a").await;
     let error =
         worker.lock("new").wait(Duration::from_secs(1)).acquire().await.expect_err("three do not grant");
@@ -243,8 +245,8 @@ async fn a_holder_on_all_nodes_is_safe_from_a_step_of_a_minority() {
     bench.clean().await;
 }
 
-/// The clocks of a majority decide when ticks are due. Two servers of five whose clocks step far, one ahead
-/// and one back, move no tick.
+/// Checks that a minority does not decide when ticks are due. Two servers of five step far, one ahead and one
+/// back, and no tick moves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_of_a_minority_move_no_tick() {
     const PERIOD: Duration = Duration::from_millis(100);

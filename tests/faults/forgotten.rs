@@ -1,4 +1,4 @@
-//! Tests with servers that are emptied while they run (FLUSHALL), under a held lease.
+//! Tests of servers that lose all data while they run (FLUSHALL), under a lease that is held.
 
 use super::bench::{Bench, TTL, eventually, take_over};
 use quorate::quorum::NodeState;
@@ -10,8 +10,8 @@ async fn one_server_that_is_flushed_votes_no_more_until_its_quarantine_is_over()
     let lease = worker.must_acquire("x").await;
     bench.servers[2].flushall();
     let since = worker.now();
-    // The first worker that sends a request notices the loss. The other worker learns of it from
-    // the marker.
+    // The first worker that sends a request notices the loss, and writes a new marker. The other worker learns
+    // of the loss from this marker.
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
     rival.sees(2, "quarantined", |state| matches!(state, NodeState::Quarantined { .. })).await;
     worker.keeps(&lease, TTL + TTL / 2).await;

@@ -1,4 +1,4 @@
-//! Tests with servers that are killed (SIGKILL), and restart without data or with their append-only file.
+//! Tests of servers that are killed (SIGKILL). They restart without data, or with their append-only file.
 
 use super::bench::{Bench, TTL, eventually, take_over};
 use quorate::{
@@ -55,8 +55,8 @@ async fn a_majority_that_is_killed_ends_the_lease_in_time_and_comes_back_without
     for index in 0..3 {
         bench.servers[index].restart().expect("it starts again");
     }
-    // Two nodes remember the lease, and the others cannot vote yet. So no rival acquires before the
-    // quarantine has ended.
+    // Two nodes still store the lease, and the three others are in quarantine. So no rival can acquire the lock
+    // before the quarantine has ended.
     let next = take_over(&rival, &lease).await;
     assert!(since.until(rival.now()) >= rival.quorum.config().quarantine());
     next.release().await.expect("a majority answers");
@@ -80,8 +80,7 @@ async fn a_majority_that_restarts_empty_under_a_held_lease_makes_no_second_holde
     bench.clean().await;
 }
 
-/// Returns, for each node, the beginning of its memory according to its marker. A quarantine begins with a
-/// new marker.
+/// Returns the beginning of each node's memory, from its marker. It is later after a quarantine has begun.
 fn began(bench: &Bench) -> Vec<String> {
     let markers = bench.servers.iter().map(|server| server.command(&["GET", "quorate:node"]));
     let since = |marker: String| marker.lines().find(|line| line.starts_with("since_us=")).map(str::to_owned);
@@ -103,7 +102,7 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     rival.trusts(5).await;
     assert_eq!(began(&bench), memories, "what a node remembers is what it remembered");
     let away = killed.until(worker.now());
-    // No worker can extend the lease while the servers are down.
+    // While the servers are down, the lease cannot be extended. So it is checked only if that was short enough.
     if away < TTL / 2 {
         assert_eq!(bench.holders_of("x").len(), 5, "the files hold the lease");
         worker.keeps(&lease, TTL).await;
@@ -114,8 +113,8 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     let token = lease.token().get();
     let _ = lease.release().await;
     let next = rival.must_acquire("x").await;
-    // The append-only files contain the counters, too. A counter that restarted from the clock would be
-    // larger by the elapsed microseconds.
+    // The append-only files also contain the counters. If a counter had been started again from the clock, the
+    // step would be as large as the elapsed microseconds.
     let step = next.token().get() - token;
     assert!((1..100).contains(&step), "the counter rose by {step}");
     next.release().await.expect("a majority answers");
@@ -133,11 +132,11 @@ async fn workers_told_of_durable_nodes_do_without_those_that_are_not() {
         assert_eq!(said.trim(), "OK");
     };
     let refused = |state: &NodeState| matches!(state, NodeState::Unreachable(Cause::Denied(why)) if why.contains("appendfsync is everysec"));
-    // One server with this setting does no harm.
+    // If only one server has this setting, the worker can still use the others.
     set(0, "everysec");
     worker.sees(0, "refused", refused).await;
     worker.keeps(&lease, TTL).await;
-    // With this setting on a majority of the servers, there is no quorum.
+    // If a majority of the servers has this setting, the worker has no quorum.
     for index in 1..3 {
         set(index, "everysec");
     }
@@ -148,7 +147,7 @@ async fn workers_told_of_durable_nodes_do_without_those_that_are_not() {
     let rival = bench.newcomer("b");
     rival.sees(2, "refused", refused).await;
     assert!(rival.must_not_acquire("y").await.is_some(), "nodes that may forget it are no quorum");
-    // The servers were not restarted, so they remember.
+    // The servers have not been restarted, so they still store the lease.
     for index in 0..3 {
         set(index, "always");
     }

@@ -20,8 +20,8 @@ impl Scene {
     async fn new() -> Self {
         let bench = bench().await;
         let clients = [bench.worker_on_roads("client-1").await, bench.worker_on_roads("client-2").await];
-        // After this grant all nodes have the same counter. So the counters later show which nodes have
-        // counted which grant.
+        // This grant sets the counters of all nodes to the same value. So the counters show later which nodes
+        // have counted which grant.
         clients[0].serves("x").await;
         eventually("lock freed", || bench.holders_of("x").is_empty().then_some(())).await;
         clients[0].roads[3..].iter().for_each(|road| road.cut(Directions::Both));
@@ -29,7 +29,7 @@ impl Scene {
         Self { bench, clients }
     }
 
-    /// Client 1 has the lease on A, B and C, a bare majority, and does not extend it.
+    /// Lets client 1 acquire the lease on A, B and C, which is a bare majority. The lease is not extended.
     async fn client_1_acquires(&self) -> Lease {
         let lease = self.clients[0].lock("x").auto_extend(false).acquire().await.expect("A, B and C answer");
         assert_eq!(self.bench.holders_of("x"), [0, 1, 2]);
@@ -50,8 +50,8 @@ impl Scene {
 /// "The clock on node C jumps forward, causing the lock to expire. Client 2 acquires lock on nodes C, D, E.
 /// Clients 1 and 2 now both believe they hold the lock."
 ///
-/// In this test the clock jumps by no more than `clock_step_allowance`, and the two clients never both
-/// believe so.
+/// In this test the clock jumps by no more than `clock_step_allowance`, and the two clients never both believe
+/// that they hold the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_within_the_allowance() {
     let scene = Scene::new().await;
@@ -62,9 +62,9 @@ async fn clock_jump_on_node_c_within_the_allowance() {
     scene.ends_clean().await;
 }
 
-/// The same jump, but by more than the allowance, on the one node that both majorities share. Client 2 has
-/// observed the clock of C before. It notices the jump in the vote of C, and does not count that vote. So the
-/// two clients never both believe that they hold the lock.
+/// Makes the same jump, but by more than the allowance, on the one node that both majorities share. Client 2
+/// has observed the clock of C before. It notices the jump in C's vote, and does not count the vote. So the two
+/// clients never both believe that they hold the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let scene = Scene::new().await;
@@ -88,9 +88,9 @@ async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     scene.ends_clean().await;
 }
 
-/// Exclusion is not guaranteed in this case: client 2 met C only after the jump, and cannot notice the jump.
-/// C votes for client 2 at once, and both clients may believe that they hold the lock. The tokens are still
-/// in order, because C counted both grants. So the sink refuses client 1.
+/// Shows a limit of the guarantee. Client 2 connects to C only after the jump, and so cannot notice it. C votes
+/// for client 2 at once, and both clients may believe that they hold the lock. The tokens are in order, because
+/// C counted both grants. So the sink refuses client 1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     let scene = Scene::new().await;
@@ -112,8 +112,8 @@ async fn clock_jump_on_node_c_is_fenced_where_the_rival_met_it_later() {
     scene.ends_clean().await;
 }
 
-/// The same jump, after client 1 had reached all five nodes. Its lease has the votes of more than a bare
-/// majority, so the jump of C alone does not matter.
+/// Makes the same jump, after client 1 has acquired the lease on all five nodes. More than a bare majority
+/// store the lease, so the jump of C has no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
     let scene = Scene::new().await;
@@ -152,10 +152,10 @@ async fn pause_after_acquire() {
     assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
-    // The first check of client 1 reports the loss, without a notification before it.
+    // The very first check of client 1 after the pause reports the loss, even before a token notifies it.
     let refused = client_1.until_it_notes("lost").await;
     assert_eq!((refused.token, client_1.first_since(woke).what), (first.token, "lost".to_owned()));
-    // If client 1 writes nevertheless, the sink refuses the write.
+    // Client 1 writes although it has lost the lease. The sink refuses the write.
     let written = client_1.until_it_notes("refused").await;
     assert_eq!(written.token, first.token);
     assert_eq!(client_1.sink().highest().expect("a server"), next.token().get());

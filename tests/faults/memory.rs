@@ -25,7 +25,7 @@ async fn a_full_minority_refuses_and_the_others_grant() {
     worker.keeps(&lease, TTL + TTL / 2).await;
     assert_eq!(bench.holders_of("x"), [2, 3, 4]);
     room(&bench);
-    // The server has memory again, so the next extension stores the lease on it.
+    // The server has memory again, so it stores the lease at the next extension.
     super::bench::eventually("lease on all five", || (bench.holders_of("x").len() == 5).then_some(())).await;
     lease.release().await.expect("a majority answers");
     bench.clean().await;
@@ -45,7 +45,7 @@ async fn full_servers_refuse_new_leases_by_name_and_extend_those_that_stand() {
         assert!(error.to_string().contains(&format!("{name}: refused: the node failed: OOM")), "{error}");
     }
     assert!(!error.is_permanent(), "memory comes back");
-    // Neither an extension nor a release needs memory.
+    // Extensions and releases need no memory, so they still work.
     worker.keeps(&lease, TTL + TTL / 2).await;
     lease.release().await.expect("a majority answers");
     bench.clean().await;

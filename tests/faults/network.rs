@@ -1,4 +1,4 @@
-//! Tests with a network that cuts replies, directions and connections, or that is slow.
+//! Tests with a network that cuts replies, directions or connections, or that is slow.
 
 use super::bench::{Bench, NODE_TIMEOUT, TTL, eventually, take_over};
 use quorate_testkit::proxy::{Directions, Latency, Proxy};
@@ -28,8 +28,8 @@ async fn replies_cut_in_the_middle_on_a_majority_lose_the_round_and_leave_nothin
         worker.roads[..3].iter().for_each(|road| road.cut_reply_after(bytes));
         let error = worker.must_not_acquire("x").await.expect("no worker holds it");
         assert!(error.to_string().contains("the connection closed"), "{error}");
-        // The servers granted the requests, but their replies did not arrive. The worker sends the releases
-        // on its next connections.
+        // The servers granted the requests, but the replies were lost. The worker releases these grants when it
+        // is connected again.
         assert!((0..3).all(|index| bench.is_stored(index, "{quorate:x}:fence")));
         bench.freed("x").await;
         worker.trusts(5).await;
@@ -49,10 +49,10 @@ async fn requests_that_a_cut_holds_back_are_refused_when_they_arrive() {
     let error = worker.must_not_acquire("x").await.expect("no worker holds it");
     assert!(error.is_unreachable() && error.to_string().contains("no reply in time"), "{error}");
     assert!(began.until(worker.now()) >= NODE_TIMEOUT);
-    // A request that waits behind other requests leaves up to a node timeout later, and stays valid for one
-    // more node timeout.
+    // A request may wait behind others for up to a node timeout before it is sent. It then stays valid for
+    // another node timeout. After that the servers must refuse it.
     worker.quorum.env().sleep_until(began + NODE_TIMEOUT * 3).await;
-    // The requests that waited in the network arrive now, in order.
+    // The requests that waited in the network now arrive, in order.
     worker.heal();
     worker.trusts(5).await;
     worker.serves("y").await;
@@ -70,9 +70,9 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     worker.roads[..2].iter().for_each(|road| road.cut(Directions::Back));
     worker.serves("w").await;
     worker.roads[2].cut(Directions::Back);
-    // The servers grant the requests, but the replies do not arrive. The releases follow in the direction
-    // that is not cut. (On the first two nodes other requests may be waiting for a reply, so that this
-    // request is never sent.)
+    // On this node, the request is granted but the reply is lost. The release can arrive, because this
+    // direction is not cut. (On the first two nodes, other requests may still wait for a reply, so this one may
+    // not be sent.)
     let mut tries = 0;
     while !bench.is_stored(2, "{quorate:x}:fence") {
         let error = worker.must_not_acquire("x").await.expect("no worker holds it");
@@ -81,8 +81,8 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
         assert!(tries < 20, "node 2 never ran what it was asked: {error}");
     }
     bench.freed_on(2..3, "x").await;
-    // The worker may first close its connections to the first two servers. It then releases their grants on
-    // the next connections.
+    // The worker may have closed its connections to the first two servers. It then releases their grants on the
+    // next connections.
     worker.heal();
     worker.trusts(5).await;
     bench.freed("x").await;
@@ -90,7 +90,8 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     bench.clean().await;
 }
 
-/// The holder is cut off from a majority of the nodes. The rival reaches all nodes.
+/// Checks a holder that is cut off from a majority of the nodes, in these directions. The rival reaches all
+/// nodes.
 async fn holder_cut_off(directions: Directions) {
     let bench = Bench::new().await;
     let (holder, rival) = (bench.worker_on_roads("a").await, bench.worker("b").await);
@@ -115,7 +116,7 @@ async fn a_holder_whose_requests_do_not_arrive_has_lost_before_another_holds() {
     holder_cut_off(Directions::There).await;
 }
 
-/// The extensions of the holder arrive, but their replies do not. So the keys live longer than the holder
+/// Checks a holder whose extensions arrive, but whose replies are lost. The keys live longer than the holder
 /// believes, and never shorter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_hears_no_replies_has_lost_before_another_holds() {
@@ -137,7 +138,7 @@ async fn connections_that_break_all_at_once_cost_no_lease() {
         worker.keeps(&lease, TTL / 2).await;
     }
     worker.trusts(5).await;
-    // A minority of servers that accept no connections does not block a lock.
+    // A minority of the servers refuses connections. This must not block a lock.
     worker.roads[..2].iter().for_each(|road| {
         road.refuse();
         road.sever();
@@ -177,7 +178,7 @@ async fn over_a_slow_network_validity_counts_from_the_send() {
 async fn beyond_the_node_timeout_there_is_no_lease_and_nothing_stays() {
     let bench = Bench::of_long_leases().await;
     let worker = bench.worker_on_roads("a").await;
-    // The request arrives in time to be granted, but the reply arrives too late.
+    // A request arrives in time and is granted, but its reply arrives after the node timeout.
     let way = NODE_TIMEOUT * 2 / 3;
     worker.roads[..2].iter().for_each(|road| road.set_latency(Latency::each_way(way)));
     worker.serves("w").await;

@@ -1,5 +1,5 @@
-//! Tests of readers, writers and fair waiters on real servers, with other clients, crashes, stopped servers
-//! and flushed servers.
+//! Tests of readers, writers and fair waiters on real servers, with other Redlock clients, crashes, and stopped
+//! or flushed servers.
 
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 const READERS: &str = "{quorate:x}:readers";
 const QUEUE: &str = "{quorate:x}:queue";
 
-/// The release script of other clients: it deletes only the client's own key.
+/// The script by which other Redlock clients release a lock. It deletes the key only if it is the client's own.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
@@ -160,7 +160,7 @@ async fn a_writer_reads_on_though_a_minority_does_not_hear_of_it() {
     clean(&bench).await;
 }
 
-/// One of five nodes is stopped, and two fair waiters wait. Both acquire the lock, in the order in which
+/// Checks two fair waiters while one of five nodes is stopped. Both acquire the lock, in the order in which
 /// they began to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
@@ -195,7 +195,8 @@ async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
     clean(&bench).await;
 }
 
-/// A dead process at the head of a queue blocks other waiters only until its queue ticket expires.
+/// Checks a dead process whose place is at the head of the queue. It blocks other waiters only until its place
+/// expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crashed_head_is_dropped_in_time() {
     let bench = Bench::new().await;
@@ -219,8 +220,8 @@ async fn a_crashed_head_is_dropped_in_time() {
     assert!(told.is_none_or(|by| by.as_str() == Owner::QUEUE));
     let began = next.now();
     next.lock("x").fair(Duration::ZERO).acquire().await.expect("its turn").release().await.expect("ok");
-    // The limit is three times (100 ms and two node timeouts of 250 ms), and some more time for a busy
-    // machine.
+    // The place expires after three times the sum of 100 ms and two node timeouts of 250 ms. The rest of the
+    // limit is for a busy machine.
     let waited = began.until(next.now());
     assert!(waited < Duration::from_millis(1800) + Duration::from_secs(3), "dropped after {waited:?}");
     clean(&bench).await;

@@ -1,11 +1,11 @@
-//! Tests that a lease that was acquired while a node was unreachable is later stored on that node, too.
-//! Meanwhile a waiter tries to acquire the lock on that node.
+//! Tests that a lease which was acquired while a node was unreachable is later stored on that node too. In the
+//! meantime, a waiter tries to acquire the lock on that node.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::{env::BootTime, lease::Lease};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The longest time for which a waiter's failed attempt may be stored on a node. The waiter releases it at
+/// The longest time for which the failed attempt of a waiter may be stored on a node. The waiter releases it at
 /// once, but the machine may be busy.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
@@ -14,8 +14,8 @@ fn owner_on(bench: &Bench, index: usize) -> String {
     bench.servers[index].command(&["GET", "quorate:x"])
 }
 
-/// Checks that, after at most `within`, all five nodes store the lease. Until then, no attempt of the waiter
-/// may be stored on node 0 for longer than [`ATTEMPT`].
+/// Checks that all five nodes store the lease after at most `within`. Until then, an attempt of the waiter must
+/// not be stored on node 0 for longer than [`ATTEMPT`].
 async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime, within: Duration) {
     let give_up = now() + within;
     let mut seen: BTreeMap<String, BootTime> = BTreeMap::new();
@@ -33,7 +33,8 @@ async fn comes_to_stand(bench: &Bench, lease: &Lease, now: impl Fn() -> BootTime
         quorate::env::Env::system().sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(bench.holders_of("x"), [0, 1, 2, 3, 4]);
-    // From then on, every node stores the lease for one TTL. In that time the lease is extended at least twice.
+    // From now on, every node must store the lease, for at least one TTL. The lease is extended twice or more
+    // in that time.
     let until = now() + TTL;
     while now() < until {
         for index in 0..5 {
@@ -48,14 +49,14 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let mut bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
     worker.serves("x").await;
-    // The node was killed before the acquire, and returns without memory. It votes once its quarantine, here
-    // four seconds, has ended.
+    // The node was killed before the acquire, and comes back without data. It votes after its quarantine, which
+    // takes four seconds here.
     bench.servers[0].kill();
     let lease = worker.must_acquire("x").await;
     let waits = rival.quorum.env().spawn_scoped({
         let quorum = rival.quorum.clone();
         async move {
-            // The waiter starts a new call each time, so that it sends as many requests as possible.
+            // The waiter makes a new call each time, because this sends as many requests as possible.
             loop {
                 if let Ok(quorate::lease::TryAcquire::Acquired(lease)) =
                     quorum.lock("x").ttl(TTL).try_acquire().await
@@ -70,8 +71,8 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let quarantine = bench.config("a").quarantine();
     comes_to_stand(&bench, &lease, || worker.now(), quarantine + TTL * 3).await;
 
-    // The same happens if only the key is deleted and the node keeps its vote: the lease is stored again
-    // within two rounds of extensions.
+    // The key is deleted from a node that keeps its vote. The lease is stored there again within two rounds of
+    // extensions.
     for _ in 0..3 {
         assert_eq!(bench.servers[0].command(&["DEL", "quorate:x"]), "1");
         comes_to_stand(&bench, &lease, || worker.now(), TTL * 3).await;

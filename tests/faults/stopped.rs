@@ -1,5 +1,5 @@
-//! Tests with servers that are stopped (SIGSTOP). Connections stay up, requests wait, and the servers run
-//! these requests after SIGCONT.
+//! Tests of servers that are stopped (SIGSTOP). Connections stay open, and requests wait until SIGCONT, when
+//! the servers run them.
 
 use super::bench::{Bench, TTL, take_over};
 use std::time::Duration;
@@ -11,7 +11,7 @@ async fn a_minority_that_stands_still_costs_one_node_timeout_at_most() {
     let lease = worker.must_acquire("x").await;
     bench.servers[0].pause();
     bench.servers[1].pause();
-    // Once a round is decided, it does not wait for the remaining servers.
+    // A round that is decided does not wait for the stopped servers.
     let began = worker.now();
     worker.serves("y").await;
     assert!(began.until(worker.now()) < Duration::from_secs(5));
@@ -29,7 +29,8 @@ async fn a_minority_that_stands_still_costs_one_node_timeout_at_most() {
 async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets_nothing() {
     let bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
-    // The lock was used before, so that only the request's time limit can prevent a grant.
+    // The lock has been used before on these servers, so each of them stores a counter. Only the time limit of
+    // the abandoned request can keep the server from granting it later.
     rival.serves("z").await;
     let lease = worker.must_acquire("x").await;
     let counts = || (0..3).map(|index| bench.servers[index].command(&["GET", "{quorate:z}:fence"]));
@@ -42,7 +43,8 @@ async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets
     (0..3).for_each(|index| bench.servers[index].resume());
     rival.trusts(5).await;
     rival.serves("y").await;
-    // The acquire was in the sockets of the three servers before any later request.
+    // The acquire waited in the sockets of the three servers, before any later request. So it has been handled
+    // by now.
     assert_eq!(counts().collect::<Vec<_>>(), before, "a node granted what was abandoned");
     let next = take_over(&rival, &lease).await;
     next.release().await.expect("a majority answers");

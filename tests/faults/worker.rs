@@ -1,4 +1,4 @@
-//! Tests with workers in separate processes, which are stopped (SIGSTOP), continued and killed.
+//! Tests of workers in processes of their own, which are stopped (SIGSTOP), continued and killed.
 
 use super::bench::{Bench, TTL, eventually};
 use quorate::env::{BootTime, SystemWorld, World};
@@ -7,7 +7,7 @@ use quorate_tests::support::{PATIENCE, Program, Running, Sink};
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// A `lease-probe`, its journal, and the sink that it writes to.
+/// A process of `lease-probe`, its journal, and the sink to which it writes.
 pub(crate) struct Probe {
     running: Running,
     program: Program,
@@ -17,14 +17,14 @@ pub(crate) struct Probe {
 /// A line of a probe's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
-    /// The time of the boot clock, read before the check that the note reports.
+    /// The time of the boot clock just before the check that this line reports.
     pub(crate) at: BootTime,
     pub(crate) what: String,
     pub(crate) token: u64,
 }
 
 impl Probe {
-    /// Starts a worker that acts as `mode` requires (see `lease_probe.rs`), with a sink of its own.
+    /// Starts a worker with a sink of its own. `mode` is the MODE of `lease_probe.rs`.
     pub(crate) fn start(bench: &Bench, name: &str, mode: &str) -> Self {
         let sink = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
         Self::start_with(bench, name, mode, sink)
@@ -48,7 +48,7 @@ impl Probe {
     }
 
     pub(crate) fn notes(&self) -> Vec<Note> {
-        // The last line may be incomplete.
+        // The process may still be writing the last line, so an incomplete line is ignored.
         let text = self.program.read("journal");
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(|line| Note::parse(line).unwrap_or_else(|| panic!("{line:?}"))).collect()
@@ -61,7 +61,7 @@ impl Probe {
         .await
     }
 
-    /// Returns the first note about a check that began after `since`.
+    /// Returns the first line about a check that began after `since`.
     pub(crate) fn first_since(&self, since: BootTime) -> Note {
         let notes = self.notes();
         notes
@@ -79,7 +79,7 @@ impl Probe {
         });
     }
 
-    /// Continues the stopped process. Returns the time of the boot clock just before.
+    /// Lets the stopped process continue. Returns the time of the boot clock just before that.
     pub(crate) fn go_on(&self) -> BootTime {
         let at = SystemWorld.now();
         self.running.signal(Signal::CONT);
@@ -102,8 +102,8 @@ impl Note {
     }
 }
 
-/// Checks that no worker found its lease valid after another worker had acquired the lock. The workers'
-/// successful checks are sorted by time: then their tokens must never decrease.
+/// Checks that no worker found its lease valid after another worker had acquired the lock. If all successful
+/// checks are sorted by time, their tokens never decrease.
 fn never_two(probes: &[&Probe]) {
     let mut beliefs: Vec<Note> = probes.iter().flat_map(|probe| probe.notes()).collect();
     beliefs.retain(|note| note.what == "ok" || note.what == "held");
@@ -130,8 +130,7 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     let lost = eventually("loss", || first.notes().into_iter().find(|note| note.what == "lost")).await;
     assert_eq!(first.first_since(woke), lost, "it believed in its lease after it woke");
     assert!(woke.until(lost.at) < Duration::from_secs(2), "it found out {:?} later", woke.until(lost.at));
-    // Both cancellation tokens are cancelled by then, or soon afterwards. So code that waits for the tokens
-    // is notified, too.
+    // Both cancellation tokens are cancelled by now, or very soon. So code that waits for them is notified too.
     let notified = first.until_it_notes("notified").await;
     assert!(
         woke.until(notified.at) < Duration::from_secs(2),
@@ -139,15 +138,15 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
         woke.until(notified.at)
     );
     never_two(&[&first, &second]);
-    // The worker that was stopped campaigns again, and acquires the lease when the other worker is killed.
+    // The worker that was stopped campaigns again. It acquires the lease after the other worker is killed.
     second.running.kill();
     let back = eventually("first again", || {
         first.notes().into_iter().find(|note| note.what == "ok" && note.token > taken.token)
     })
     .await;
     never_two(&[&first, &second]);
-    // The tokens that the sink accepted never decrease. So the sink refused a late write of the worker that
-    // was stopped, if there was one.
+    // The tokens in the sink never decrease. So if the worker that was stopped wrote late, the sink refused the
+    // write.
     let taken_in = first.sink().history().expect("a server");
     assert!(taken_in.is_sorted() && taken_in.contains(&held.token) && taken_in.contains(&back.token));
     drop((first, second));
@@ -155,7 +154,8 @@ async fn a_worker_that_stood_still_finds_out_at_once_and_the_next_has_a_larger_t
     bench.clean().await;
 }
 
-/// The worker is stopped for less than the TTL. Its lease is still extended, and no other worker acquires it.
+/// Checks a worker that is stopped for less than the TTL. Its lease must still be extended afterwards, and no
+/// other worker may acquire it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stood_still_for_a_moment_goes_on() {
     let bench = Bench::new().await;

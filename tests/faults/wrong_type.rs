@@ -1,5 +1,5 @@
-//! Tests with keys of other types in the place of Quorate's keys. Each such key affects only its own lock or
-//! record, and the error names the key.
+//! Tests with keys of another type in the place of Quorate's keys. Each affects only its own lock or record,
+//! and the error names the key.
 
 use super::bench::{Bench, Worker, eventually};
 use quorate::{
@@ -9,7 +9,7 @@ use quorate::{
     quorum::{NoMajority, NodeOutcome, NodeState},
 };
 
-/// Replaces `key` by a list, at once.
+/// A script that replaces a key by a list, in one step.
 const SPOIL: &str = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
 
 fn spoil(bench: &Bench, nodes: usize, key: &str) {
@@ -24,7 +24,7 @@ fn fix(bench: &Bench, key: &str) {
     }
 }
 
-/// Checks that the refusals of at least a majority name the key.
+/// Checks that at least a majority of the nodes name the key in their refusals.
 #[track_caller]
 fn names(report: &NoMajority, key: &str) {
     let named = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::WrongType(what)) if what.contains(key));
@@ -32,8 +32,9 @@ fn names(report: &NoMajority, key: &str) {
     assert!(report.to_string().contains(key), "{report}");
 }
 
-/// With keys of a wrong type on a minority the lock is acquired. With such keys on a majority, the error
-/// names the key, and other locks are not affected. Once the keys are fixed, the lock can be acquired.
+/// Checks one key of the wrong type. If only a minority of the nodes has it, the lock can be acquired. If a
+/// majority has it, the error names the key, and other locks are not affected. Once the keys are fixed, the
+/// lock can be acquired again.
 async fn spoils_one_lock(key: &str) {
     let bench = Bench::new().await;
     let worker = bench.worker("a").await;
@@ -89,17 +90,18 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     spoil(&bench, 3, "quorate:node");
     let error = worker.must_not_acquire("y").await.expect("no worker holds it");
     names(error.report().expect("a round"), "quorate:node");
-    // A worker that connects now learns of the wrong type during the handshake, with the fix.
+    // A worker that connects now gets the error, with the fix, from its handshake.
     let late = bench.newcomer("b");
     let seen = late.sees(0, "unusable", |state| matches!(state, NodeState::Unreachable(_))).await;
     let shown = format!("{:?}", seen.state);
     assert!(shown.contains("marker's key holds another type; delete it"), "{shown}");
-    // On these nodes no lease can be extended, and none can be granted to another worker.
+    // On these nodes, no lease can be extended, and no lock can be granted to another worker.
     worker.sees_the_end(&lease).await;
     fix(&bench, "quorate:node");
-    // A node without a marker may be new or flushed, so it is quarantined.
+    // The node has no marker now. So it may be new or flushed, and it is quarantined.
     let since = worker.now();
-    // Until the worker has connected again, each call reports at once the errors that an operator must fix.
+    // Until the worker has connected again, each call returns the permanent error at once. So the call is
+    // repeated.
     let give_up = since + std::time::Duration::from_secs(60);
     let next = loop {
         match late.lock("x").acquire().await {
@@ -118,8 +120,8 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     bench.clean().await;
 }
 
-/// The longest time from the deletion of the first marker to the reading of `since`. A quarantine may have
-/// begun that much before `since`.
+/// The longest time between the deletion of the first marker and the reading of `since`. The quarantine may
+/// have begun this much before `since`.
 const QUARANTINE_BEGAN: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,7 +130,7 @@ async fn in_the_place_of_a_ledger_nothing_else_suffers() {
     let worker = bench.worker("a").await;
     let (ledger, other) = (ledger(&worker, "g"), ledger(&worker, "h"));
     let term = FencingToken::new(7);
-    // These times are after the beginning of the nodes' memory, so the nodes can remember the records.
+    // These times are later than the beginning of the nodes' memories. So the nodes count for the records.
     let record = |at| Record { at, term, last: false, value: "v".into() };
     let at = worker.quorum.env().wall().as_micros() + 10_000_000;
     spoil(&bench, 3, "quorate:ledger/g");

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// The longest time that a client may take to answer, including its own waits, on a busy machine.
+/// The longest time that a client may take to answer, on a busy machine. It includes the client's own waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A Redlock client that is not Quorate.
@@ -52,11 +52,11 @@ fn packages() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop")
 }
 
-/// Returns whether the clients are installed as the lists next to this file require. If they are not, reports
+/// Returns whether the clients are installed in the versions of the lists next to this file. If not, reports
 /// that the test `name` cannot run.
 pub(crate) fn installed(name: &str) -> bool {
     let (packages, lists) = (packages(), Path::new(env!("CARGO_MANIFEST_DIR")).join("interop"));
-    // `tests/run.sh` stores a copy of each list once all packages of that list are installed.
+    // After `tests/run.sh` has installed all packages of a list, it stores a copy of the list with them.
     let same = |mark: &str, list: &str| {
         let (mark, list) = (fs::read(packages.join(mark)), fs::read(lists.join(list)));
         matches!((mark, list), (Ok(mark), Ok(list)) if mark == list)
@@ -77,8 +77,8 @@ pub(crate) fn installed(name: &str) -> bool {
     missing.is_empty()
 }
 
-/// A process that uses another client. It reads commands and writes answers, one per line. Dropping this
-/// value kills the process.
+/// A process that uses another Redlock client. It reads commands and writes answers, one per line. Dropping
+/// this value kills the process.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: Kind,
@@ -116,8 +116,8 @@ impl Client {
         self.hear()
     }
 
-    /// Stops the client's current work, and returns all lines that the client has written since the last
-    /// answer. Then the process is killed, because this call consumes the client.
+    /// Stops the client's present work, and returns all lines that it has written since its last answer. The
+    /// process is then killed, because this call consumes the client.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.tell("stop");
         let mut said = Vec::new();
@@ -127,7 +127,7 @@ impl Client {
         said
     }
 
-    /// Kills the process, so that the client releases nothing.
+    /// Kills the process. So the client releases nothing.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("our own child");

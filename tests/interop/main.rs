@@ -37,12 +37,12 @@ const NAME: &str = "job";
 
 /// The names of the contenders that use Quorate.
 const OURS: [&str; 2] = ["ours", "also ours"];
-/// The number of times that each contender must acquire the lock.
+/// The number of times that each contender must acquire the lock before the contest ends.
 const WINS: u64 = 8;
-/// The longest time in which each contender must reach these wins.
+/// The longest time that the contenders have for these wins.
 const CONTEST: Duration = Duration::from_secs(25);
 
-/// Five servers that all clients use, and one server for the judge's counters.
+/// Five servers that all clients use, and one server on which the judge counts.
 struct Bench {
     servers: RedisCluster,
     judge: RedisServer,
@@ -59,14 +59,14 @@ impl Bench {
         Client::start(kind, NAME, &self.judge.url(), &self.servers.urls())
     }
 
-    /// Returns whether each contender has acquired the lock often enough, by the judge's counters.
+    /// Returns whether each contender has acquired the lock often enough, by the counters of the judge.
     fn everybody_won(&self) -> bool {
         let wins = self.judge.command(&["HVALS", "wins"]);
         let enough = |wins: &&str| wins.trim().parse().is_ok_and(|wins: u64| wins >= WINS);
         wins.lines().filter(enough).count() == Kind::ALL.len() + OURS.len()
     }
 
-    /// Returns a worker of Quorate, which trusts the servers although they are new.
+    /// Returns a worker of Quorate. It trusts the servers although they are new.
     async fn quorum(&self, name: &str) -> Quorum {
         let nodes = self.servers.urls();
         let nodes = nodes.iter().map(|url| RedisNode::parse(url).expect("a URL").prefix(PREFIX));
@@ -92,15 +92,15 @@ async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     }
 }
 
-/// Quorate and the other client exclude each other while one of them holds the lock, and no longer.
+/// Checks that Quorate and the other client exclude each other, but only while one of them holds the lock.
 async fn both_ways(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);
     let quorum = bench.quorum("ours").await;
     let ttl = Duration::from_millis(1200);
 
-    // The other client holds the lock. Quorate waits, and acquires the lock as soon as the other client has
-    // released it.
+    // The other client holds the lock. Quorate waits, and acquires it as soon as the other client has released
+    // it.
     assert_eq!(client.ask("try 30000"), "got", "{kind:?}");
     assert!(tried(&quorum, ttl).await.is_none(), "{kind:?}: two holders");
     let status = quorum.inspect(&quorate::node::Resource::lock(NAME).expect("a name")).await;
@@ -108,8 +108,8 @@ async fn both_ways(kind: Kind) {
     assert_eq!(client.ask("release"), "released", "{kind:?}: ours broke theirs");
     let lease = quorum.lock(NAME).ttl(ttl).wait(PATIENCE).acquire().await.expect("theirs was released");
 
-    // Quorate holds the lock for longer than its TTL, because the lease is extended. The other client cannot
-    // acquire the lock in that time.
+    // Quorate holds the lock for longer than its TTL, because it extends the lease. The other client cannot
+    // acquire it during this time.
     let held_until = quorum.env().now() + ttl * 2;
     let mut tries = 0;
     while quorum.env().now() < held_until {
@@ -125,14 +125,14 @@ async fn both_ways(kind: Kind) {
     quorum.close().await;
 }
 
-/// A killed client holds the lock until its TTL ends, and no longer.
+/// Checks that a killed client holds the lock until its TTL ends, and no longer.
 async fn killed(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);
     let quorum = bench.quorum("ours").await;
     let ttl = Duration::from_millis(2500);
 
-    // The other client holds the lock and is killed.
+    // The other client holds the lock, and is killed.
     let asked = quorum.env().now();
     assert_eq!(client.ask("try 2500"), "got");
     client.kill();
@@ -143,10 +143,11 @@ async fn killed(kind: Kind) {
     lease.release().await.expect("released");
     quorum.close().await;
 
-    // Quorate holds the lock, in a separate process that is killed.
+    // Quorate holds the lock in a process of its own, which is killed.
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
     let held = program.file("held");
-    // All workers of a node set share its settings, so the command trusts new nodes as the library does.
+    // All workers of a node set must have the same settings. So the command trusts new nodes, as the worker in
+    // this process does.
     let settings =
         format!("nodes = {:?}\nprefix = \"{PREFIX}\"\ntrust_new_nodes = true\n", bench.servers.urls());
     let config = program.write("quorate.toml", &settings);
@@ -161,7 +162,7 @@ async fn killed(kind: Kind) {
     assert_eq!(client.ask("release"), "released");
 }
 
-/// Acquires the lock and releases it until `stop` is set. Returns the number of times.
+/// Acquires and releases the lock again and again, until `stop` is set. Returns the number of times.
 async fn contends(bench: &Bench, name: &str, stop: &AtomicBool) -> u64 {
     let quorum = bench.quorum(name).await;
     let env = quorum.env().clone();
@@ -186,7 +187,7 @@ async fn contends(bench: &Bench, name: &str, stop: &AtomicBool) -> u64 {
     wins
 }
 
-/// Runs `work` on a thread and a runtime of its own, as a separate process would.
+/// Runs `work` on a thread and a runtime of its own, as if it were a separate process.
 fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> std::thread::JoinHandle<T> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -213,8 +214,8 @@ fn all_contend_for_one_lock_and_one_at_a_time_has_it() {
     for client in &mut clients {
         assert_eq!(client.ask("contend"), "contending");
     }
-    // Waits until every contender has acquired the lock often enough. The pauses that a client makes decide
-    // how long that takes.
+    // The contest lasts until every contender has acquired the lock often enough. How long that takes depends
+    // on the pauses of the clients.
     let env = Env::system();
     let (begun, least): (BootTime, Duration) = (env.now(), Duration::from_secs(4));
     while env.now() < begun + CONTEST && (env.now() < begun + least || !bench.everybody_won()) {

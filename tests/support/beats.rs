@@ -5,15 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file to which a command and its children write the time while they run.
+/// A file to which a command and its child write the time, again and again, while they run. Such a line is a
+/// *beat*.
 #[derive(Debug)]
 pub struct Beats {
     file: PathBuf,
 }
 
 impl Beats {
-    /// A script that writes the time and the command's token every 20 ms, in the command and in its child.
-    /// Neither process ends on SIGTERM.
+    /// A script of which both the command and its child write the time and the token every 20 ms. Neither ends
+    /// at SIGTERM.
     const STUBBORN: &str = r#"
         trap "" TERM
         beat='while :; do echo "$0 $$ $QUORATE_FENCING_TOKEN $(date +%s%N)" >> "$1"; sleep 0.02; done'
@@ -26,7 +27,7 @@ impl Beats {
         Self { file }
     }
 
-    /// Returns the command, which ends only if it is killed.
+    /// Returns a command that writes beats, and ends only if it is killed.
     pub fn stubborn(&self) -> [String; 4] {
         ["sh", "-c", Self::STUBBORN, &self.file.display().to_string()].map(str::to_owned)
     }
@@ -50,7 +51,8 @@ impl Beats {
         self.read().iter().map(|beat| beat.at).max().expect("at least one beat")
     }
 
-    /// Returns the fencing tokens in the order of their first beats, with the times of their first and last beats.
+    /// Returns the fencing tokens of the beats, in the order of their first beats. Each has the times of its
+    /// first and last beat.
     pub fn tenures(&self) -> Vec<(u64, WallTime, WallTime)> {
         let mut tenures: Vec<(u64, WallTime, WallTime)> = Vec::new();
         for beat in self.read() {
@@ -83,7 +85,7 @@ struct Beat {
 }
 
 impl Beat {
-    /// Parses a line. Returns `None` for an incomplete line, which is still being written.
+    /// Parses a line. Returns `None` if the line is still being written.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let (who, pid) = (words.next()?, words.next()?.parse().ok()?);

@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-/// A process of a crew: the member, and the number of its starts.
+/// A process of a crew, by its member and the number of that member's starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
-    /// The member, from zero.
+    /// The index of the member.
     pub member: usize,
-    /// The number of the member's run, from one.
+    /// The number of this run of the member, from one.
     pub run: u32,
 }
 
@@ -28,8 +28,8 @@ pub struct Told {
     pub line: Option<String>,
 }
 
-/// Processes that report on standard output, for a test to stop, kill and start again. Their standard input is a pipe that
-/// closes when the test ends. Dropping the crew kills them.
+/// A fixed number of processes (*members*) that report on standard output. A test can stop, kill and restart
+/// each of them. Their standard input is a pipe that closes when the test ends. Dropping the crew kills them.
 pub struct Crew {
     command: Box<dyn Fn(Who) -> Command + Send>,
     members: Vec<Option<Member>>,
@@ -54,7 +54,7 @@ impl Crew {
         Self { command: Box::new(command), members, runs: vec![0; size], tell, told }
     }
 
-    /// Returns the number of members, running or not.
+    /// Returns the number of members, whether or not they run.
     pub fn size(&self) -> usize {
         self.members.len()
     }
@@ -81,7 +81,7 @@ impl Crew {
         who
     }
 
-    /// Returns the member's current run, or its last run.
+    /// Returns the run of the member that is active, or its last one.
     pub fn who(&self, member: usize) -> Who {
         Who { member, run: self.runs[member] }
     }
@@ -91,7 +91,7 @@ impl Crew {
         self.members[member].as_ref().map(|one| one.child.id())
     }
 
-    /// Returns whether the member runs, and has neither been stopped nor sent SIGTERM.
+    /// Returns whether the member runs, and has neither been stopped nor asked to end.
     pub fn is_going(&self, member: usize) -> bool {
         self.members[member].as_ref().is_some_and(|one| !one.stopped && one.told.is_none())
     }
@@ -104,7 +104,7 @@ impl Crew {
     /// Stops a member (SIGSTOP), and waits until it is stopped. Returns the time after the stop.
     ///
     /// # Panics
-    /// If the member does not run: without the fault the test would prove nothing.
+    /// If the member does not run. The test would prove nothing without the fault.
     pub fn stop(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
         let pid = one.child.id();
@@ -114,9 +114,10 @@ impl Crew {
         SystemWorld.now()
     }
 
-    /// Continues a stopped member (SIGCONT). Returns the time before the signal.
+    /// Lets a stopped member continue (SIGCONT). Returns the time before the signal.
     ///
     /// # Panics
+    ///
     /// If the member does not run.
     pub fn go_on(&mut self, member: usize) -> BootTime {
         let one = self.members[member].as_mut().expect("it runs");
@@ -151,9 +152,9 @@ impl Crew {
         at
     }
 
-    /// Returns the members that have ended, except those that were killed, with the time since their SIGTERM.
-    /// The result is an error for a member that ended without SIGTERM or with a failure. It is also an error
-    /// for a member that still runs at `within` after SIGTERM, which is then killed.
+    /// Returns the members that have ended. The result of a member that ended after SIGTERM is the time since
+    /// SIGTERM. The result is an error if a member ended without SIGTERM or with a failure. A member that still
+    /// runs at `within` after SIGTERM is killed, and its result is an error too.
     pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
         let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {
@@ -196,7 +197,7 @@ impl std::fmt::Debug for Crew {
     }
 }
 
-/// Returns whether the kernel reports that the process is stopped.
+/// Returns whether the process is stopped, according to the kernel.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-/// The exit status and the output of a process.
+/// A process that has ended: its exit status and its output.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit status of the process. `None` if a signal ended it.

@@ -9,8 +9,8 @@ pub struct Key {
     pub kind: String,
     /// The remaining time of the key in milliseconds, as reported by PTTL. It is -1 without expiry.
     pub left: i64,
-    /// The remaining milliseconds of the claim that the key stores. `None` if it stores no claim, or an
-    /// expired claim.
+    /// The remaining milliseconds of the claim under this key. `None` if the key has no claim, or an expired
+    /// one.
     pub claimed: Option<i64>,
 }
 

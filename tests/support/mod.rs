@@ -1,4 +1,4 @@
-//! Processes of the program under test, the files that they write, and waiting for conditions.
+//! Helpers for tests of the program: its processes, the files that they write, and waits for conditions.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ pub use told::told_to_end;
 use quorate::env::{SystemWorld, WallTime, World};
 use std::{thread, time::Duration};
 
-/// The longest wait for an event that happens at once on an idle machine.
+/// The longest wait for an event that would happen at once on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time between two checks of a condition.
@@ -47,8 +47,8 @@ pub fn now() -> WallTime {
 pub fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let give_up = SystemWorld.now() + within;
     loop {
-        // The last check comes after the deadline. So a test that was not scheduled for a while still
-        // makes one check.
+        // The last check is made after the deadline. So a test that was not scheduled for a while still makes
+        // one check.
         let late = SystemWorld.now() >= give_up;
         match look() {
             Some(found) => return found,

@@ -9,33 +9,34 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts servers that no worker has used yet. They do not vote before their quarantine has ended.
+    /// Starts servers that no worker has used before. They vote only after their quarantine.
     ///
     /// # Panics
+    ///
     /// If `redis-server` cannot be started. The message says how to install it.
     pub fn new(size: usize) -> Self {
         Self { cluster: RedisCluster::start(size).unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// Starts servers and trusts them. `args` are the arguments that all workers use in addition to
-    /// `--nodes`.
+    /// Starts servers and trusts them. `args` are further arguments that every worker uses, besides `--nodes`.
     pub fn admitted(size: usize, program: &Program, args: &[&str]) -> Self {
         let nodes = Self::new(size);
         let list = nodes.list();
         until("majority of nodes that answer in time", PATIENCE, || {
             let trusted = program.run([&["nodes", "trust", "--nodes", &list][..], args].concat());
-            // On a busy machine the first handshakes may take longer than the node timeout.
+            // On a busy machine, the first handshakes may take longer than the node timeout. So the command is
+            // repeated.
             (trusted.code != Some(69)).then(|| trusted.expect(0))
         });
         nodes
     }
 
-    /// Returns the value of `--nodes`.
+    /// Returns the nodes as the value of the argument `--nodes`.
     pub fn list(&self) -> String {
         self.cluster.urls().join(",")
     }
 
-    /// Returns the name of the node at `index` in messages.
+    /// Returns the name that messages use for the node at `index`.
     pub fn name(&self, index: usize) -> String {
         format!("redis://127.0.0.1:{}", self.cluster[index].port())
     }

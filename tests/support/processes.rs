@@ -4,7 +4,8 @@ use std::fs;
 /// Sends a signal to a process, which need not be a child of the test.
 ///
 /// # Panics
-/// If that fails: without the signal the test would prove nothing.
+///
+/// If the signal cannot be sent. The test would prove nothing without it.
 pub fn signal(pid: u32, signal: Signal) {
     kill_process(raw(pid).expect("a process id"), signal).expect("it runs");
 }
@@ -19,10 +20,12 @@ pub fn parent_of(pid: u32) -> u32 {
     parent.and_then(|parent| parent.trim().parse().ok()).expect("a parent")
 }
 
-/// Returns whether a process runs. The process need not be a child of the test. A zombie does not run.
+/// Returns whether a process runs. The process need not be a child of the test. A process that has ended and
+/// waits to be reaped does not run.
 pub fn is_alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // The line is `pid (name) state …`, where the name may contain any characters.
+        // The line is `pid (name) state …`. The name may contain any characters, so the state is read after the
+        // last parenthesis.
         Ok(stat) => !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
         Err(_) => raw(pid).is_some_and(|pid| test_kill_process(pid).is_ok()),
     }

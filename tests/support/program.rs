@@ -8,8 +8,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The program under test, with its own directory for the files of its processes. The processes do not see
-/// the user's configuration.
+/// The program under test, with a directory of its own for the files of its processes. The processes do not see
+/// the configuration of the user who runs the tests.
 #[derive(Debug)]
 pub struct Program {
     path: &'static str,
@@ -33,23 +33,24 @@ impl Program {
         self.dir.path().join(name)
     }
 
-    /// Writes a file and returns its path as text.
+    /// Writes a file in the directory, and returns its path as text.
     ///
     /// # Panics
-    /// If that fails.
+    ///
+    /// If the file cannot be written.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.file(name);
         fs::write(&path, text).expect("a file in our own directory");
         path.display().to_string()
     }
 
-    /// Returns the content of the file `name`; empty if it does not exist.
+    /// Returns the content of the file `name`, or an empty text if it does not exist.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
-    /// Returns a command that runs the program with these arguments, a home directory without configuration,
-    /// and no `QUORATE_…` variable.
+    /// Returns a command that runs the program with these arguments. Its home directory has no configuration,
+    /// and its environment no `QUORATE_…` variable.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(self.path);
         for (name, _) in std::env::vars_os() {

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// A started process. Dropping this value kills the process. The supervisor process then ends the
-/// process's command.
+/// A process that was started. Dropping this value kills the process, and its supervisor process then ends its
+/// command.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -19,7 +19,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the process. Its outputs are written to files, so that it never waits for a reader.
+    /// Starts the process. Its outputs are written to files, so that the process never waits for a reader.
     pub(super) fn start(mut command: Command, outputs: &Path) -> Self {
         let (stdout, stderr) = (outputs.with_extension("out"), outputs.with_extension("err"));
         let file = |path| File::create(path).expect("a file in our own directory");
@@ -41,7 +41,8 @@ impl Running {
     /// Sends a signal to the process.
     ///
     /// # Panics
-    /// If that fails: without the signal the test would prove nothing.
+    ///
+    /// If the signal cannot be sent. The test would prove nothing without it.
     pub fn signal(&self, signal: Signal) {
         super::signal(self.pid(), signal);
     }
@@ -77,10 +78,11 @@ impl Running {
         self.child.try_wait().expect("our own child").is_none()
     }
 
-    /// Waits for the end of the process, for `within` at most.
+    /// Waits until the process has ended, but at most `within`.
     ///
     /// # Panics
-    /// If the process does not end. The message contains its output.
+    ///
+    /// If the process does not end in this time. The message contains its output.
     #[track_caller]
     pub fn wait(mut self, within: Duration) -> Ended {
         let give_up = SystemWorld.now() + within;

@@ -1,7 +1,8 @@
 use redis::{Connection, RedisResult};
 use std::cell::RefCell;
 
-/// A script that accepts a write unless it has seen a larger token, and stores the accepted token.
+/// A script that makes a write with a token. If it has seen a larger token, it refuses the write. Otherwise it
+/// stores the token.
 const WRITE: &str = "\
     local seen = tonumber(redis.call('GET', KEYS[1]) or '0') \
     if tonumber(ARGV[1]) < seen then return 0 end \
@@ -9,14 +10,15 @@ const WRITE: &str = "\
     redis.call('RPUSH', KEYS[2], ARGV[1]) \
     return 1";
 
-/// The data that a lease protects. The store is outside of the quorum, and compares fencing tokens in the
-/// transaction of the write.
+/// A store that a lease protects. It is outside of the quorum, and compares fencing tokens in the transaction
+/// of the write.
 pub struct Sink(RefCell<Connection>);
 
 impl Sink {
-    /// Returns the sink on the server at `url`. All writers share it.
+    /// Returns the sink on the server at `url`. All writers that use the same server share the sink.
     ///
     /// # Errors
+    ///
     /// If the server does not answer.
     pub fn at(url: &str) -> RedisResult<Self> {
         Ok(Self(RefCell::new(redis::Client::open(url)?.get_connection()?)))
@@ -31,9 +33,10 @@ impl Sink {
         eval.arg(WRITE).arg(2).arg("highest").arg("history").arg(token).query(&mut *self.0.borrow_mut())
     }
 
-    /// Returns the largest token of an accepted write; 0 before the first accepted write.
+    /// Returns the largest token of an accepted write, or 0 if none was accepted.
     ///
     /// # Errors
+    ///
     /// If the server does not answer.
     pub fn highest(&self) -> RedisResult<u64> {
         let highest: Option<u64> = redis::cmd("GET").arg("highest").query(&mut *self.0.borrow_mut())?;

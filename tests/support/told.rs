@@ -7,8 +7,8 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Returns a future that waits for SIGTERM, or for the end of the parent process. Standard input is a pipe
-/// whose other end the parent holds, so it closes when the parent ends.
+/// Returns a future that waits for SIGTERM, or for the end of the parent process. The parent has the other end
+/// of the pipe that is this process's standard input, so the pipe closes when the parent ends.
 ///
 /// # Errors
 /// If a signal handler cannot be installed, or standard input is not a pipe.

@@ -52,7 +52,7 @@ pub(super) const PIECES: &[&str] = &[
     "\0",
 ];
 
-/// Reads `bytes` as the arguments of the program, separated by NUL bytes.
+/// Reads `bytes` as the arguments of the program. The arguments are separated by NUL bytes.
 pub fn arguments(bytes: &[u8]) {
     use std::os::unix::ffi::OsStringExt;
     let args = bytes.split(|byte| *byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));

@@ -69,8 +69,8 @@ pub(super) const PIECES: &[&str] = &[
     "worker = \"\\u0007\"\n",
 ];
 
-/// Reads the text of a configuration file twice. The result must be the same both times: a configuration,
-/// or an error that names the file.
+/// Reads the text of a configuration file twice. Both results must be the same, and an error must name the
+/// file.
 pub fn config(bytes: &[u8]) {
     if let Some(text) = text(bytes) {
         read(text);

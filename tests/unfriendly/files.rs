@@ -39,12 +39,12 @@ pub(super) const PIECES: &[&str] = &[
     "0}}",
 ];
 
-/// The number of files of a node. The first byte of the input selects a file, and the other bytes become its
-/// content.
+/// The number of files of a node. The first byte of the input selects one of them, and the other bytes become
+/// its content.
 const FILES: usize = 8;
 
-/// Uses a file node with one overwritten file. The node answers each request, or refuses it with the name of
-/// the file.
+/// Uses a file node after one of its files was overwritten. The node must answer each request, or refuse it
+/// with the name of the file.
 pub fn file_node(bytes: &[u8]) {
     let Some((&which, content)) = bytes.split_first() else { return };
     let home = scratch();
@@ -52,7 +52,7 @@ pub fn file_node(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let node = FileNode::new(home.path().join("node")).with_boot_id("boot");
-        // The first use creates the files.
+        // The files are created when the node is first used.
         assert!(ask(&node, requests()).await.is_ok(), "a new directory serves");
         let files = files_below(&home.path().join("node"));
         assert_eq!(files.len(), FILES, "{files:?}");
@@ -88,7 +88,7 @@ async fn ask(node: &FileNode, requests: Vec<Request>) -> Result<Vec<Reply>, Caus
     env.before(give_up, work).await.unwrap_or(Err(Cause::TimedOut))
 }
 
-/// Returns requests that together use every file.
+/// Returns requests that together use every file of the node.
 fn requests() -> Vec<Request> {
     #[expect(clippy::expect_used, reason = "a name that may be used")]
     let resource = Resource::claim("s", "r").expect("a name");

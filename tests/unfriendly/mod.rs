@@ -4,8 +4,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input by coverage. The
-//! property tests only get the pieces of each [`Door`].
+//! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input from the coverage.
+//! The property tests know only the pieces of each [`Door`].
 
 mod arguments;
 mod config;
@@ -23,14 +23,14 @@ pub use schedule::{cron, duration, every};
 pub use secrets::{SECRET, node_url, secrets};
 pub use stored::{marker, records};
 
-/// One entry point: its name, the function to call, and pieces of the expected input.
+/// An entry point for input from outside, with the function that checks it and pieces of valid input.
 #[derive(Clone, Copy, Debug)]
 pub struct Door {
     /// The name of the fuzz target.
     pub name: &'static str,
-    /// The function to call. It panics if a property does not hold for these bytes.
+    /// The function that checks the entry point with these bytes. It panics if a property does not hold.
     pub look: fn(&[u8]),
-    /// The pieces of the expected input.
+    /// Pieces of valid input, from which the property tests build their input.
     pub pieces: &'static [&'static str],
 }
 
@@ -53,8 +53,8 @@ pub const DOORS: [Door; 12] = [
 /// The longest error, in bytes.
 const ERROR_MAX: usize = 6_000;
 
-/// Checks that an error can be shown to people and written to logs: it has a limited length, and contains no
-/// control characters except line ends.
+/// Checks that an error can be shown to people and written to logs. Its length must be limited, and it must
+/// have no control characters except line ends.
 fn fit_to_print(error: &str) {
     assert!(error.len() <= ERROR_MAX, "an error of {} bytes: {:.200}…", error.len(), error);
     let steers = |c: char| c.is_control() && c != '\n';
@@ -62,7 +62,7 @@ fn fit_to_print(error: &str) {
     assert!(!error.trim().is_empty(), "an error that says nothing");
 }
 
-/// Returns `bytes` as text; `None` if they are not UTF-8.
+/// Returns `bytes` as text, or `None` if they are not UTF-8.
 fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -88,18 +88,18 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "$99999999999\r\n",
 ];
 
-/// Reads the bytes of a server as the replies to a batch. The result must be an answer to each request, or a
-/// cause that can be printed safely.
+/// Reads bytes from a server as the replies to a batch. The result must be a reply to each request, or a cause
+/// that can be printed safely.
 pub fn replies(bytes: &[u8]) {
     let Some((&shape, said)) = bytes.split_first() else { return };
     let runs: Vec<usize> =
         (0..=usize::from(shape >> 4) % 3).map(|n| usize::from(shape >> (n * 2)) % 4).collect();
     let (values, clean) = probe::values(said, usize::MAX);
-    // After an invalid reply the parser may or may not find another reply. The connection is closed in both
-    // cases.
+    // If the bytes are invalid, the result may depend on the pieces in which they arrive. Only valid bytes are
+    // compared.
     if clean && said.len() < 4_096 {
         let piece = 1 + usize::from(shape % 7);
-        // NaN is not equal to itself, so the texts are compared.
+        // NaN is not equal to itself, so the values are compared as text.
         assert_eq!(
             format!("{values:?}"),
             format!("{:?}", probe::values(said, piece).0),
@@ -128,8 +128,8 @@ fn is_bounded(reply: &Reply) {
     }
 }
 
-/// Reads the bytes of a server as the answers to a handshake. The result must be facts, or a cause, that can
-/// be printed safely.
+/// Reads bytes from a server as the replies to a handshake. The result must be a `Hello` or a cause, and both
+/// must be safe to print.
 pub fn handshake(bytes: &[u8]) {
     const PASSWORD: &str = "hunter2-hunter2";
     match probe::handshake(bytes, PASSWORD) {

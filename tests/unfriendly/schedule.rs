@@ -82,8 +82,8 @@ pub(super) const DURATION: &[&str] = &[
 /// The number of ticks that are computed.
 const TICKS: usize = 4;
 
-/// Reads a cron line, and a zone on the next line: a valid schedule can be printed and read again, and each
-/// of its ticks is later than the one before.
+/// Reads a cron line, and a zone on the next line. A valid schedule can be printed and read again, and each of
+/// its ticks is later than the one before.
 pub fn cron(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (line, zone) = text.split_once('\n').unwrap_or((text, "UTC"));
@@ -115,8 +115,8 @@ pub fn cron(bytes: &[u8]) {
     }
 }
 
-/// Reads three numbers. Builds periods from the first two, and takes the third as a start time. Each tick of a
-/// valid period must be a multiple of the period, and later than the tick before.
+/// Reads three numbers: two periods and a start time. Each tick of a valid period must be a multiple of the
+/// period, and later than the tick before it.
 pub fn every(bytes: &[u8]) {
     let number = |at: usize| {
         let mut word = [0; 8];
@@ -143,7 +143,7 @@ pub fn every(bytes: &[u8]) {
     }
 }
 
-/// Reads the text of a duration, wherever the program accepts one.
+/// Reads a duration as text, in every place where the program accepts one.
 pub fn duration(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     for (flag, command) in [("--ttl", "exec"), ("--wait", "exec")] {

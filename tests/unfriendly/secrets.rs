@@ -4,10 +4,10 @@ use quorate_cli::{config::Environment, config::NodeSpec, probe};
 use quorate_redis::RedisNode;
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
-/// A password that is not part of any other name.
+/// A password that occurs in no other text.
 pub const SECRET: &str = "Zk7qXw9v";
 
-/// The second half of a password with a special character in its middle.
+/// The second half of a password that has a special character in its middle.
 const HALF: &str = "Qm3tYb8n";
 
 pub(super) const URL: &[&str] = &[
@@ -16,7 +16,7 @@ pub(super) const URL: &[&str] = &[
     " ", "\u{1b}", "ü", "..", ",",
 ];
 
-/// Pieces of URLs with places for a password. [`secrets`] inserts the secret.
+/// Pieces of URLs that have a place for a password, into which [`secrets`] inserts the secret.
 pub(super) const PIECES: &[&str] = &[
     "/Qm3tYb8n@cache",
     "#Qm3tYb8n@cache",
@@ -53,8 +53,8 @@ pub(super) const PIECES: &[&str] = &[
     "&db=x",
 ];
 
-/// Reads a node's URL with the connection code, and with the program. Checks that the results can be printed
-/// safely, and that the node's name is a URL of the same node.
+/// Reads a node's URL with the code that connects, and with the program. The results must be safe to print, and
+/// the node's name must be a URL of the same node.
 pub fn node_url(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match RedisNode::parse(text) {
@@ -71,20 +71,20 @@ pub fn node_url(bytes: &[u8]) {
     }
 }
 
-/// Builds a URL with [`SECRET`] as its password, at the first place of `bytes` for a password. The text
-/// before and after the password may make the URL invalid. Checks that no part of the program shows the
-/// secret.
+/// Builds a URL from `bytes` by inserting [`SECRET`] at the first place that a password can have. The text
+/// before and after the password may make the URL invalid. Checks that no part of the program shows the secret.
 pub fn secrets(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let Some((scheme, rest)) = text.split_once("://") else { return };
-    // The program cannot recognise a password that is not in a place for passwords.
+    // Without a place for a password, the program cannot recognise the secret as one.
     let place = rest.find("?pass=").map(|at| at + 6).or_else(|| rest.find(':').map(|at| at + 1));
     let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
     if !is_a_beginning(scheme, before) {
         return;
     }
     let url = format!("{scheme}://{before}{SECRET}{after}");
-    // After an @ comes the host, and after a separator of lists another URL: neither contains secrets.
+    // After an `@` comes the host, and after a separator comes another URL. The second half is not part of a
+    // password there.
     let half = !before.contains(HALF)
         && after.rfind(HALF).is_some_and(|at| !after[..at].contains(['@', ',', ' ', '\n']));
     for shown in everything_said_of(&url) {
@@ -93,7 +93,7 @@ pub fn secrets(bytes: &[u8]) {
     }
 }
 
-/// Returns whether a person would read this text as the beginning of a URL, up to its password.
+/// Returns whether a person would read this text as the beginning of a URL that ends just before its password.
 fn is_a_beginning(scheme: &str, before: &str) -> bool {
     let odd = |c: char| c.is_control() || "\"'\\,#{}[] ".contains(c);
     scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+')

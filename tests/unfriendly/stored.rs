@@ -55,7 +55,7 @@ pub(super) const RECORDS: &[&str] = &[
     "ü",
 ];
 
-/// Reads the text of a node's marker. A valid marker must be the same after it was written and read
+/// Reads the text of a node's marker. If it is valid, the marker must be the same after it was written and read
 /// again.
 pub fn marker(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
@@ -65,7 +65,7 @@ pub fn marker(bytes: &[u8]) {
     }
 }
 
-/// Reads the key of a tick's record and, on the next line, its value.
+/// Reads the key of a tick's record, and its value on the next line.
 pub fn records(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let (key, value) = text.split_once('\n').unwrap_or((text, text));

@@ -30,7 +30,7 @@ struct Figure {
     rival: String,
     figure: String,
     unit: String,
-    /// `None` if the value was not finite.
+    /// The measured value. `None` if the value was not finite.
     value: Option<f64>,
     /// The smallest and the largest value of the rounds.
     #[serde(default)]
@@ -101,7 +101,7 @@ impl Figure {
     }
 }
 
-/// Says whether the change of a figure is larger than the noise of the two runs.
+/// Returns a note on whether the change of a figure is larger than the noise of the two runs.
 fn beyond(before: &Figure, now: &Figure) -> &'static str {
     match (before.spread, now.spread) {
         (Some(before), Some(now)) if before.1 < now.0 || now.1 < before.0 => "yes",

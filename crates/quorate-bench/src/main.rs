@@ -37,10 +37,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures. Returns the report, and the comparison with an earlier one as text.
+/// Runs the measurements. Returns the report and, if requested, the comparison with an earlier report as text.
 fn run(args: &Args) -> Result<(Report, String), String> {
     let plan = Plan::of(args)?;
-    // A file that cannot be read is found before anything is measured.
+    // The earlier report is read first. If its file cannot be read, the program fails before it measures
+    // anything.
     let earlier = args.compare.as_deref().map(Earlier::read).transpose()?;
     let mut report = Report::new(machine::describe());
     for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {

@@ -68,7 +68,7 @@ fn panel(
     Ok(())
 }
 
-/// Returns a range that has all values, with a tenth of space on both sides; `None` without a positive value.
+/// Returns a range that has all values, with a tenth of space on both sides. `None` without a positive value.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     for value in values.filter(|value| value.is_finite() && *value > 0.0) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The number of servers to start.
 const SERVERS: usize = 5;
-/// The duration of a call, in microseconds, from which on a server logs the call as slow. It is set on the
-/// servers that this program starts. The default of Redis is 10 ms.
+/// The duration of a call, in microseconds, from which on a server logs the call as slow. This program sets it
+/// on the servers that it starts, because the default of Redis (10 ms) is too long here.
 const SLOW: &str = "300";
 
 /// Five servers that this program started, or the servers that the user named.

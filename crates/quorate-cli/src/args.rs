@@ -77,8 +77,8 @@ impl Cli {
     pub(crate) fn read(args: &[OsString]) -> Result<Self, NoCommand> {
         Self::try_parse_from(args).map_err(|error| {
             let mut text = error.render().to_string();
-            // The error of clap repeats an argument that clap refuses. That argument may be a node's URL in the
-            // wrong place, with the node's password.
+            // clap repeats an argument that it refuses. That argument may be a node's URL in the wrong place,
+            // and contain the node's password.
             for arg in args.iter().skip(1) {
                 let arg = arg.to_string_lossy();
                 let value = arg.split_once('=').map(|(_, value)| value);

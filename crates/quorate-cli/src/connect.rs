@@ -34,14 +34,15 @@ pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, 
     builder.build().map_err(|error| Failure::new(CONFIG, format!("{}: {error}", config.nodes_from)))
 }
 
-/// Returns a quorum that writes nothing to the nodes, for commands that only read. Even if the list of nodes is
-/// mistyped, such a command must write no marker, and must create no directory of a file node.
+/// Returns a quorum that writes nothing to the nodes, for commands that only read. The list of nodes may be
+/// mistyped. Even then, such a command must not write markers to these nodes or create directories of file
+/// nodes.
 pub(crate) fn only_looking(config: &Config) -> Result<Quorum, Failure> {
     quorum(config, QuorumConfig { only_looks: true, ..config.settings.clone() })
 }
 
-/// Returns the nodes as a set for administration, which handles each node independently of the others. With
-/// `only_looks` it creates no directory of a file node.
+/// Returns the nodes as a set for administration, in which each node is handled independently of the others. If
+/// `only_looks` is true, no directory of a file node is created.
 pub(crate) fn node_set(config: &Config, nodes: &[NodeSpec], only_looks: bool) -> Result<NodeSet, Failure> {
     nodes.iter().try_fold(NodeSet::default(), |set, node| {
         Ok(match node {
@@ -90,28 +91,28 @@ pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
     votes(nodes) >= majority(nodes.len())
 }
 
-/// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
-/// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
+/// Describes the nodes that do not vote, one line each. Use it only for a failure that the states of the nodes
+/// explain. A failed round has its own [`NoMajority`], for which [`no_quorum`] is meant.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     let mut text =
         format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));
     for node in nodes {
         let Some(why) = node.reason() else { continue };
-        // Writing to a string cannot fail.
+        // `write!` to a string never fails.
         let _ = write!(text, "\n  {}: {why}", node.name);
     }
     text
 }
 
-/// Returns the failure of a round that did not reach a majority: `what` failed, and then one line for each
-/// node that did not agree, with its reason.
+/// Returns the failure of a round that did not reach a majority. Its text begins with `what`, followed by a
+/// line with the reason for each node that did not agree.
 pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
     let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
     let mut text =
         format!("{what}: {agreed} of {} nodes agreed, {} required", report.outcomes().len(), report.needed());
     for (node, outcome) in report.outcomes() {
         if !matches!(outcome, NodeOutcome::Granted) {
-            // Writing to a string cannot fail.
+            // `write!` to a string never fails.
             let _ = write!(text, "\n  {node}: {outcome}");
         }
     }

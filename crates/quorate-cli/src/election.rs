@@ -1,4 +1,4 @@
-//! `quorate election resign`.
+//! The command `quorate election resign`.
 
 use crate::{
     args::ResignArgs,
@@ -23,7 +23,8 @@ const NAME_MAX: usize = 200;
 struct Page {
     group: String,
     resigned: bool,
-    /// The leader that was asked to resign. If a term other than `--term` has begun, the leader of that term.
+    /// The leader that was asked to resign. If `--term` names another term than the current one, the present
+    /// leader.
     leader: Option<String>,
     term: Option<u64>,
     /// The leader after the resignation.
@@ -38,8 +39,8 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         let text = "no group; name it with --group, or in the file as group = \"billing\"";
         return Err(Failure::new(CONFIG, text));
     };
-    // The command first only reads. If the list of nodes is mistyped, it finds no leader, and ends before it has
-    // written markers to these nodes.
+    // A quorum that only reads checks first whether there is a leader. If the list of nodes is mistyped, there
+    // is none, and the command ends before it has written markers to these nodes.
     let looking = connect::only_looking(config)?;
     let led = has_leader(&looking, group).await;
     looking.close().await;
@@ -47,7 +48,8 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         false => Err(ResignError::NoLeader { group: group.to_owned() }),
         true => {
             let quorum = connect::quorum(config, config.settings.clone())?;
-            // A missing quorum is no error here: the request then fails, and names the reason of each node.
+            // A missing quorum is not reported here, because the request below then fails with the reason for
+            // each node.
             let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;
             let result = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait).await;

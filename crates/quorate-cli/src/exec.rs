@@ -1,4 +1,4 @@
-//! `quorate exec`: runs a command while holding a lock.
+//! The command `quorate exec`, which runs a command while holding a lock.
 
 use crate::{
     args::ExecArgs,
@@ -18,12 +18,12 @@ use quorate::{
 };
 use std::{cell::Cell, time::Duration};
 
-/// The longest wait for an unreachable majority of nodes, if `--wait` is not given. The wait for a lock that
-/// another worker holds then has no limit.
+/// The longest wait for a majority of nodes that can be reached, if `--wait` is not given. The wait for a lock
+/// that another worker holds has no limit in that case.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait for the first connections, after which the first attempt is made anyway.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
-/// The time between two looks at the nodes during the wait.
+/// The time between two checks of the nodes during the wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest name of a holder that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -32,7 +32,7 @@ const NAME_MAX: usize = 200;
 pub(crate) async fn exec(args: &ExecArgs, config: &Config) -> Result<u8, Failure> {
     let mut signals = ForwardedSignals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let quorum = connect::quorum(config, config.settings.clone())?;
-    // The heartbeat may be silent for a third of the TTL, which is the time between two extensions.
+    // The heartbeat may be silent for a third of the TTL, because that is the time between two extensions.
     let heartbeat = Heartbeat::new(quorum.env(), args.ttl.unwrap_or(config.lease.ttl) / 3);
     let lease = tokio::select! { biased;
         signal = signals.next() => {
@@ -62,8 +62,8 @@ async fn acquire(
     }
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
     let ends = wait.map(|wait| env.now() + wait);
-    // The wait lets the first attempt find open connections. If no connection opens, the attempt reports the
-    // reasons.
+    // After this wait, the first attempt finds open connections. If no connection opens, the attempt itself
+    // reports the reasons.
     let _ = quorum.ready(wait.unwrap_or(FIRST_HANDSHAKE).max(FIRST_HANDSHAKE)).await;
     let mut waiting = Waiting { args, quorum, reported: args.no_wait, quorum_seen: env.now() };
     match lock.try_acquire().await {
@@ -74,8 +74,8 @@ async fn acquire(
         Err(error) if error.is_permanent() => return Err(refusal(&error, args, quorum)),
         Err(_) => {}
     }
-    // One call covers the whole wait. It logs the reason of the wait once, and the nodes log each change of
-    // their state.
+    // One call covers the whole wait, so the library logs the reason for the wait only once. The nodes log each
+    // change of their states.
     let waits = match ends {
         Some(ends) => lock.clone().wait(env.now().until(ends)),
         None => lock.clone(),
@@ -86,16 +86,16 @@ async fn acquire(
     }
 }
 
-/// Makes one more attempt, whose error contains the reason of each node.
+/// Makes a last attempt without waiting. Its error has the reason for each node.
 async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Lease, Failure> {
     lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args, quorum))
 }
 
-/// The observation of the nodes during the wait for the lock.
+/// Watches the nodes during the wait for the lock, to report the holder and to notice a missing majority.
 struct Waiting<'a> {
     args: &'a ExecArgs,
     quorum: &'a Quorum,
-    /// Set once the holder of the lock was reported. Also set from the beginning if the command does not
+    /// True once the holder of the lock was reported. It is true from the beginning if the command does not
     /// wait.
     reported: bool,
     /// The last time at which a majority of the nodes could be reached.
@@ -103,8 +103,8 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Reports the holder of the lock, once. If `gives_up`, returns after [`QUORUM_PATIENCE`] without a
-    /// majority of reachable nodes. A node in quarantine counts as reachable, because the quarantine ends by
+    /// Reports the holder of the lock, once. If `gives_up` is true, returns after [`QUORUM_PATIENCE`] without a
+    /// majority of reachable nodes. A node in quarantine counts as reachable, because its quarantine ends by
     /// itself.
     async fn watch(&mut self, env: &Env, gives_up: bool) {
         loop {
@@ -138,7 +138,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Returns whether so many nodes are unreachable that the other nodes are no majority.
+/// Returns whether so many nodes are unreachable that the others are not a majority.
 fn is_away(nodes: &[NodeStatus]) -> bool {
     let away = |node: &&NodeStatus| node.is_away();
     let reachable = nodes.len() - nodes.iter().filter(away).count();
@@ -155,7 +155,8 @@ fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
             if connect::is_quorum(&nodes) {
                 return connect::no_quorum(&what, report);
             }
-            // A round that fails early lacks the answers of some nodes. The states of the nodes say more.
+            // A round that failed early does not have the answers of all nodes. So the states of the nodes are
+            // reported instead.
             Failure::new(NO_QUORUM, format!("{what}: {}", connect::explain(&nodes)))
         }
         _ => Failure::new(FAILURE, error),
@@ -187,8 +188,8 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    // The loop that guards the command also calls the heartbeat, many times within the longest silence that
-    // the heartbeat allows.
+    // This closure runs in each iteration of the loop that guards the command, many times within the silence
+    // that the heartbeat allows. So it also calls the heartbeat.
     let stall = Stall::new(quorum.env());
     let look = || {
         heartbeat.beat();
@@ -226,8 +227,8 @@ impl Stall {
     }
 }
 
-/// Returns the reason why a lease was not extended. `stalled` is the longest time for which this process did
-/// not run, and `allowed` is the longest time for which it may stall.
+/// Returns the reason why a lease was not extended, as text. `stalled` is the longest pause during which this
+/// process did not run. `allowed` is the longest pause with which a lease can still be extended in time.
 fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> String {
     if stalled > allowed {
         return format!(
@@ -240,8 +241,8 @@ fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> St
     connect::explain(nodes)
 }
 
-/// Returns the exit status of the command, or the failure that replaces it. `kept` is the remaining time of
-/// the lease, if the lease was not released because processes of the command may still run.
+/// Returns the exit status of the command, or a failure in its place. `kept` is the remaining time of a lease
+/// that was not released because processes of the command may still run.
 fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -> Result<u8, Failure> {
     let lock = &args.lock;
     for survivor in &exit.survivors {

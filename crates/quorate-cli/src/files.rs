@@ -1,10 +1,9 @@
-//! Access to files that may not answer, such as a FIFO without a writer, or a file on a file system that
-//! hangs.
+//! Access to files that may not answer, such as a FIFO without a writer, or a file on a file system that hangs.
 //!
 //! # What is not guaranteed
 //!
-//! A thread that hangs in a file system cannot be ended. Each entry point of this module has at most one such
-//! thread, which ends when the file system answers.
+//! A thread that hangs in a file system cannot be stopped. It ends when the file system answers. Each function
+//! of this module has at most one such thread.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -31,13 +30,13 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 /// The largest configuration file, in bytes.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Reads a text file to its end. A pipe or a terminal without data for [`DEADLINE`] is an error.
+/// Reads a text file to its end. If a pipe or a terminal has no data for [`DEADLINE`], that is an error.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     read_within(path, DEADLINE)
 }
 
 fn read_within(path: &Path, deadline: Duration) -> io::Result<String> {
-    // Without the flag, opening a FIFO waits for a writer. The flag has no effect on regular files.
+    // With `NONBLOCK`, opening a FIFO does not wait for a writer. The flag has no effect on regular files.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let (mut text, mut bytes) = (Vec::new(), vec![0; 64 * 1024]);
@@ -59,7 +58,7 @@ fn read_within(path: &Path, deadline: Duration) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Waits until `file` has data or an end of file to read.
+/// Waits until a read of `file` would return data or the end of the file.
 fn wait_for(file: &File, deadline: Duration) -> io::Result<()> {
     let timeout = Timespec::try_from(deadline).map_err(io::Error::other)?;
     loop {
@@ -81,9 +80,10 @@ fn no_answer(within: Duration) -> io::Error {
     )
 }
 
-/// Reads a file as [`read`] does, for a caller that must not wait for a file system that hangs.
+/// Reads a file like [`read`], on a separate thread. Meant for callers that must not wait for a file system
+/// that hangs.
 pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
-    /// Set while an earlier read has not ended. Meanwhile another read is refused, because each blocked read
+    /// True while an earlier read has not ended. Further reads are refused then, because each blocked read
     /// would take a thread.
     static BUSY: AtomicBool = AtomicBool::new(false);
     if BUSY.swap(true, Ordering::AcqRel) {
@@ -94,14 +94,15 @@ pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
     let access = move || {
         let text = read(&path);
         BUSY.store(false, Ordering::Release);
-        // The caller may have stopped waiting.
+        // The send fails if the caller has stopped waiting.
         let _ = done.send(text);
     };
     if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(access) {
         BUSY.store(false, Ordering::Release);
         return Err(error);
     }
-    // This wait is longer than the deadline of the read, because the error of the read says more.
+    // This wait is a little longer than the deadline of the read itself, because the error of the read has more
+    // details.
     answer.recv_timeout(DEADLINE + DEADLINE / 10).unwrap_or_else(|_| Err(no_answer(DEADLINE)))
 }
 
@@ -122,18 +123,18 @@ impl FileThread {
         Ok(Self { accesses })
     }
 
-    /// Queues an access behind the pending accesses. The returned receiver gets its result.
+    /// Queues an access after the accesses that are pending. The returned receiver gets the result.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         access: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (done, result) = oneshot::channel();
         let access = move || {
-            // The caller may have dropped the receiver.
+            // The send fails if the caller has dropped the receiver.
             let _ = done.send(access());
         };
-        // If the thread has ended, the access is dropped, and with it the sender of the result. The receiver
-        // then gets an error.
+        // If the thread has ended, the access is dropped together with the sender of its result, and the
+        // receiver gets an error.
         let _ = self.accesses.send(Box::new(access));
         result
     }

@@ -3,7 +3,7 @@ use quorate::env::{BootTime, Env};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Passes the deadline of a lease on to the supervisor process of a command.
+/// Keeps the supervisor process of a command informed of the deadline of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     grace: Duration,
@@ -12,10 +12,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Returns the guard for a lease of this TTL, with this much time between the step-down and the end of validity.
+    /// Returns the guard for a lease of this TTL. `grace` is the time between the step-down and the end of
+    /// validity.
     pub(crate) fn new(ttl: Duration, grace: Duration) -> Self {
         let ms = Duration::from_millis;
-        // SIGKILL is sent this time before validity ends, because a busy machine may deliver it late.
+        // The time by which SIGKILL is sent before validity ends. A busy machine may deliver the signal late.
         let kill_margin = (grace / 4).clamp(ms(10), ms(250)).min(grace);
         Self { grace, kill_margin, watch_every: (ttl / 20).clamp(ms(20), ms(250)) }
     }
@@ -25,8 +26,9 @@ impl Guard {
         Deadline { step_down: until - self.grace, kill: until - self.kill_margin }
     }
 
-    /// Waits for the end of the command. Meanwhile passes on each new deadline, the step-down, and signals.
-    /// `valid_until` returns the time until which the command may run, or `None` once it may not run.
+    /// Waits for the end of the command. During the wait, passes each new deadline, the step-down, and signals
+    /// to the supervisor process. `valid_until` returns the time until which the command may run, or `None`
+    /// once it may not run.
     ///
     /// # Cancel safety
     /// Safe: the command continues under its supervisor process until its last deadline.
@@ -39,7 +41,7 @@ impl Guard {
         mut signals: Option<&mut ForwardedSignals>,
     ) -> Exit {
         let mut stepping_down = false;
-        // The supervisor process was started with a deadline that may be out of date by now.
+        // The supervisor process was started with an earlier deadline, so the present one is sent first.
         let mut last = None;
         loop {
             let signal = async {
@@ -53,7 +55,7 @@ impl Guard {
                 number = signal => supervisor.signal(number),
                 () = step_down.cancelled(), if !stepping_down => {
                     stepping_down = true;
-                    // The command has its grace period in which to end, and no more time: the lease is
+                    // After the step-down, the command has its grace period and no more, because the lease is
                     // released afterwards.
                     let until = valid_until().unwrap_or_default().min(env.now() + self.grace);
                     supervisor.extend(self.deadline(until));
@@ -62,7 +64,7 @@ impl Guard {
                 }
                 () = env.sleep(self.watch_every) => {
                     let now = valid_until().unwrap_or_default();
-                    // After the step-down the deadline may become earlier, but never later.
+                    // After the step-down, a new deadline is passed on only if it is earlier.
                     let moved = if stepping_down { last.is_some_and(|last| now < last) } else { last != Some(now) };
                     if moved {
                         supervisor.extend(self.deadline(now));

@@ -1,4 +1,4 @@
-//! The duties of process 1 in a container: it reaps orphaned processes, and forwards signals.
+//! The duties of process 1 in a container, which are to reap orphaned processes and to forward signals.
 
 use crate::exit::{FAILURE, Failure};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
@@ -24,8 +24,8 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
         passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
     }
     let exe = std::env::current_exe().map_err(fail)?;
-    // The child gets its own process group, because the group of process 1 may be outside of the container's
-    // process namespace.
+    // The child gets a process group of its own. The group of process 1 may be outside of the container's
+    // process namespace, so signals could not reach it.
     let child = Command::new(exe).args(std::env::args_os().skip(1)).process_group(0).spawn().map_err(fail)?;
     let child = Pid::from_child(&child);
     loop {
@@ -41,7 +41,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
             std::task::Poll::Pending
         });
         tokio::select! { biased;
-            // A child that has just ended is reaped in the next iteration.
+            // The loop reaps a child that has just ended in its next iteration.
             number = requested => drop(kill_process(child, number)),
             _ = children.recv() => {}
         }

@@ -35,8 +35,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the program with the arguments and the environment of this process, and returns its exit status.
 pub fn main() -> ExitCode {
-    // The signals are reset first: the parent process may have left SIGCHLD ignored, so that this process
-    // could not observe the end of a child. It may also have left signals blocked.
+    // The signals are reset before anything else. The parent process may have left SIGCHLD ignored, and then
+    // this process could not observe the end of a child. It may also have left signals blocked.
     if let Err(error) = supervisor::reset_signals() {
         eprintln!("quorate: cannot reset the signals that the parent ignores or blocks: {error}");
         return ExitCode::from(FAILURE);
@@ -78,7 +78,8 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Environment::process());
     match command {
         Command::Demo(args) => block_on(demo::demo(args)),
-        // With `--check`, the command starts no processes that process 1 would have to reap.
+        // With `--check`, no command of a job is started, so there are no orphaned processes that process 1
+        // would have to reap.
         Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
         Command::Run(args) => {
             log::start(args.log_format, args.log_level);
@@ -126,7 +127,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
     }
 }
 
-/// Runs `work` to its end. Does not wait for other threads that hang, such as a DNS lookup.
+/// Runs `work` to its end. Threads that hang after that, such as in a DNS lookup, are not waited for.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(FAILURE, error))?;

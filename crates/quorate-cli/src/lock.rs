@@ -1,4 +1,4 @@
-//! `quorate lock show` and `quorate lock release`.
+//! The commands `quorate lock show` and `quorate lock release`.
 
 use crate::{
     args::{LockReleaseArgs, LockShowArgs},
@@ -39,9 +39,9 @@ struct ReleasePage {
     #[serde(flatten)]
     lock: ShowPage,
     forced: bool,
-    /// True if a majority of the nodes has released each owner, and a later read found none of the owners.
+    /// True if a majority of the nodes has released each owner, and no owner was found by a read after that.
     released: bool,
-    /// The results, one for each owner; empty without `--force`.
+    /// The results of the releases, one for each owner. Empty without `--force`.
     results: Vec<OwnerRelease>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
 /// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
 pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u8, Failure> {
     let resource = resource(&args.lock.name)?;
-    // Reads and releases need no vote, so the command writes no markers.
+    // Reads and releases do not depend on votes. So the command needs no markers, and writes none.
     let quorum = look(config).await?;
     let done = look_and_release(args.force, &quorum, &resource).await;
     quorum.close().await;
@@ -127,8 +127,9 @@ async fn look_and_release(
         }
     }
     if released {
-        // A stored owner token that is not UTF-8 was read as another text. A node compares that text with the
-        // stored token, and deletes nothing. If the nodes cannot be read now, the owner may still be stored.
+        // The nodes are read again to be certain. An owner token that is not UTF-8 was read as a different
+        // text, and a node deletes nothing for that text. If the nodes cannot be read now, the owner may still
+        // be stored.
         released = quorum.inspect(resource).await.is_ok_and(|after| {
             let is_stored = |(owner, _): &(Owner, usize)| after.named.iter().any(|(now, _)| now == owner);
             !seen.named.iter().any(is_stored)

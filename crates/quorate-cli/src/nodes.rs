@@ -1,4 +1,4 @@
-//! `quorate nodes list`, `quorate nodes trust` and `quorate nodes replace`.
+//! The commands `quorate nodes list`, `quorate nodes trust` and `quorate nodes replace`.
 
 use crate::{
     args::{ListArgs, ReplaceArgs},
@@ -19,9 +19,9 @@ use quorate::{
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
 
-/// The number of attempts to trust the nodes. Another attempt is made if a node did not answer in time.
+/// The number of attempts to trust the nodes. If a node does not answer in time, another attempt is made.
 const TRUST_ATTEMPTS: usize = 4;
-/// The time between two attempts. Meanwhile the worker may connect to a node again.
+/// The time between two attempts, in which the worker may connect to a node again.
 const TRUST_AGAIN: Duration = Duration::from_millis(250);
 /// The longest node set of a marker that the output shows, in bytes.
 const SHOWN_MAX: usize = 2_048;
@@ -53,7 +53,7 @@ struct Line {
     marker_settings: Option<MarkerSettings>,
 }
 
-/// The settings that all workers share, as stored in the node's marker.
+/// The settings that all workers share, as they are stored in a node's marker.
 #[derive(Debug, Serialize)]
 struct MarkerSettings {
     max_ttl_ms: f64,
@@ -120,8 +120,8 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
     }
     match trusted {
         Ok(()) => Ok(0),
-        // The lines above show the last known state of each node. So a node may be shown as voting although it
-        // has not answered this request.
+        // The lines above show each node's last known state. A node may be shown as voting although it has not
+        // answered this request, so a failure is also reported.
         Err(error) => Err(connect::no_quorum("cannot trust every node", &error)),
     }
 }
@@ -145,8 +145,8 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
         votes: reason.is_none(),
         reason,
         version: status.version.as_ref().map(ToString::to_string),
-        // The quorum measures the round trip on single requests, because a handshake takes several round
-        // trips.
+        // The round trip is the one that the quorum measured on single requests. A handshake takes several
+        // round trips.
         round_trip_ms: status.round_trip.map(millis),
         clock_ahead_ms: sight.map(|sight| (sight.ahead_micros as f64 / 1e3).round() + 0.0), // never -0
         run_id: sight.map(|sight| plain(&sight.hello.run_id, 100)),
@@ -178,7 +178,7 @@ impl Page {
             let state = show::line(&state, LINE_MAX);
             let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
-            // Writing to a string cannot fail.
+            // `write!` to a string never fails.
             let _ = write!(
                 text,
                 "{}: {state}\n  version {}, up {}, round trip {trip}, clock {clock}\n  remembers since {}, votes from \
@@ -216,7 +216,8 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
         ))?;
         return Ok(0);
     }
-    // A failed write to the output must not stop the replacement half-way. The error is reported at the end.
+    // If writing to the output fails, the replacement continues, because it must not stop half-way. The error
+    // is reported at the end.
     let mut printed = Ok(());
     let show_progress = |progress: Progress| {
         if printed.is_ok() {
@@ -239,7 +240,7 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
     Ok(0)
 }
 
-/// Returns the new set. A node that is in both sets is taken from the old list, because that entry may have
+/// Returns the new node set. If a node is in both sets, the entry of the old list is used, because it may have
 /// the node's password.
 pub(crate) fn new_set(args: &ReplaceArgs, config: &Config) -> Result<Vec<NodeSpec>, Failure> {
     let parse = |url: &String| {

@@ -1,4 +1,5 @@
-//! Entry points for the fuzz targets of this project. Not part of the public interface: they may change in any release.
+//! Entry points for the fuzz targets of this project. They are not part of the public interface, and may change
+//! in any release.
 
 use crate::{
     args::{Cli, Command, ElectionCommand, LockCommand, NodeArgs, NodesCommand},

@@ -1,5 +1,5 @@
-//! The output of the commands. This module removes characters that control a terminal from the text of other
-//! parties, and writes to standard output.
+//! The output of the commands to standard output. Text of other parties is printed without the characters that
+//! control a terminal.
 
 use crate::exit::{FAILURE, Failure};
 use quorate::plain::{plain, steers};
@@ -14,8 +14,8 @@ pub(crate) fn line(text: &str, most: usize) -> String {
     plain(text, most)
 }
 
-/// Replaces the characters of `text` that control a terminal, except line ends. The program itself has added
-/// the line ends: every value in `text` has passed through [`line`].
+/// Replaces the characters of `text` that control a terminal, except line ends. The line ends are those of the
+/// program itself, because every value in `text` has passed through [`line`].
 pub(crate) fn page(text: &str) -> String {
     text.chars().map(|c| if c != '\n' && steers(c) { ' ' } else { c }).collect()
 }
@@ -32,7 +32,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `text` and flushes the output, so that an error is known before the exit status is chosen.
+/// Writes `text` and flushes the output, so that an error still affects the exit status.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(page(text).as_bytes())?;
     to.flush()
@@ -56,9 +56,10 @@ pub(crate) fn json_text(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if steers(c) {
-            // Such a character is always inside a JSON string: the syntax outside of strings has none.
+            // Such a character is always inside a JSON string, because the syntax of JSON outside of strings
+            // does not have it. So it can be escaped in place.
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a string cannot fail.
+                // `write!` to a string never fails.
                 let _ = write!(text, "\\u{unit:04x}");
             }
         } else {

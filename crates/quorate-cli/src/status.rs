@@ -1,4 +1,4 @@
-//! `quorate status`.
+//! The command `quorate status`.
 
 use crate::{
     args::StatusArgs,
@@ -78,7 +78,7 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
-/// Returns the resource of a name on the command line: a lock, `election/GROUP` or `claim/SET/ID`.
+/// Returns the resource that a name on the command line means: a lock, `election/GROUP` or `claim/SET/ID`.
 pub(crate) fn resource(name: &str) -> Result<Resource, Failure> {
     let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
         (Some(group), _) => Resource::election(group),
@@ -126,8 +126,8 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     };
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
-            // `contended` means that only a minority of the nodes stores an owner. Then it is unknown whether
-            // the lock is held.
+            // If `contended` is true, only a minority of the nodes stores an owner. Then it is not known
+            // whether the lock is held.
             line.held = (!contended).then_some(holder.is_some());
             line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());

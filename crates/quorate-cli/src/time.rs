@@ -1,9 +1,9 @@
-//! Points in time in the format of arguments and output: RFC 3339.
+//! Points in time in the format of RFC 3339, for arguments and output.
 
 use jiff::Timestamp;
 use quorate::env::WallTime;
 
-/// Returns `at` in UTC, with a fraction only if the fraction is not zero. An instant outside of the calendar
+/// Returns `at` in UTC. The fraction of a second is left out if it is zero. An instant outside of the calendar
 /// is returned as microseconds since the epoch.
 pub(crate) fn rfc3339(at: WallTime) -> String {
     let micros = at.as_micros();

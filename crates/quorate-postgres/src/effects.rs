@@ -30,7 +30,7 @@ pub struct Effects {
     set: Arc<str>,
 }
 
-/// The decision whether a message has its effect in this transaction.
+/// The decision whether a transaction must apply the effect of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Once {
     /// The effect is new: apply it, and commit.
@@ -110,8 +110,8 @@ impl Effects {
         }
         let ids: Vec<&str> = messages.iter().map(|(id, _)| *id).collect();
         let tokens: Vec<i64> = messages.iter().map(|(_, token)| to_bigint(*token)).collect();
-        // Insert the rows in the order of the ids. Otherwise two transactions that share some ids could wait for each
-        // other.
+        // The rows are inserted in the order of the ids. Otherwise two transactions that share some ids could
+        // each wait for the other.
         let insert = "INSERT INTO quorate_effects (set_name, id, token)
             SELECT $1, id, min(token) FROM unnest($2::text[], $3::bigint[]) AS new (id, token)
             GROUP BY id ORDER BY id COLLATE \"C\"

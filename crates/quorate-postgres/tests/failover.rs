@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Error, NoTls};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
 
-/// A bound that a healthy run never reaches.
+/// A time limit that no correct run of the test reaches.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,8 @@ impl io::Write for Log {
     }
 }
 
-/// Opens a client of the server at `url`. The task that drives its connection ends with it.
+/// Opens a client of the server at `url`. A task drives the client's connection, and ends when the client is
+/// dropped.
 async fn client(url: &str) -> Result<Client, Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     #[expect(clippy::disallowed_methods, reason = "the driver's own way; it ends with its client")]
@@ -64,8 +65,8 @@ fn with_causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Strin
     text
 }
 
-/// The work of a leader: inserts a row into `beats` again and again, each under its fencing token, until its
-/// connection is cut.
+/// The work of a leader. It inserts one row after the other into `beats`, each under the term's fencing token,
+/// until its connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
     let stop = term.step_down_token().clone();
@@ -116,7 +117,7 @@ async fn a_leader_whose_connection_is_cut_three_times_leads_again_each_time() {
     let election = Election::new(&quorum, "beats").ttl(Duration::from_secs(10));
     let url: Arc<str> = server.url().into();
     let stop = CancellationToken::new();
-    // The campaign has the default pauses after failures.
+    // The campaign uses the default pauses after a failure of its work.
     let campaign = election.run(move |term| {
         let beats = beats(Arc::clone(&url), term);
         async move { beats.await.map_err(|error| with_causes(&*error)) }

@@ -13,7 +13,8 @@ const fn token(number: u64) -> FencingToken {
     FencingToken::new(number)
 }
 
-/// Opens another client of `server`. The task that drives its connection ends with it.
+/// Opens another client of `server`. A task drives the client's connection, and ends when the client is
+/// dropped.
 async fn client(server: &PostgresServer) -> Client {
     connect(&server.url()).await
 }
@@ -66,8 +67,8 @@ async fn a_committed_effect_happens_once_and_a_rolled_back_one_does_not() {
     assert_eq!(orders.forget_before(&client, Duration::ZERO).await.expect("deletes"), 3);
 }
 
-/// Several replicas start together on an empty database. `CREATE TABLE IF NOT EXISTS` alone would fail for
-/// most of them.
+/// Starts several replicas at once on an empty database. With `CREATE TABLE IF NOT EXISTS` alone, most of them
+/// would fail.
 #[tokio::test]
 async fn replicas_that_start_together_create_the_tables_once() {
     let server = PostgresServer::start().expect("a server");
@@ -193,7 +194,7 @@ async fn a_transaction_under_an_older_token_is_refused() {
     let transaction = client.transaction().await.expect("begins");
     Fences.admit(&transaction, "billing", token(8)).await.expect("9 was rolled back");
     transaction.commit().await.expect("ends");
-    // The rows of resources that are no longer written can be removed.
+    // The rows of resources that have not been written for some time can be removed.
     assert_eq!(Fences.forget_before(&client, Duration::from_secs(3600)).await.expect("deletes"), 0);
     assert_eq!(Fences.forget_before(&client, Duration::ZERO).await.expect("deletes"), 1);
 }

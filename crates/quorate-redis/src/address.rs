@@ -2,7 +2,7 @@ use crate::tls::{ClientFiles, TlsFiles};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
-/// The options of a `rediss://` URL.
+/// The options that a `rediss://` URL may have.
 const TLS_OPTIONS: [&str; 3] = ["ca_file", "cert_file", "key_file"];
 
 /// The address of a server, and how to log in to it.
@@ -47,8 +47,8 @@ impl Address {
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
-        // The `redis` crate parses the rest of the URL. It is built without TLS support, so it gets a scheme
-        // without TLS.
+        // The `redis` crate parses the rest of the URL. It is built without TLS support, so it is given a
+        // scheme without TLS.
         let (plain, tls) = match &*scheme.to_ascii_lowercase() {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
@@ -76,7 +76,8 @@ impl Address {
             _ if tls => &TLS_OPTIONS,
             _ => &[],
         };
-        // The errors below do not repeat an unknown option, since it may be part of a password.
+        // The errors below do not repeat an unknown option. It may be a part of a password that was not
+        // escaped.
         if !tls && url.query_pairs().any(|(option, _)| TLS_OPTIONS.contains(&&*option)) {
             return Err(wrong(
                 "has an option of TLS (ca_file, cert_file, key_file), and is not TLS; write rediss://",
@@ -125,7 +126,7 @@ impl Address {
         Ok(Self { name: name(&endpoint, database).into(), endpoint, login, tls: files })
     }
 
-    /// Returns the canonical address: without secrets and with all defaults, so that two spellings of one
+    /// Returns the canonical address. It has no secrets and names all defaults, so that two spellings of one
     /// address have the same name.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -191,7 +192,7 @@ fn name(endpoint: &Endpoint, database: i64) -> String {
     }
 }
 
-/// A secret text, which is never printed.
+/// A secret text. No `Debug` or `Display` shows it.
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
@@ -243,16 +244,14 @@ fn redact(text: &str) -> String {
         None => (String::new(), text),
     };
     let (hidden, rest) = match rest.rsplit_once('@') {
-        // The last `@` comes after the beginning of the options, so it may be part of a password in an
-        // option.
+        // The options begin before the last `@`, so this `@` may be part of a password in an option.
         Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}…"),
         Some((_, rest)) => ("…@", rest),
         None => ("", rest),
     };
     let host_ends = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/')));
     let (host, after) = rest.split_at(host_ends.unwrap_or(rest.len()));
-    // After an `@`, a number up to 65535 is shown as the port. A password in that place is rarely such a
-    // number.
+    // After an `@`, a number up to 65535 is shown as the port. A password is rarely such a number.
     let port = after.strip_prefix(':').and_then(|after| {
         let digits = after.split('/').next().unwrap_or_default();
         (!hidden.is_empty() && digits.parse::<u16>().is_ok()).then_some(digits)

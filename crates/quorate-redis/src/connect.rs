@@ -15,7 +15,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, Error, pki_types::ServerName},
 };
 
-/// The time without an answer to TLS after which the port is checked for a Redis server without TLS.
+/// The time after which a port that does not answer to TLS is checked for a Redis server without TLS.
 const PLAIN_CHECK_AFTER: Duration = Duration::from_millis(500);
 
 /// Opens a connection to `address`, ready for the first command. Uses TLS if `tls` is a configuration.
@@ -39,8 +39,8 @@ pub(crate) async fn connect(
             tokio::select! { biased;
                 connected = TlsConnector::from(config).connect(server, stream) => match connected {
                     Ok(stream) => Ok(Box::new(TlsConnection(stream))),
-                    // TLS itself refused the connection: one side requires something that the other side does not
-                    // offer.
+                    // TLS itself refused the connection, because one side requires something that the other
+                    // does not offer. Only an operator can change that.
                     Err(error) if is_mismatch(&error) => {
                         Err(Cause::Misconfigured(failed(&explain_failure(&error))))
                     }
@@ -53,8 +53,8 @@ pub(crate) async fn connect(
     }
 }
 
-/// Returns whether TLS itself refused the connection: for instance a certificate that is not trusted, or
-/// versions that do not match.
+/// Returns whether TLS itself refused the connection, for instance because a certificate is not trusted or the
+/// versions do not match.
 fn is_mismatch(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>)
 }
@@ -72,12 +72,12 @@ fn explain_failure(error: &io::Error) -> String {
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
-    // Send requests at once: they are small, and a caller waits for each of them.
+    // Small requests must be sent at once, because a caller waits for each of them.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Waits until the port answers a PING without TLS, which no TLS port does. Otherwise never returns.
+/// Returns once the port answers a PING without TLS, which no TLS port does. Never returns for any other port.
 ///
 /// A Redis server without TLS does not answer a TLS greeting: it waits for the end of a line, which the
 /// greeting does not contain. Without this check, a user who wrote rediss:// by mistake would see only a

@@ -41,7 +41,8 @@ pub struct RedisQuorumBuilder {
     quorum: QuorumBuilder,
 }
 
-/// Defines setters that do the same as the setters of [`QuorumBuilder`] with these names.
+/// A macro that defines setters with the names of setters of [`QuorumBuilder`]. Each calls the setter of the
+/// same name.
 macro_rules! settings {
     ($($setter:ident($value:ty);)*) => {
         $(

@@ -7,26 +7,26 @@
 //! | `no-appendfsync-on-rewrite` | `no` | the same, while the append-only file is rewritten |
 //!
 //! If `appendonly` was switched on at run time, nothing is durable until the server has written its first
-//! append-only file. Any rewrite of that file may be the first one, so a new connection waits until the
-//! rewrite has ended. An open connection continues.
+//! append-only file. The server does not show whether a rewrite of that file is the first one. So a new
+//! connection waits until any rewrite has ended. An open connection continues.
 //!
 //! Some settings do not matter here. `save`: a server loads the append-only file in preference to a snapshot.
 //! `aof-load-truncated`: only writes that were not synced, and therefore not acknowledged, are cut off. All
-//! `replica-…` and `min-replicas-…` settings: a replica is refused. `aof-use-rdb-preamble` and the thresholds of the
-//! rewrite do not matter either. Two faults cannot be detected from here: a disk or a file system that acknowledges a
-//! sync without performing it, and a `dir` in memory.
+//! `replica-…` and `min-replicas-…` settings: a replica is refused. `aof-use-rdb-preamble` and the thresholds
+//! of the rewrite do not matter either. Two faults cannot be detected from here: a disk or a file system that
+//! acknowledges a sync without performing it, and a `dir` in memory.
 
 use std::collections::BTreeMap;
 
 /// The settings that are queried with CONFIG GET.
 pub(crate) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
-/// The durability of an acknowledged write.
+/// The durability of a write that the server has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     Durable,
-    /// Unknown while the server rewrites its append-only file. The file is known to be complete only after
-    /// the rewrite.
+    /// Not known while the server rewrites its append-only file, because the file may be incomplete until the
+    /// rewrite has ended.
     Rewriting,
     /// Not durable. Holds the setting with its value, the reason and the fix.
     Volatile(String),
@@ -71,8 +71,8 @@ pub(crate) fn durability(info: &BTreeMap<String, String>, settings: &BTreeMap<St
         }
     }
     let is = |name: &str, value: &str| fact(name).as_deref() == Some(value);
-    // A server on which `appendonly` was switched off and on again writes to no file until its first rewrite
-    // is complete. INFO does not show whether a rewrite is the first one.
+    // If `appendonly` was switched off and on again, the server writes to no file until its first rewrite is
+    // complete. INFO does not show whether a rewrite is the first one.
     if is("aof_rewrite_in_progress", "1") || is("aof_rewrite_scheduled", "1") {
         return Durability::Rewriting;
     }
@@ -140,7 +140,7 @@ mod tests {
         assert!(matches!(durability(&map(&[]), &map(&[])), Durability::Unknown(_)));
         let on = map(&[("aof_enabled", "1")]);
         assert!(matches!(durability(&on, &map(&[])), Durability::Unknown(_)));
-        // Values from a hostile server must not be able to control a terminal.
+        // The values come from the server. A hostile server must not be able to control a terminal with them.
         let odd = map(&[("appendfsync", "\u{1b}[2Jalways")]);
         let Durability::Volatile(why) = durability(&on, &odd) else { panic!("reported as durable") };
         assert!(!why.contains('\u{1b}'), "{why:?}");

@@ -5,23 +5,25 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The maximum number of items of one script call. An item is one request. The number is limited, because a
-/// server serves no other client while a script runs.
+/// The maximum number of requests (*items*) of one script call. It is limited, because a server serves no other
+/// client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
-/// The maximum number of items of a script call in which each item seals, reads or prunes a page of a ledger.
+/// The maximum number of items of a script call that seals, reads or prunes ledgers. Each item is a page of a
+/// ledger, which is far more work than a lock.
 const PAGES_A_CALL: usize = 4;
 
-/// The position in KEYS, counted from 1, of the first key of the first item. The marker comes before it.
+/// The position of the first item's first key in KEYS, counted from 1. The marker's key comes before it.
 const FIRST_ITEM_KEY: usize = 2;
 
-/// The maximum number of arguments that a request shares with others.
+/// The maximum number of arguments that one request can share with other requests of its batch. Shared
+/// arguments are sent only once.
 const SHARED_MAX: usize = 4;
 
-/// The longest time to live, in milliseconds: the server adds it to its clock, and the sum must not overflow.
+/// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
 const MS_MAX: u128 = 1 << 52;
 
-/// The names of the keys of one deployment, which share its prefix.
+/// Builds the names of the keys of one deployment, which all have the deployment's prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
@@ -52,8 +54,9 @@ impl Keys {
         format!("{}{}:freed", self.prefix, resource.key())
     }
 
-    /// The channel to which every session with a waiter is subscribed. A script that releases leases first asks
-    /// for its number of subscribers, which is usually zero. The scripts build the same name.
+    /// Returns the channel to which every session with a waiter is subscribed. A script that releases leases
+    /// first asks for its number of subscribers, and publishes nothing if there are none. The scripts build the
+    /// same name.
     pub(crate) fn waiters(&self) -> String {
         format!("{}:waiters", self.marker())
     }
@@ -75,7 +78,7 @@ impl Keys {
     }
 }
 
-/// A batch as bytes, and the number of items of each command, which is needed to parse the replies.
+/// A batch as bytes, with the number of items of each command. The parser of the replies needs these numbers.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// The bytes to send.
@@ -84,10 +87,10 @@ pub(crate) struct Encoded {
     pub(crate) runs: Vec<usize>,
 }
 
-/// Encodes one script call for each run of requests of one kind, and for each run of requests that one script
-/// can serve in any order. An empty batch is encoded as TIME.
+/// Encodes a batch as script calls. Consecutive requests of one kind form one call, and so do consecutive
+/// requests that one script can serve in any order. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
-    // The estimated size of the batch: an acquire takes slightly more than 256 bytes.
+    // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
     let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
     let mut command = RespCommand::with_capacity(room);
@@ -135,7 +138,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
 /// Returns the maximum number of items of one call. A page of a ledger is as much work as hundreds of locks.
 fn items_a_call(request: &Request) -> usize {
     match script_of(request) {
-        // A read of one record is as little work as a lock.
+        // Reading a single record is as little work as a request on a lock.
         Script::Read if matches!(request, Request::Read { key: Some(_), .. }) => ITEMS_A_CALL,
         Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
         _ => ITEMS_A_CALL,
@@ -148,15 +151,16 @@ fn shares_a_call(a: &Request, b: &Request) -> bool {
     a == b || (batch_script(a).is_some() && batch_script(a) == batch_script(b))
 }
 
-/// The arguments that items of a batch share: each distinct list is sent once, after the arguments of the items.
+/// The lists of arguments that items of a batch share. Each different list is sent only once, after the
+/// arguments of the items.
 struct SharedArgs {
-    /// For each item, the letter of its script and the digit of its list.
+    /// The letter of each item's script, followed by the digit of its list.
     letters: String,
     lists: Vec<[u64; SHARED_MAX]>,
 }
 
 impl SharedArgs {
-    /// Returns the lists of `items`. Both fields are empty if no batch serves the items.
+    /// Collects the lists of `items`. Both fields are empty if no batch script serves the items.
     fn of(items: &[Request]) -> Self {
         let mut shared = Self { letters: String::with_capacity(2 * items.len()), lists: Vec::new() };
         for item in items {
@@ -168,7 +172,8 @@ impl SharedArgs {
         shared
     }
 
-    /// Returns the number of this list, which is less than [`ITEMS_A_CALL`].
+    /// Returns the number of this list, and adds the list if it is new. The number is less than
+    /// [`ITEMS_A_CALL`].
     fn digit(&mut self, list: [u64; SHARED_MAX]) -> u8 {
         let at = self.lists.iter().position(|other| *other == list).unwrap_or_else(|| {
             self.lists.push(list);
@@ -178,7 +183,7 @@ impl SharedArgs {
     }
 }
 
-/// Returns the text by which the scripts compare a record: equal records have equal text.
+/// Returns the text of a record that the scripts compare. Equal records have equal texts.
 pub(crate) fn record_text(record: &Record) -> String {
     format!("{}:{}:{}:{}", record.at, record.term, u8::from(record.last), record.value)
 }
@@ -222,7 +227,8 @@ fn script_of(request: &Request) -> Script {
 
 fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
     match request {
-        // A claim has a single key. The script refuses a request that does not apply to a claim.
+        // All data of a claim is under one key. The script itself refuses a request that does not apply to a
+        // claim.
         Request::Acquire { resource, .. }
         | Request::Extend { resource, .. }
         | Request::Raise { resource, .. }
@@ -273,7 +279,7 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
     }
 }
 
-/// Returns the resource whose queue the request reads, in a batch.
+/// Returns the resource whose queue the script reads for this request, if the request is sent in a batch.
 fn queued_resource(request: &Request) -> Option<&Resource> {
     match request {
         Request::Acquire { resource, .. } | Request::Extend { resource, .. } if !resource.is_claim() => {
@@ -283,8 +289,8 @@ fn queued_resource(request: &Request) -> Option<&Resource> {
     }
 }
 
-/// Returns the arguments of a batched request that it probably has in common with others. The unused last ones
-/// are zero.
+/// Returns those arguments of a batched request that the other requests probably have too, such as the TTL.
+/// They are sent only once. Unused places at the end are zero.
 fn shared_of(request: &Request) -> Option<[u64; SHARED_MAX]> {
     match request {
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
@@ -378,7 +384,7 @@ fn args_of(command: &mut RespCommand, request: &Request) {
     }
 }
 
-/// Returns the argument for a ticket. The prefix distinguishes a ticket, whatever its text, from a missing ticket.
+/// Returns the argument for a ticket. It begins with a prefix, so that no ticket looks like a missing one.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
 }
@@ -391,8 +397,8 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease,
-/// and is at least 1, because a server does not accept zero.
+/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease. It
+/// is at least 1, because a server refuses zero.
 fn millis(time: Duration) -> u64 {
     let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
     u64::try_from(up).unwrap_or(u64::MAX)

@@ -13,7 +13,8 @@ use quorate::{
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
-/// The number of readings of a server's clock. The reading with the shortest round trip is the most accurate.
+/// The number of times that a server's clock is read. The reading with the shortest round trip is the most
+/// accurate.
 const CLOCK_READINGS: usize = 5;
 
 /// The facts that a server reports, for its operator.
@@ -42,7 +43,8 @@ impl Examination {
     /// The setting and its value, the reason, and the fix.
     pub fn check_durable(&self) -> Result<(), String> {
         match durability(&self.info, &self.settings) {
-            // A rewrite of the append-only file is accepted, as on an open connection.
+            // While the append-only file is rewritten, the settings are accepted, as they are on an open
+            // connection.
             Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
@@ -60,7 +62,7 @@ pub struct Look {
     pub node_time: NodeTime,
 }
 
-/// The settings that [`Examination::settings`] holds.
+/// The settings that [`Examination::settings`] contains.
 const SETTINGS: [&str; 8] = [
     "appendonly",
     "appendfsync",
@@ -110,7 +112,7 @@ pub const COMMANDS: [&str; 32] = [
     "unsubscribe",
 ];
 
-/// The number of [`COMMANDS`], at the end of the list, that notify waiters of releases.
+/// The number of commands at the end of [`COMMANDS`] that notify waiters of releases.
 pub const PUSHES: usize = 5;
 
 impl RedisNode {
@@ -126,7 +128,8 @@ impl RedisNode {
         let (reader, writer, login) = self.dial().await?;
         let connection = ExamConnection { name: self.name(), reader, writer };
         let found = self.query(connection, &login).await;
-        // A server may repeat its input, and the password would then appear in logs.
+        // A server may repeat its input in an error. The password is removed, so that it does not appear in
+        // logs.
         let Some(password) = &login.password else { return found };
         match found {
             Ok(mut found) => {
@@ -167,7 +170,7 @@ impl RedisNode {
         {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
-        // If the user has no permission for ACL WHOAMI, take its name from the URL.
+        // The user may have no permission for ACL WHOAMI. Then its name is taken from the URL.
         found.user = found.user.or(login.user.clone());
         found.denied = connection.denied(self.keys().prefix(), login.database).await?;
         found.denied_pushes = connection.denied_pushes(self.keys()).await?;
@@ -182,7 +185,7 @@ impl RedisNode {
     }
 }
 
-/// A connection that sends one command and waits for its reply.
+/// A connection for the examination. It sends one command at a time and waits for the reply.
 struct ExamConnection<'a> {
     name: &'a str,
     reader: Reader,
@@ -212,8 +215,8 @@ impl ExamConnection<'_> {
     /// finds that there is nothing to do.
     async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
-        // Nothing is stored under these keys. No other key has a brace directly after the prefix. In every
-        // other key that begins with a brace, a name follows the prefix.
+        // No data is stored under these keys: they have a brace directly after the prefix, or no name after the
+        // prefix in braces, and no key of Quorate has either.
         for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
             for resp in harmless(&key) {
                 if resp[0] == "select" && database == 0 {
@@ -232,7 +235,8 @@ impl ExamConnection<'_> {
     /// must be called last, because it switches the connection to another protocol.
     async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
         let channel = format!("{}{{doctor}}:freed", keys.prefix());
-        // A subscriber of this channel makes releases ask for the subscribers of their locks, and does no more.
+        // The subscription has only one effect on other clients. A script that releases a lease counts the
+        // subscribers of its lock, and publishes a message if there are any.
         let waiters = keys.waiters();
         let mut denied = Vec::new();
         let resp = [
@@ -270,7 +274,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["get", key],
         vec!["mget", key],
         vec!["exists", key],
-        // An increment that is no number: the server refuses the command after it has checked permissions.
+        // The increment is not a number. The server checks permissions first, and then refuses the command.
         vec!["incrby", key, "x"],
         vec!["set", key, "1", "xx", "px", "1"],
         vec!["del", key],
@@ -278,8 +282,8 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
-        // The last field has no value. The server therefore refuses the command, but checks permissions
-        // first.
+        // The last field has no value. A server checks permissions first, and then refuses this invalid
+        // command. So nothing is written.
         vec!["hset", key, "f", "v", "g"],
         vec!["hdel", key, "f"],
         vec!["hgetall", key],

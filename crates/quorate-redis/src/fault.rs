@@ -1,4 +1,4 @@
-//! Converts errors of a server or of a connection to [`Cause`]s with a fix. A cause contains no password,
+//! Converts errors of a server or a connection to [`Cause`]s, with a fix. A cause never contains a password,
 //! even if the server repeats it.
 
 use crate::reply::{shown, unexpected};
@@ -23,8 +23,8 @@ pub(crate) fn of_server(error: &ServerError) -> Cause {
     of_error(error.code(), error.details().unwrap_or_default())
 }
 
-/// Checks whether an error repeats `secret`, and if it does, returns its cause without the secret. The text
-/// is searched before it is cut to a limit: a password that the cut divides would not be recognised.
+/// Checks whether an error repeats `secret`. If it does, returns its cause without the secret. The text must be
+/// searched before it is cut to a limit, because a password that is cut in two would not be found.
 pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), Cause> {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
     if !code.contains(secret) && !details.contains(secret) {
@@ -36,12 +36,11 @@ pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), 
 fn of_error(code: &str, details: &str) -> Cause {
     let text = server_text(code, details);
     match code {
-        // The driver opens another session, which loads the scripts again.
+        // The server has lost the scripts. The driver opens another session, which loads them again.
         "NOSCRIPT" => Cause::Closed,
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{text}; {CREDENTIALS}").into()),
         "NOPERM" => Cause::Denied(format!("{text}; {RIGHTS}").into()),
-        // These errors may end by themselves: for instance a snapshot succeeds, memory is freed, or a master
-        // returns.
+        // These errors may end without an operator, for instance when memory is freed or a master returns.
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "OOM" | "READONLY"
         | "NOREPLICAS" => Cause::Unreachable(text.into()),
         "DENIED" => Cause::Denied(

@@ -15,8 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Reads the files of one node, each on a thread of its own, since a file system that hangs would block the
 /// runtime's tasks.
 ///
-/// A thread that hangs cannot be ended. Until it ends, further reads for the same node fail, so that a node
-/// has one such thread at most.
+/// A thread that hangs cannot be stopped. While it hangs, further reads for the same node fail, so that a node
+/// has at most one such thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     busy: Arc<AtomicBool>,
@@ -54,10 +54,10 @@ impl Files {
         let work = move || {
             let read = read();
             drop(busy);
-            // The caller may have stopped waiting.
+            // The send fails if the caller has stopped waiting.
             let _ = done.send(read);
         };
-        // If the thread cannot be started, `work` is dropped, which also clears the flag.
+        // If the thread cannot be started, `work` is dropped. That also clears the flag for a read in progress.
         if let Err(error) = thread::Builder::new().name("quorate-file".to_owned()).spawn(work) {
             return Err(unread(&error.to_string()));
         }
@@ -71,7 +71,7 @@ impl Files {
     }
 }
 
-/// Marks, as long as it exists, that a read has not ended.
+/// A mark that a read is in progress. Dropping it clears the mark.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -92,7 +92,7 @@ mod tests {
         let (env, files) = (Env::system(), Files::default());
         let (go_on, hung) = mpsc::channel::<()>();
         let (short, hang) = (Duration::from_millis(50), move || {
-            // This call returns when the test ends, at the latest.
+            // The sender is dropped when the test ends, which ends this wait.
             let _ = hung.recv();
             Ok(1)
         });

@@ -17,7 +17,7 @@ const MARKER_MAX: usize = 64 << 10;
 pub(crate) struct Handshake {
     pub(crate) scripts: Loaded,
     pub(crate) hello: Hello,
-    /// Set if the connection uses RESP3 from here on, so that the server can push.
+    /// True if the connection now uses RESP3, so that the server can push.
     pub(crate) pushes: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn perform(
     keys: &Keys,
 ) -> Result<Handshake, Cause> {
     let handshake = ask(name, halves, login, keys).await;
-    // A server may repeat its input, and the password would then appear in logs.
+    // A server may repeat its input in an error. The password is removed, so that it does not appear in logs.
     let Some(password) = &login.password else { return handshake };
     let clean = |text: &Arc<str>| -> Arc<str> { text.replace(password.reveal(), "***").into() };
     match handshake {
@@ -67,8 +67,9 @@ async fn ask(
     replies.finish()
 }
 
-/// Sends `bytes`. If the server has closed the connection, the error contains the server's reason, if that
-/// can still be read. An example is a server that refused the client's certificate under TLS 1.3.
+/// Sends `bytes`. If the server has closed the connection, the returned error contains the reason that the
+/// server sent, if it can still be read. For example, under TLS 1.3 a server refuses the client's certificate
+/// only after the handshake.
 pub(crate) async fn send(
     name: &str,
     reader: &mut Reader,
@@ -115,12 +116,13 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     for script in Script::LOADED {
         all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
-    // HELLO comes last, so that all replies before it use RESP2. A server that refuses HELLO cannot push.
+    // HELLO is the last command, so that all replies before it use RESP2. If a server refuses HELLO, it cannot
+    // push.
     all.push((HandshakeStep::Pushes, redis::cmd("HELLO").arg(3).take()));
     all
 }
 
-/// The content of the handshake's replies that have arrived so far.
+/// The data from the replies of the handshake that have arrived so far.
 #[derive(Default)]
 struct Replies {
     info: BTreeMap<String, String>,
@@ -135,7 +137,7 @@ impl Replies {
     fn take(&mut self, step: HandshakeStep, value: Value) -> Result<(), Cause> {
         if let Value::ServerError(error) = &value {
             return match step {
-                // Managed servers and strict ACLs may deny these commands. A session works without them.
+                // Managed servers and strict ACLs may refuse these commands. A session works without them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"

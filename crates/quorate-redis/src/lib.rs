@@ -88,7 +88,7 @@ pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
 pub use session::{DURABILITY_CHECK, LINGER, RedisSession};
 
-/// Compiles and runs the examples of the README.
+/// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -49,9 +49,9 @@ impl RedisNode {
     /// Returns the server at `url`:
     ///
     /// * `redis://[[USER]:PASSWORD@]HOST[:6379][/DATABASE]`
-    /// * `rediss://…[?ca_file=FILE][&cert_file=FILE&key_file=FILE]`, the same over TLS; the options are those
-    ///   of [`ca_file`](Self::ca_file) and [`client_certificate`](Self::client_certificate), in which `+ & %
-    ///   #` are written `%2B %26 %25 %23`
+    /// * `rediss://…[?ca_file=FILE][&cert_file=FILE&key_file=FILE]`, the same over TLS. The options are those
+    ///   of [`ca_file`](Self::ca_file) and [`client_certificate`](Self::client_certificate). In them, `+ & % #`
+    ///   are written `%2B %26 %25 %23`
     /// * `unix:///PATH[?db=DATABASE][&user=USER][&pass=PASSWORD]`
     ///
     /// In a user or password, `@ / ? # %` and `:` are written `%40 %2F %3F %23 %25 %3A`.
@@ -87,9 +87,9 @@ impl RedisNode {
         self
     }
 
-    /// Trusts the certificate authorities in this PEM file, instead of those that the machine trusts. The
-    /// file takes precedence over the URL's option. The file is read at every connection; the machine's
-    /// certificates are read once.
+    /// Trusts the certificate authorities in this PEM file, instead of those that the machine trusts. The file
+    /// takes precedence over the URL's option. The file is read at every connection. The machine's certificates
+    /// are read only once.
     #[must_use]
     pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.tls_files.ca = Some(file.into());
@@ -123,7 +123,7 @@ impl RedisNode {
         &self.keys
     }
 
-    /// Opens a connection, and returns it with the credentials for the login.
+    /// Opens a connection. Returns its two halves, and the credentials for the login.
     pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
         let login = self.login().await?;
         let tls = match self.address.is_tls() {
@@ -221,7 +221,7 @@ mod tests {
                 "{cause}"
             );
         }
-        // `/dev/zero` has no end.
+        // `/dev/zero` never ends, so the read must stop at the limit.
         assert!(read_password(Path::new("/dev/zero")).err().unwrap().to_string().contains("64 KiB"));
         fs::write(&file, "secret\r\n").unwrap();
         assert!(read_password(&file).is_ok());

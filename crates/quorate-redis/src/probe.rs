@@ -18,8 +18,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Parses every reply in a server's `bytes`, of which `piece` bytes arrive at a time. Also returns whether
-/// the bytes are valid: complete replies, of which only the last may be cut off.
+/// Parses the replies in a server's output `bytes`, of which `piece` bytes arrive at a time. The flag is true
+/// if `bytes` consists of complete replies, except that the last one may be cut off.
 pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     let (mut reader, _writer) = connection(bytes, piece);
     let mut values = Vec::new();
@@ -52,7 +52,7 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     result.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|handshake| handshake.hello)
 }
 
-/// Returns the text of every script, in the order in which [`Calls::new`] takes their names.
+/// Returns the text of every script, in the order in which [`Calls::new`] expects their names.
 pub fn sources() -> impl Iterator<Item = &'static str> {
     Script::LOADED.into_iter().map(Script::source)
 }
@@ -65,8 +65,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns an encoder for keys with `prefix`, and for a server that has loaded the [`sources`] under
-    /// `names`.
+    /// Returns an encoder for keys with the prefix `prefix`. The server has loaded the [`sources`], and `names`
+    /// are the names that it gave them.
     pub fn new(prefix: &str, names: Vec<String>) -> Option<Self> {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }

@@ -13,7 +13,7 @@ const OWNER_MAX: usize = 1024;
 pub(crate) struct PubSub(Arc<Mutex<BTreeMap<String, Resource>>>);
 
 impl PubSub {
-    /// Adds a subscription. Returns `None` if it is not new.
+    /// Adds a subscription, and returns how the set has changed. Returns `None` if the subscription existed.
     pub(crate) fn begin(&self, channel: &str, resource: Resource) -> Option<SubscriptionChange> {
         let mut channels = self.channels();
         let first = channels.is_empty();
@@ -21,13 +21,15 @@ impl PubSub {
         new.then(|| SubscriptionChange::of(first))
     }
 
-    /// Removes a subscription. Returns `None` if it did not exist.
+    /// Removes a subscription, and returns how the set has changed. Returns `None` if the subscription did not
+    /// exist.
     pub(crate) fn end(&self, channel: &str) -> Option<SubscriptionChange> {
         let mut channels = self.channels();
         channels.remove(channel).map(|_| SubscriptionChange::of(channels.is_empty()))
     }
 
-    /// Parses a push on a subscribed channel. Any other push is ignored.
+    /// Parses a push about a release. Returns `None` for any other push, and for a channel without a
+    /// subscription.
     pub(crate) fn parse_release(&self, kind: &PushKind, data: &[Value]) -> Option<Push> {
         let (PushKind::Message, [channel, message]) = (kind, data) else { return None };
         let resource = self.channels().get(text(channel)?)?.clone();
@@ -47,9 +49,9 @@ impl PubSub {
 /// A change of the subscriptions of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriptionChange {
-    /// The first subscription began, or the last one ended.
+    /// The set was empty before, or is empty now.
     FirstOrLast,
-    /// There are other subscriptions.
+    /// Other subscriptions exist.
     OneOfSeveral,
 }
 
@@ -59,7 +61,8 @@ impl SubscriptionChange {
     }
 }
 
-/// Returns whether a push confirms that a subscription to `channel` has begun or, if not `begun`, ended.
+/// Returns whether a push confirms the change of the subscription to `channel`: its beginning if `begun` is
+/// true, otherwise its end.
 pub(crate) fn confirms(kind: &PushKind, data: &[Value], begun: bool, channel: &str) -> bool {
     let expected = if begun { PushKind::Subscribe } else { PushKind::Unsubscribe };
     *kind == expected && data.first().and_then(text) == Some(channel)

@@ -19,7 +19,7 @@ const TEXT_MAX: usize = 1024;
 /// The longest fingerprint of a payload, in hexadecimal digits.
 const FINGERPRINT_MAX: usize = 64;
 
-/// Parses the replies to the commands whose item counts are `runs`.
+/// Parses the replies to a batch. `runs` has the number of items of each of its commands.
 pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
     if values.len() != runs.len() {
         return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
@@ -47,7 +47,7 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     Ok(BatchReply { node_time, replies })
 }
 
-/// Does the same as [`read`], and removes `secret` from errors, in case the server repeats it.
+/// Parses replies like [`read`], and removes `secret` from errors, in case the server repeats it.
 pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
     for value in &values {
         if let Value::ServerError(error) = value {
@@ -99,12 +99,12 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns a cause that names the unexpected value.
+/// Returns the cause for a value that does not fit. `what` names the value.
 pub(crate) fn unexpected(what: &str) -> Cause {
     Cause::Protocol(shown(what))
 }
 
-/// Returns text from a server in a form for people and logs: cut, and without control sequences.
+/// Returns text from a server for people and logs. It is cut, and has no control characters.
 pub(crate) fn shown(text: &str) -> Arc<str> {
     plain(text, TEXT_MAX).into()
 }
@@ -161,7 +161,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
     }
 }
 
-/// Parses the shortest form of a grant, which is its count.
+/// Parses a grant in its shortest form, a number: the counter after the grant.
 fn count_granted(count: i64) -> Result<Reply, Cause> {
     match u64::try_from(count) {
         Ok(count) => Ok(Reply::Granted { counter: FencingToken::new(count), begun: None }),
@@ -226,7 +226,8 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
             let field = text(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
-                // A server may return a field twice: the later value replaces the earlier one.
+                // A server may return a field twice. The later value is the newer one, so it replaces the
+                // earlier one.
                 (_, Some(key)) => match record(&text(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
@@ -246,7 +247,7 @@ fn array(value: &Value) -> Result<&[Value], Cause> {
     }
 }
 
-/// Parses the cursor of the next page: a number, or empty at the end.
+/// Parses the cursor of the next page. It is a number, or empty after the last page.
 fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
     let text = word(value)?;
     if text.is_empty() {
@@ -276,7 +277,7 @@ fn record(text: &str) -> Option<Record> {
     Some(Record { at, term, last, value: parts.next()?.into() })
 }
 
-/// Parses `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`, in which a missing payload or attempts are empty.
+/// Parses `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`. PAYLOAD and ATTEMPTS are empty if the record has none.
 fn done(text: &str) -> Option<DoneRecord> {
     let mut parts = text.strip_prefix("d:")?.splitn(5, ':');
     let token = FencingToken::new(digits(parts.next()?)?);
@@ -293,7 +294,7 @@ fn no_claim() -> Reply {
     unreadable("the record of a claim")
 }
 
-/// Parses `b:ATTEMPTS:PAYLOAD`, in which a missing payload is empty. The script has checked its form.
+/// Parses `b:ATTEMPTS:PAYLOAD`. PAYLOAD is empty if there is none. The script has already checked the form.
 fn begun(text: &str) -> Result<AttemptCount, Cause> {
     let parsed = || {
         let (attempts, of) = text.strip_prefix("b:")?.split_once(':')?;
@@ -303,7 +304,7 @@ fn begun(text: &str) -> Result<AttemptCount, Cause> {
     parsed().ok_or_else(|| unexpected(&format!("{:?} for what is counted on a claim", cut(text))))
 }
 
-/// Parses a fingerprint, which may be missing; returns `None` for any other text.
+/// Parses a fingerprint, or an empty text, which means that there is none. Returns `None` for any other text.
 fn payload(text: &str) -> Option<Option<Arc<str>>> {
     let sound = text.len() <= FINGERPRINT_MAX && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     sound.then(|| (!text.is_empty()).then(|| text.into()))
@@ -313,8 +314,8 @@ fn owner_of(value: &Value) -> Result<Owner, Cause> {
     Ok(Owner::from_node(&cut(&word(value)?)))
 }
 
-/// Parses the result of PTTL, which is `-1` for a key that never expires. The returned time is one
-/// millisecond longer, since PTTL rounds and a key exists until its last millisecond has passed.
+/// Parses the result of PTTL. It is `-1` for a key that never expires. One millisecond is added, since PTTL
+/// rounds, and a key exists until its last millisecond has passed.
 fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
@@ -431,8 +432,8 @@ mod tests {
                 for length in 1..7 {
                     let mut parts = vec![s(word)];
                     parts.extend(std::iter::repeat_n(part.clone(), length));
-                    // Some of these values are valid replies, since a result can be any text. The test checks
-                    // that none of them causes a panic.
+                    // Some of these values are valid replies, since a result may be any text. The test only
+                    // checks that none of them causes a panic.
                     let read = one(Value::Array(parts));
                     assert!(matches!(read, Ok(_) | Err(Cause::Protocol(_))), "{word} {part:?}: {read:?}");
                 }

@@ -1,7 +1,7 @@
 use std::fmt::Write as _;
 
-/// A command in RESP, the encoding of the Redis protocol, built argument by argument. It is used for speed:
-/// the builder of the `redis` crate copies the arguments three more times, and needs a string for every key
+/// A command in RESP, the encoding of the Redis protocol. It is built argument by argument. The builder of the
+/// `redis` crate is slower, because it copies the arguments three more times, and needs a string for every key
 /// and number.
 #[derive(Debug, Default)]
 pub(crate) struct RespCommand {
@@ -22,7 +22,7 @@ impl RespCommand {
         self
     }
 
-    /// Appends the command to `bytes`, and begins an empty one.
+    /// Appends the finished command to `bytes`, and begins a new one.
     pub(crate) fn finish(&mut self, bytes: &mut Vec<u8>) {
         write_header(bytes, b'*', self.count);
         bytes.append(&mut self.bytes);
@@ -54,7 +54,7 @@ impl RespArg for String {
     }
 }
 
-/// An argument that is the concatenation of these parts.
+/// An argument that is made by joining these parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined<'a, const N: usize>(pub(crate) [&'a str; N]);
 

@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-/// The scripts. The head of each file lists its KEYS and ARGV.
+/// The Lua scripts. The beginning of each file lists its KEYS and ARGV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
     Share,
@@ -19,11 +19,11 @@ pub(crate) enum Script {
     Reserve,
     Mark,
     ClaimInspect,
-    /// Refuses requests that do not apply to their resource.
+    /// Refuses requests that do not apply to the kind of their resource.
     Invalid,
-    /// Serves the requests of [`Script::BATCHED`], in any order.
+    /// Serves requests of the kinds [`Script::BATCHED`], in any order, in one call.
     Batch,
-    /// Serves the requests of [`Script::BATCHED_CLAIMS`], in any order.
+    /// Serves requests of the kinds [`Script::BATCHED_CLAIMS`], in any order, in one call.
     BatchClaims,
     Acquire,
     Release,
@@ -47,7 +47,7 @@ const READERS_AND_QUEUE: &str = include_str!("scripts/readers_and_queue.lua");
 
 const CLAIMS: &str = include_str!("scripts/claims.lua");
 
-/// The line of a batch script that is replaced by the scripts of its requests.
+/// The line in the file of a batch script that is replaced by the scripts for its requests.
 const SCRIPTS_HERE: &str = "-- SCRIPTS\n";
 
 impl Script {
@@ -74,13 +74,12 @@ impl Script {
         Self::BatchClaims,
     ];
 
-    /// The requests on locks that alternate in practice, in the order of their letters. A run of such requests is sent
-    /// in one call, whatever their order. Otherwise each request would need a call of its own when locks are acquired
-    /// and released in turn.
+    /// The kinds of requests on locks that one call may mix, in the order of their letters. In practice such
+    /// requests alternate, for example when locks are acquired and released in turn. Without this, each of them
+    /// would need a call of its own.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
-    /// The scripts for claims whose requests are sent together in one call, for the same reason as
-    /// [`Script::BATCHED`].
+    /// The kinds of requests on claims that one call may mix, for the same reason as [`Script::BATCHED`].
     pub(crate) const BATCHED_CLAIMS: [Self; 6] = [
         Self::ClaimAcquire,
         Self::ClaimRelease,
@@ -90,8 +89,8 @@ impl Script {
         Self::Complete,
     ];
 
-    /// Returns the script that serves this script's requests together with others, if there is one, and the
-    /// letter that it uses for them. The server does not load the script itself, which is part of the other one.
+    /// Returns the batch script that serves requests of this kind, if there is one, and the letter that it uses
+    /// for them. The server then does not load this script by itself, because it is part of the batch script.
     pub(crate) fn batch(self) -> Option<(Self, char)> {
         let letter = |scripts: &[Self]| {
             scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
@@ -100,7 +99,7 @@ impl Script {
         locks.or_else(|| letter(&Self::BATCHED_CLAIMS).map(|letter| (Self::BatchClaims, letter)))
     }
 
-    /// Returns the number of arguments in each list that several items of a batch share.
+    /// Returns the length of the lists of arguments that items of a batch share.
     pub(crate) fn shared_args(self) -> usize {
         if self == Self::Batch { 3 } else { 4 }
     }
@@ -114,7 +113,7 @@ impl Script {
         sources.get(self as usize).map(String::as_str).unwrap_or_default()
     }
 
-    /// Returns the script's text with all the functions that it may need.
+    /// Returns the script's text, together with all functions that it may need.
     fn text(self) -> String {
         match self {
             Self::Batch => batch(self.file(), READERS_AND_QUEUE, &Self::BATCHED),
@@ -137,7 +136,7 @@ impl Script {
         }
     }
 
-    /// Returns the script's own file.
+    /// Returns the contents of the script's own file.
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::Share => include_str!("scripts/share.lua"),
@@ -172,7 +171,7 @@ impl Script {
         }
     }
 
-    /// Returns the number of keys of an item. A batch has the queues of its items in addition.
+    /// Returns the number of keys of one item. A batch also has the keys of its items' queues.
     pub(crate) fn keys_per_item(self) -> usize {
         match self {
             Self::Share | Self::ExtendShare | Self::Downgrade => 3,
@@ -182,9 +181,9 @@ impl Script {
     }
 }
 
-/// Removes the functions that a script does not use, because the server creates all functions of a script
-/// again at every call. `text` consists of paragraphs, separated by empty lines. A paragraph whose first line
-/// of code begins with `local function` is a function.
+/// Removes the functions that a script does not use, because the server creates all functions of a script at
+/// every call. `text` consists of paragraphs separated by empty lines. A paragraph whose first line of code
+/// begins with `local function` defines a function.
 fn without_unused_functions(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for paragraph in text.split("\n\n").collect::<Vec<_>>().into_iter().rev() {
@@ -203,8 +202,8 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|other| other == word)
 }
 
-/// Puts the scripts of a batch's requests, which need `functions`, into the text of the batch. Each registers its
-/// function with `define` instead of calling `serve`.
+/// Inserts the scripts for a batch's requests, and the `functions` that they need, into the text of the batch
+/// script. Each of them registers its function with `define` and does not call `serve`.
 fn batch(text: &str, functions: &str, scripts: &[Script]) -> String {
     let mut definitions = [PRELUDE, functions, include_str!("scripts/batch.lua")].concat();
     for script in scripts {
@@ -218,7 +217,7 @@ fn batch(text: &str, functions: &str, scripts: &[Script]) -> String {
 pub(crate) struct Loaded([String; Script::LOADED.len()]);
 
 impl Loaded {
-    /// Takes the replies of `SCRIPT LOAD` to each of [`Script::LOADED`].
+    /// Creates the list from the replies of `SCRIPT LOAD` for each of [`Script::LOADED`].
     pub(crate) fn new(names: Vec<String>) -> Option<Self> {
         names.try_into().ok().map(Self)
     }

@@ -37,9 +37,9 @@ pub struct RedisSession {
     jobs: mpsc::UnboundedSender<Job>,
     keys: Keys,
     scripts: Loaded,
-    /// The subscriptions; `None` on a server that cannot push.
+    /// The subscriptions of the session. `None` if the server cannot push.
     pubsub: Option<PubSub>,
-    /// The password, which is removed from every error of the server.
+    /// The password of the connection. It is removed from every error of the server.
     password: Option<Arc<Secret>>,
     _gone: DropGuard,
 }
@@ -71,7 +71,8 @@ impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let encoded = encode(&batch, &self.keys, &self.scripts);
         let (reply, reply_rx) = oneshot::channel();
-        // If the task has ended, the job is dropped together with its reply.
+        // The send fails if the task has ended. Then the reply's channel is dropped, and the caller gets an
+        // error.
         let pending = PendingReply::Replies { count: encoded.runs.len(), reply };
         let _ = self.jobs.send(Job { bytes: encoded.bytes, pending });
         let password = self.password.clone();
@@ -90,8 +91,9 @@ impl Session for RedisSession {
             Listen::Begin(resource) => {
                 let channel = self.keys.freed(&resource);
                 let change = pubsub.begin(&channel, resource);
-                // A release that finds the waiters' channel without subscribers is not published. So this
-                // subscription begins before that to the resource's channel, and ends after it.
+                // A script publishes a release only if the waiters' channel has a subscriber. So the
+                // subscription to the resource's channel must exist before that to the waiters' channel, and
+                // end after it.
                 if change == Some(SubscriptionChange::FirstOrLast) {
                     self.subscribe(true, self.keys.waiters());
                 }
@@ -114,7 +116,7 @@ impl Session for RedisSession {
 }
 
 impl RedisSession {
-    /// Sends the command that begins or ends the subscription to `channel`.
+    /// Sends the command that begins (`begun` is true) or ends the subscription to `channel`.
     fn subscribe(&self, begun: bool, channel: String) {
         let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
         let bytes = redis::cmd(command).arg(&channel).get_packed_command();
@@ -128,7 +130,7 @@ impl fmt::Debug for RedisSession {
     }
 }
 
-/// Commands to send, and the receiver of their replies.
+/// Bytes of commands to send, and the receiver of their replies.
 struct Job {
     bytes: Vec<u8>,
     pending: PendingReply,
@@ -165,7 +167,8 @@ async fn serve(
     let (register, pending) = mpsc::unbounded_channel();
     let writing = async {
         if write(writer, inbox, register).await.is_ok() {
-            // Everything has been sent. Pending replies may arrive until the server closes the connection.
+            // Everything has been sent, but replies may still arrive. The other branch ends the session when
+            // the server closes the connection.
             future::pending::<()>().await;
         }
     };
@@ -176,7 +179,7 @@ async fn serve(
         }
         env.sleep(LINGER).await;
     };
-    // Reading has priority: a reply that has arrived is delivered even if the connection broke after it.
+    // Reading comes first. So a reply that has arrived is delivered even if the connection has broken since.
     tokio::select! { biased;
         () = read(reader, pending, &pushes) => {}
         () = writing => {}
@@ -188,9 +191,9 @@ async fn serve(
     }
 }
 
-/// Returns once the server is no longer durable. `jobs` is the session's channel for commands; `None` for a
-/// server that was not durable, for which this never returns. The reference is weak, so that the session can
-/// be dropped at any time.
+/// Returns once the server is no longer durable. `jobs` is the session's channel for commands. It is `None` for
+/// a server that was not durable from the beginning, and then this function never returns. The reference is
+/// weak, so that the session can be dropped at any time.
 async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
     let Some(jobs) = jobs else { return future::pending().await };
     let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();
@@ -201,7 +204,8 @@ async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>
         env.sleep(DURABILITY_CHECK).await;
         let (reply, reply_rx) = oneshot::channel();
         let pending = PendingReply::Replies { count: 1 + durability::SETTINGS.len(), reply };
-        // If the session was dropped or the connection broke, another branch of `serve` ends the task.
+        // The send fails if the session was dropped or the connection broke. Another branch of `serve` ends the
+        // task in these cases.
         let sent =
             jobs.upgrade().is_some_and(|jobs| jobs.send(Job { bytes: bytes.clone(), pending }).is_ok());
         match reply_rx.await {
@@ -238,7 +242,7 @@ async fn write(
     register: mpsc::UnboundedSender<PendingReply>,
 ) -> io::Result<()> {
     while let Some(Job { mut bytes, pending }) = inbox.recv().await {
-        // The receiver is registered before the commands are sent, so that every reply finds its receiver.
+        // The receiver is registered before its commands are sent, so that the reply finds it.
         let _ = register.send(pending);
         while bytes.len() < WRITE_MAX {
             let Ok(more) = inbox.try_recv() else { break };
@@ -255,8 +259,8 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
     let mut first: Option<PendingReply> = None;
     let mut values = Vec::new();
     while let Ok(value) = reader.next().await {
-        // Receivers are registered before their commands are sent. A reply without a receiver therefore means
-        // that the server is broken.
+        // Every receiver is registered before its commands are sent. So a reply without a receiver shows that
+        // the server is broken.
         first = first.or_else(|| pending.try_recv().ok());
         match (value, first.take()) {
             (Value::Push { kind, data }, waiting) => {
@@ -267,7 +271,7 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
                 }
                 first = waiting.filter(|_| !confirmed);
             }
-            // The server refused the subscription, because the user of this connection has no permission.
+            // The server refused the subscription, because the connection's user has no permission for it.
             // Waiters poll instead. `quorate doctor` reports the missing permission.
             (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {}
             (value, Some(PendingReply::Replies { count, reply })) => {
@@ -275,7 +279,7 @@ async fn read(mut reader: Reader, mut pending: mpsc::UnboundedReceiver<PendingRe
                 if values.len() < count {
                     first = Some(PendingReply::Replies { count, reply });
                 } else {
-                    // The caller may no longer wait.
+                    // The send fails if the caller has stopped waiting.
                     let _ = reply.send(std::mem::take(&mut values));
                 }
             }

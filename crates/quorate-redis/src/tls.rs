@@ -32,9 +32,9 @@ const FILE_MAX: u64 = 1 << 20;
 /// The PEM files of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The trusted certificate authorities, instead of those that the machine trusts.
+    /// The certificate authorities to trust, in place of those that the machine trusts.
     pub(crate) ca: Option<PathBuf>,
-    /// The certificate that is presented to the server, with its key.
+    /// The certificate that is presented to the server, and its key.
     pub(crate) client: Option<ClientFiles>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ClientFiles {
     pub(crate) key: PathBuf,
 }
 
-/// Builds the TLS configuration of a node. It is built again when the content of a file has changed.
+/// Builds the TLS configuration of a node, and builds it again when the content of a file has changed.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     cached: Arc<Mutex<Option<CachedConfig>>>,
@@ -61,7 +61,7 @@ struct CachedConfig {
 #[derive(PartialEq, Eq)]
 struct Contents {
     ca: Option<Vec<u8>>,
-    /// Certificate and key.
+    /// The certificate and the key.
     client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -83,7 +83,8 @@ impl Tls {
             ca: files.ca.as_deref().map(|file| read("ca_file", file)).transpose()?,
             client: client.transpose()?,
         };
-        // The mutex guards one value, which is complete after any panic.
+        // The mutex protects a single value, which is complete even after a panic. So a poisoned mutex can be
+        // used.
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cached) = cached.as_ref().filter(|cached| cached.contents == contents) {
             return Ok(Arc::clone(&cached.config));
@@ -107,7 +108,7 @@ impl Tls {
         };
         let chain = certificates("cert_file", &names.certificate, chain)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
-            // The parser's error is not shown, since it may repeat a line of the key.
+            // The parser's error may repeat a line of the key, so it is not shown.
             let (why, fix) = match error {
                 pem::Error::NoItemsFound => (
                     "holds no private key that can be read",
@@ -132,14 +133,14 @@ impl Tls {
         })
     }
 
-    /// Returns the certificate authorities that the machine trusts. They are read once, because there are
-    /// hundreds.
+    /// Returns the certificate authorities that the machine trusts. There are hundreds of them, so they are
+    /// read only once.
     fn native_roots(&self) -> Result<Arc<RootCertStore>, Cause> {
         if let Some(roots) = self.native.get() {
             return Ok(Arc::clone(roots));
         }
         let mut roots = RootCertStore::empty();
-        // A machine's store often holds a few certificates that no library accepts.
+        // Certificates that this library does not accept are left out. Most machines trust a few of them.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             let why =
@@ -236,8 +237,8 @@ fn roots_of(file: &Path, pem: &[u8]) -> Result<RootCertStore, Cause> {
 fn certificates(key: &str, file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Cause> {
     const FIX: &str = "give a PEM file with certificates";
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    // The parser's error is not shown: it may repeat a line of the file, and the user may have named the key file by
-    // mistake.
+    // The parser's error is not shown, because it may repeat a line of the file. The user may have named the
+    // key file by mistake.
     let all = all.map_err(|_| bad(key, file, "is damaged", FIX))?;
     if all.is_empty() {
         return Err(bad(key, file, "holds no certificate", FIX));
@@ -260,7 +261,7 @@ fn read(key: &str, file: &Path) -> Result<Vec<u8>, Cause> {
     }
 }
 
-/// Returns the cause for a file that cannot be used, which only an operator can change.
+/// Returns the cause for a file that cannot be used until an operator changes it.
 fn bad(key: &str, file: &Path, why: &str, fix: &str) -> Cause {
     Cause::Misconfigured(reply::shown(&format!("the {key} {} {why}; {fix}", shown(file))))
 }

@@ -10,7 +10,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
-/// The maximum number of bytes of one reply. The longest valid reply is a page of a ledger. A server that
+/// The maximum number of bytes of one reply. The longest valid reply is a page of a ledger, so a server that
 /// sends more is broken.
 const REPLY_MAX: usize = 64 << 20;
 
@@ -22,7 +22,7 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
-/// Splits a connection into its two directions.
+/// Splits a connection into a reader and a writer.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
     (
@@ -31,7 +31,7 @@ pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     )
 }
 
-/// Reads replies, one after the other.
+/// Reads the replies of a server, one after the other.
 pub(crate) struct Reader {
     read: LimitedReader,
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
@@ -39,7 +39,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Raises the limit on the length of a reply. Called when the handshake is done.
+    /// Raises the limit for the length of a reply. It is called after the handshake, before which a server is
+    /// not trusted to send long replies.
     pub(crate) fn allow_long_replies(&mut self) {
         self.most = REPLY_MAX;
     }
@@ -51,7 +52,7 @@ impl Reader {
     }
 }
 
-/// Writes commands, one after the other.
+/// Sends commands to a server, one after the other.
 pub(crate) struct Writer {
     write: WriteHalf<Box<dyn Duplex>>,
 }
@@ -63,13 +64,13 @@ impl Writer {
         self.write.flush().await
     }
 
-    /// Closes the sending direction. Bytes that were sent still arrive.
+    /// Closes the sending direction. Bytes that have been sent still arrive at the server.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         self.write.shutdown().await
     }
 }
 
-/// A reader that fails once it has read `remaining` bytes.
+/// A reader that fails after `remaining` bytes. This limits the length of a reply.
 struct LimitedReader {
     read: ReadHalf<Box<dyn Duplex>>,
     remaining: usize,
@@ -96,8 +97,8 @@ impl AsyncRead for LimitedReader {
 mod tests {
     use crate::probe;
 
-    /// Checks that no incomplete reply is returned. The connection ends at each possible byte, and the bytes
-    /// arrive in pieces of several sizes.
+    /// Checks that an incomplete reply is never returned. The connection ends after each possible byte, and the
+    /// bytes arrive in pieces of several sizes.
     #[test]
     fn an_incomplete_reply_is_not_returned() {
         for bytes in [

@@ -1,4 +1,4 @@
-//! Tests of jobs with any-worker placement, on real servers: the leader opens a run, and the worker that
+//! Tests of jobs that are placed on any worker, on real servers. The leader opens each run, and the worker that
 //! takes the run's slot executes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
@@ -24,7 +24,7 @@ use std::{
 use tokio::{runtime::Runtime, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// A bound that a healthy run never reaches, even on a slow machine.
+/// A time limit that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,8 +37,8 @@ fn servers() -> RedisCluster {
     RedisCluster::start(5).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A worker with its own runtime, which behaves like a separate process. When the runtime is shut down in the
-/// background, the worker disappears without releasing anything.
+/// A worker with a runtime of its own, so that it behaves like a separate process. If the runtime is shut down
+/// in the background, the worker disappears without releasing anything.
 struct Worker {
     runtime: Runtime,
     scheduler: Scheduler,
@@ -68,14 +68,14 @@ impl Worker {
         Self { runtime, scheduler, stop, ended }
     }
 
-    /// Stops the worker gracefully.
+    /// Stops the worker in order, as a shutdown does.
     async fn stop(mut self) {
         self.stop.cancel();
         soon("the end of a worker", self.ended.recv()).await;
         self.runtime.shutdown_background();
     }
 
-    /// Stops the worker as SIGKILL would: nothing is released.
+    /// Stops the worker as SIGKILL would. It releases nothing.
     fn kill(self) {
         self.runtime.shutdown_background();
     }
@@ -90,7 +90,7 @@ fn job(delivery: Delivery, period: Duration, who: &'static str, starts: &Starts)
     rules(job, delivery)
 }
 
-/// Returns a job whose first run never ends, and a channel that receives the tick of that run.
+/// Returns a job whose first run never ends, and a channel on which the test receives the tick of that run.
 fn hanging(who: &'static str, starts: &Starts) -> (Job, mpsc::UnboundedReceiver<u64>) {
     let (ticks, hangs) = mpsc::unbounded_channel();
     let (noted, first) = (Arc::clone(starts), Arc::new(AtomicBool::new(true)));
@@ -153,7 +153,7 @@ fn history(cluster: &RedisCluster) -> BTreeMap<u64, Vec<HistoryEntry>> {
     ticks
 }
 
-/// Returns the outcome and the worker of each run of a tick, once its history holds them.
+/// Waits until the history has entries for a tick, and returns the outcome and the worker of each.
 async fn ended(cluster: &RedisCluster, tick: u64) -> Vec<(RunOutcome, String)> {
     until("its end", || history(cluster).contains_key(&tick)).await;
     let entries = history(cluster).remove(&tick).unwrap();
@@ -171,7 +171,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
             .map(|who| Worker::start(who, &cluster.urls(), who == "a", job(delivery, PERIOD, who, &starts)));
         until("150 ticks", || starts.lock().unwrap().len() >= 150).await;
         let begun: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
-        // The leader writes the history a little after the end of a run.
+        // The leader writes a history entry only after the end of the run, so the test waits for the entries.
         until("the history", || {
             let history = history(&cluster);
             begun.iter().all(|tick| history.contains_key(tick))
@@ -191,8 +191,8 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
             (0..due).map(|number| first + number * period).filter(|tick| !starts.contains_key(tick));
         let missing: Vec<_> = missing.map(|tick| (tick, history.get(&tick))).collect();
         assert!(missing.is_empty(), "{delivery}: of {due} up to {last}: {missing:#?}");
-        // The share of each worker depends on the machine. But a second worker must have run at least five
-        // ticks.
+        // How the runs are distributed depends on the machine. But a second worker must have executed at least
+        // five ticks.
         let count = |who| starts.values().flatten().filter(|(by, _)| *by == who).count();
         let counts = ["a", "b", "c"].map(count);
         assert!(counts.iter().filter(|count| **count >= 5).count() > 1, "{delivery}: {counts:?}");
@@ -203,7 +203,7 @@ async fn every_tick_runs_once_on_one_of_three_workers() {
     }
 }
 
-/// One worker is killed while it runs a tick. Another worker keeps running.
+/// Checks a tick whose worker is killed while it runs the tick. Another worker keeps running.
 #[tokio::test]
 async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -214,8 +214,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
         let period = Duration::from_millis(100);
         let b = Worker::start("b", &cluster.urls(), true, job(delivery, period, "b", &starts));
         let tick = soon("a tick that hangs", hangs.recv()).await.unwrap();
-        // The tick stays claimed as long as its worker lives. Forty more ticks take longer than a claim lasts
-        // without an extension.
+        // The claim on the tick must be extended as long as its worker lives. Forty more ticks take longer than
+        // a claim lasts without an extension.
         let more = starts.lock().unwrap().len() + 40;
         until("40 more ticks", || starts.lock().unwrap().len() >= more).await;
         assert_eq!(starts.lock().unwrap()[&tick], [("a", false)], "{delivery}");
@@ -238,8 +238,8 @@ async fn a_killed_workers_tick_runs_again_or_is_recorded_as_lost() {
     }
 }
 
-/// All workers end while a tick is recorded as started. The next worker that joins records the outcome of
-/// that tick.
+/// Checks a tick that is recorded as started when all workers end. The next worker that joins records its
+/// outcome.
 #[tokio::test]
 async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -264,15 +264,15 @@ async fn a_tick_without_a_live_worker_is_ended_by_the_next_worker() {
                 assert_eq!((&*runs, &*end), (&[("a", false)][..], &[RunOutcome::Lost][..]));
             }
         }
-        // Ticks that were due while no worker ran get catch-up runs, because the catch-up rule is run-all.
+        // Ticks that were due while no worker ran get catch-up runs, because of the misfire rule run-all.
         let starts = starts.lock().unwrap();
         let (first, last) = (starts.keys().next().unwrap(), starts.keys().last().unwrap());
         assert_eq!(starts.len() as u64, (last - first) / 100_000 + 1, "{delivery}: no tick is missing");
     }
 }
 
-/// A worker that stops gives back the tick that it is running. Another worker runs the tick at once, without
-/// waiting until the claim expires.
+/// Checks that a worker that stops gives back the tick that it runs. Another worker then runs the tick at once,
+/// and does not wait until the claim expires.
 #[tokio::test]
 async fn a_stopping_worker_gives_its_tick_back() {
     let cluster = servers();
@@ -300,7 +300,7 @@ async fn a_stopping_worker_gives_its_tick_back() {
     assert_eq!(ends, [RunOutcome::Done], "the interrupted run is not an outcome");
 }
 
-/// The job runs with any-worker placement, then with leader placement, then with any-worker placement again.
+/// Checks a job whose placement changes from any worker to the leader and back.
 #[tokio::test]
 async fn a_job_that_changes_its_placement_runs_no_tick_twice() {
     let cluster = servers();
@@ -389,12 +389,13 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
                     return Ok(());
                 }
                 tick.cancellation_token().cancelled().await;
-                // The handler cannot distinguish the cancellation from a step-down.
+                // A handler cannot distinguish a cancellation from a step-down. So it marks the run as
+                // interrupted in both cases.
                 tick.mark_interrupted();
                 Err("cancelled")
             }
         });
-        // The delivery is at-least-once. Nevertheless, a cancelled run is not repeated.
+        // The job is at-least-once. A run that was cancelled on request must not be repeated nevertheless.
         rules(job, Delivery::AtLeastOnce)
     };
     let workers = [("a", true), ("b", false)]
@@ -407,7 +408,8 @@ async fn cancelled_runs_are_not_repeated_and_a_triggered_run_runs_once() {
     let quorum = Quorum::redis(cluster.urls()).unwrap().trust_new_nodes(true).worker("ops").build().unwrap();
     let jobs = Jobs::new(&quorum, "g").unwrap().requester("ops@here");
     let before: Vec<u64> = starts.lock().unwrap().keys().copied().collect();
-    // The drained worker starts no new run, but still receives the request to cancel its run.
+    // A worker that is being drained starts no new run. It must still receive the request to cancel its active
+    // run.
     let drained = workers[1].scheduler.handle();
     let drained = soon("the end of what the drained one runs", drained.drain());
     let (answer, ()) = tokio::join!(soon("an answer", jobs.cancel("j", None)), drained);

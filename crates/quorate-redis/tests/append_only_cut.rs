@@ -1,5 +1,6 @@
-//! A server that fails while it writes its append-only file restarts with a part of the last script. Every key that it
-//! then has must have an end, and every lock and claim its count, wherever the file was cut.
+//! Tests a server that fails while it writes its append-only file, and restarts with only a part of the last
+//! script. Wherever the file was cut, every key must have an expiry, and every lock and claim must have its
+//! count.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -44,11 +45,12 @@ fn completed(name: &str, by: u64) -> Request {
     Request::Complete { resource: claim(name), owner: owner(by), record, retention: LONG }
 }
 
-/// Returns batches each of which becomes one script, and which together write by every path of the batch scripts.
+/// Returns batches that are sent as one script each. Together they write by every path of the batch scripts.
 fn batches() -> Vec<Vec<Request>> {
     let all = |of: &dyn Fn(&str) -> Request| NAMES.iter().map(|name| of(name)).collect::<Vec<_>>();
     vec![
-        // The counters are missing, so this is the long path. The next acquires of these locks take the short one.
+        // No lock has a counter yet, so this batch takes the long path. The next acquires of these locks take
+        // the short path.
         all(&|name| acquire(name, 1)),
         all(&|name| extend(lock(name), 1)),
         all(&|name| release(lock(name), 1)),
@@ -60,7 +62,7 @@ fn batches() -> Vec<Vec<Request>> {
     ]
 }
 
-/// The append-only file that a server writes to, and its content.
+/// Returns the path and the content of the append-only file that a server writes.
 fn append_only_file(server: &RedisServer) -> (PathBuf, Vec<u8>) {
     let folder = server.dir().join("appendonlydir");
     let files = fs::read_dir(if folder.is_dir() { folder } else { server.dir().to_owned() }).unwrap();
@@ -73,7 +75,7 @@ fn append_only_file(server: &RedisServer) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// Returns the commands of an append-only file, each with the position of its end.
+/// Returns the commands of an append-only file, each with the position at which it ends.
 fn commands(bytes: &[u8]) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -96,7 +98,7 @@ fn commands(bytes: &[u8]) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Checks that every key has an end, and that each live lock has a count.
+/// Checks that every key has an expiry, and that each live lock has a count.
 fn check(server: &RedisServer, when: &str) {
     let script = "local wrong = {}
         for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -128,8 +130,8 @@ async fn no_key_is_left_without_an_end_wherever_the_file_is_cut() {
     let count = |word: &str| commands.iter().filter(|(command, _)| command[0] == word).count();
     assert!(count("INCRBY") >= 4 && count("MULTI") >= 7 && count("SET") >= 20, "{commands:?}");
 
-    // A server reads the file up to each command, and up to the middle of the next one. It drops an incomplete
-    // transaction.
+    // The server loads the file up to each command, and up to the middle of the next one. It drops a
+    // transaction that is not complete.
     let mut cut = config().start().unwrap();
     let (path, _) = append_only_file(&cut);
     for (command, end) in &commands {
@@ -145,7 +147,8 @@ async fn no_key_is_left_without_an_end_wherever_the_file_is_cut() {
         check(&cut, &format!("cut at byte {end}"));
     }
 
-    // Each command takes effect by itself, as on a server that does not write transactions.
+    // Without the commands of transactions, each command takes effect by itself, as on a server that does not
+    // write transactions.
     cut.flushall();
     let plain = |word: &str| !matches!(word, "SELECT" | "MULTI" | "EXEC");
     for (command, _) in commands.iter().filter(|(command, _)| plain(&command[0])) {

@@ -1,4 +1,4 @@
-//! Tests of claims on real servers, by worker processes that are killed.
+//! Tests of claims on real servers. The workers are processes that the tests kill.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,10 +21,9 @@ use std::{
 
 /// The TTL of all claims in this file, and the deployment's `max_ttl`.
 const TTL: Duration = Duration::from_secs(2);
-/// A bound that a healthy run never reaches, even on a busy machine.
+/// A time limit that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The environment variable with the arguments of a [`worker_process`]: its name, its message, and its
-/// servers.
+/// The environment variable that passes a [`worker_process`] its name, its message, and its servers.
 const ARGUMENTS: &str = "QUORATE_TEST_CLAIMS_WORKER";
 
 fn quorum(servers: &RedisCluster, name: &str) -> Quorum {
@@ -41,8 +40,8 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// Runs in a worker process. It claims a message, and reports the claim. Then it waits for a command on its
-/// standard input, and abandons or completes the claim. At the end it reports the result.
+/// The code of a worker process. It claims a message, and reports this. Then it waits for a command on its
+/// standard input, abandons or completes the claim, and reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {
@@ -72,7 +71,7 @@ fn worker_process() {
     });
 }
 
-/// Claims a message, and waits until a killed worker's claim on it has expired.
+/// Claims a message of which a killed worker may still hold the claim. Waits until that claim has expired.
 async fn eventually(quorum: &Quorum, id: &str) -> Claim {
     let give_up = quorum.env().now() + PATIENCE;
     loop {
@@ -82,7 +81,7 @@ async fn eventually(quorum: &Quorum, id: &str) -> Claim {
                 quorum.env().sleep(retry_after.unwrap_or_default().min(TTL / 10)).await;
             }
             Ok(other) => panic!("{other:?}"),
-            // Some servers may not be connected yet.
+            // Some servers may not be connected yet. So an error that may end by itself is ignored.
             Err(error) => assert!(!error.is_permanent(), "{error}"),
         }
         assert!(quorum.env().now() < give_up, "{id} is never free");
@@ -159,7 +158,7 @@ async fn attempts_of_killed_workers_count_and_one_worker_dead_letters_the_messag
             handed.fetch_add(1, Ordering::SeqCst);
             let env = env.clone();
             async move {
-                // The sleep gives the other consumer time to claim the message meanwhile.
+                // During this sleep the claim expires, and the other consumer claims the message.
                 env.sleep(TTL / 2).await;
                 letter.claim.fencing_token().map(|token| format!("row {token}"))
             }
@@ -203,12 +202,12 @@ async fn a_late_worker_changes_nothing_and_learns_the_holder() {
             assert!(a.env().now() < give_up, "a server without the new claim");
             a.env().sleep(Duration::from_millis(5)).await;
         }
-        // Two servers lose the new claim, as if it had never reached them. So nothing on them excludes the
-        // late worker.
+        // The new claim is removed from two servers, as if its requests had never reached them. So these
+        // servers do not refuse the late worker.
         for server in servers.iter().take(2) {
             let key = format!("quorate:claim/orders/{order}");
             let stored = server.command(&["GET", &key]);
-            // Removes the owner and the counter from the stored value, and keeps the counted attempts.
+            // The stored value keeps the counted attempts, but loses the owner and the counter.
             let parts: Vec<&str> = stored.splitn(8, ':').collect();
             let counted = format!("c:0:0:0:{}:", parts[4..7].join(":"));
             server.command(&["SET", &key, &counted, "KEEPTTL"]);
@@ -265,7 +264,7 @@ async fn a_duplicate_gets_the_first_result_and_another_payload_is_refused() {
 /// Returns the number of script calls that the first of `servers` has served.
 fn script_calls(servers: &RedisCluster) -> u64 {
     let stats = servers[0].command(&["INFO", "commandstats"]);
-    // A majority is ready, but the first server may not have served a script call yet.
+    // The first server may not have served a script call yet. Then it shows no line for EVALSHA.
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().expect("a number").parse().expect("a number"))
 }
@@ -273,7 +272,7 @@ fn script_calls(servers: &RedisCluster) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
     const IDS: usize = 1_500;
-    // This TTL is long enough for a build without optimization on a busy machine.
+    // The TTL must be long enough for a build without optimization on a busy machine.
     const LONG_TTL: Duration = Duration::from_secs(9);
     let servers = RedisCluster::start(5).unwrap();
     let urls: Vec<String> = servers.iter().map(quorate_testkit::redis::RedisServer::url).collect();
@@ -291,12 +290,12 @@ async fn thousands_of_claims_are_made_and_extended_in_few_calls() {
         }
     }
     let claimed = script_calls(&servers);
-    // Each message took two requests: one claims it, the other counts the attempt.
+    // Each message takes two requests: one to claim it, and one to count the attempt.
     assert!(claimed - before < IDS as u64 / 10, "{} calls to claim {IDS}", claimed - before);
     a.env().sleep(LONG_TTL * 4 / 3).await;
     let extended = script_calls(&servers);
-    // Three rounds of extensions, and perhaps the beginning of a fourth. The extensions of one round are sent
-    // at 128 different moments at most.
+    // There were three rounds of extensions, and possibly the beginning of a fourth. A round sends its
+    // extensions at 128 different times at most.
     let calls = extended - claimed;
     assert!(calls < 4 * IDS as u64 / 4, "{calls} calls to extend {IDS} four times");
     assert!(held.iter().all(|claim| claim.fencing_token().is_ok()), "all are held past their TTL");

@@ -1,5 +1,5 @@
-//! Tests of markers on real servers: which worker writes the first marker, and which workers a marker
-//! excludes.
+//! Tests of markers on real servers: which worker writes the first marker of a node, and which workers the
+//! marker excludes.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use quorate_redis::Connect;
 use quorate_testkit::redis::RedisServer;
 use std::{sync::Arc, time::Duration};
 
-/// A bound that a healthy run never reaches, even on a busy machine.
+/// A time limit that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn servers(count: usize) -> Vec<RedisServer> {
@@ -28,7 +28,7 @@ fn trusting() -> QuorumConfig {
     QuorumConfig { trust_new_nodes: true, node_timeout: Duration::from_secs(1), ..QuorumConfig::default() }
 }
 
-/// Returns the number of nodes that the marker of `server` names; `None` without a marker.
+/// Returns the number of nodes in the marker of `server`, or `None` if it has no marker.
 fn marked_for(server: &RedisServer) -> Option<usize> {
     let text = server.command(&["GET", "quorate:node"]);
     Marker::parse(&text).ok().map(|marker| marker.nodes.split(',').count())
@@ -51,9 +51,9 @@ fn refused(nodes: &[NodeStatus]) -> usize {
     nodes.iter().filter(|node| matches!(&node.state, NodeState::Refused(_))).count()
 }
 
-/// A worker whose list has five nodes joins a deployment of three nodes. In an earlier version, such a worker
-/// could reach the two new nodes first, and write its marker to them. The correct workers could then not use
-/// these two nodes.
+/// Checks a worker whose list has five nodes, of which three form a deployment. In an earlier version, such a
+/// worker could reach the two new nodes first and write its marker to them, so that the other workers could not
+/// use these two.
 #[tokio::test]
 async fn a_worker_with_a_wrong_list_marks_no_new_node() {
     let servers = servers(5);
@@ -63,7 +63,7 @@ async fn a_worker_with_a_wrong_list_marks_no_new_node() {
         .await;
     right.close().await;
     for run in 0..12 {
-        // The list begins with another server in each run, so that the handshakes begin in a different order.
+        // Each run begins its list with another server, so that the handshakes begin in a different order.
         let list = (0..5).map(|at| &servers[(at + run) % 5]);
         let wrong = quorum(list, trusting());
         let nodes = until(&wrong, "the refusal", |nodes| refused(nodes) == 5).await;
@@ -86,8 +86,8 @@ impl EachMarked for Vec<RedisServer> {
     }
 }
 
-/// The first marker on a node stays, whichever worker writes it. A worker that finds another list in a node's
-/// marker reports both lists.
+/// Checks two workers with different lists that start at the same time. The first marker on a node stays. A
+/// worker that finds another list in a node's marker reports both lists.
 #[tokio::test]
 async fn of_two_lists_that_race_for_new_nodes_each_node_accepts_one() {
     for _ in 0..5 {
@@ -118,8 +118,8 @@ async fn a_new_cluster_starts_while_a_minority_of_its_nodes_is_down() {
     servers[1].kill();
     first.close().await;
     servers[0].flushall();
-    // One of three nodes is not a majority. So the worker does not mark this node until another node is
-    // connected.
+    // The worker reaches one of three nodes, which is not a majority. So it must not write a marker until
+    // another node is connected.
     let next = quorum(&servers, trusting());
     let nodes = until(&next, "the wait", |nodes| refused(nodes) == 1).await;
     let alone = NodeState::Refused(VoteRejection::TooFewMet { met: 1, needed: 2 });
@@ -150,8 +150,8 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
         ("max_clock_offset", "1s", "3s", QuorumConfig { max_clock_offset: 3 * second, ..trusting() }),
         ("clock_step_allowance", "200ms", "1s", QuorumConfig { clock_step_allowance: second, ..trusting() }),
         ("drift_rate", "0.01", "0.05", QuorumConfig { drift_rate: 0.05, ..trusting() }),
-        // `durable` is not in this table: on these servers, a durable worker refuses the servers' settings
-        // before it compares the markers.
+        // `durable` is missing from this table. With it, the worker would refuse these servers because of their
+        // settings, before it compares the markers.
         ("trust_new_nodes", "true", "false", QuorumConfig { trust_new_nodes: false, ..trusting() }),
     ] {
         let other = quorum(&servers, setup);
@@ -169,8 +169,8 @@ async fn a_worker_whose_shared_settings_differ_is_refused_with_both_values() {
     right.close().await;
 }
 
-/// Older versions wrote only `max_ttl` into the marker. A worker of this version cannot compare its other
-/// settings with such a marker.
+/// Checks the marker of an older version, which has no setting except `max_ttl`. A worker of this version
+/// cannot compare its other settings with such a marker.
 #[tokio::test]
 async fn a_marker_of_an_older_version_is_refused_with_the_fix() {
     let servers = servers(3);

@@ -53,8 +53,8 @@ async fn user_password_and_database_are_used() {
     let mut client = NodeClient::marked(RedisNode::parse(&url).unwrap().prefix("q:")).await;
     client.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db7:keys=3"));
-    // The user loses the permission for SET. The server then refuses the request, and the error contains no
-    // password.
+    // The user loses the permission for SET. The error with which the server refuses the request must contain
+    // no password.
     let mut elsewhere = NodeClient::bare(RedisNode::parse(&url).unwrap().prefix("q:")).await;
     let marker = server.command(&["ACL", "SETUSER", "app", "-set"]);
     assert_eq!(marker, "OK");
@@ -120,7 +120,7 @@ async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let node = RedisNode::parse(&server.url()).unwrap();
     let (session, first) = node.open(push_sender).await.unwrap();
     server.kill();
-    // The session reports the closed connection, although no request was in flight.
+    // The session reports that the connection was closed, although no request was in flight.
     assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
     let mut client = NodeClient::of(node.clone(), session, first.clone());
     assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
@@ -165,15 +165,15 @@ async fn a_session_dropped_on_a_paused_server_ends_within_the_linger() {
     let mut client = NodeClient::marked(node.clone()).await;
     assert_eq!(env.tasks_alive(), 1);
     server.pause();
-    // The requests are larger than the kernel's buffers, so some bytes can never be sent.
+    // The requests together are larger than the kernel's buffers, so that some bytes are never sent while the
+    // server is paused.
     for number in 0..40 {
         let requests =
             (0..2000).map(|item| acquire(&format!("{number}-{item}-{}", "x".repeat(200)), 1)).collect();
         let batch = client.batch(requests);
         drop(quorate::node::Session::send(&mut client.session, batch));
     }
-    // The kernel takes what fits into its buffers. Meanwhile the sending task must not block other
-    // tasks.
+    // The kernel's buffers are full. The task that sends must not block other tasks now.
     env.sleep(Duration::from_millis(20)).await;
     let dropped = env.now();
     drop(client);
@@ -250,7 +250,7 @@ async fn a_plain_redlock_client_excludes_and_is_excluded() {
     assert_eq!(server.command(&["GET", "ours"]), owner(1).as_str());
     let ttl: i64 = server.command(&["PTTL", "ours"]).parse().unwrap();
     assert!(ttl > 0 && ttl <= i64::try_from(LONG.as_millis()).unwrap());
-    // Another client has set a lock that never expires.
+    // Another client has created a lock without an expiry.
     server.command(&["SET", "forever", "x"]);
     assert!(matches!(client.ask(acquire("forever", 1)).await, Reply::Held { remaining: None, .. }));
     let looked = client.ask(Request::Inspect { resource: lock("forever") }).await;
@@ -344,7 +344,7 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
             _ => assert!(matches!(reply, Reply::Refused(Refusal::WrongType(_))), "{number}: {reply:?}"),
         }
     }
-    // The server refused the request before it set anything.
+    // The server must have refused these requests before it changed anything.
     for untouched in ["text", "fence"] {
         assert_eq!(server.command(&["EXISTS", untouched]), "0");
     }
@@ -383,8 +383,8 @@ fn every_request_of(resource: &quorate::node::Resource) -> Vec<Request> {
     ]
 }
 
-/// The server stores numbers that no script of Quorate writes. In an earlier version, each of them made the
-/// whole batch fail and closed the session.
+/// Checks numbers on the server that no script of Quorate writes. In an earlier version, each of them made the
+/// whole batch fail, and closed the session.
 #[tokio::test]
 async fn a_number_out_of_bounds_fails_only_its_own_request() {
     let server = RedisServer::start().unwrap();
@@ -488,14 +488,14 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
         Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // The server is out of memory, but still reports the stored state to another worker. Only the acquire of
-    // a free claim is refused.
+    // The server is out of memory. It still reports the stored state to another worker, and refuses only the
+    // acquire of a free claim.
     assert_eq!(client.ask(begin(done, 2)).await, Reply::Done(record));
     let reply = client.ask(begin(held, 2)).await;
     assert!(matches!(&reply, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{reply:?}");
     let refused = client.ask(begin(new, 2)).await;
     assert!(matches!(refused, Reply::Refused(Refusal::Failed(_))), "{refused:?}");
-    // A lock or claim that is held can still be extended and freed.
+    // Even without memory, a lock or claim that is held can be extended and released.
     for resource in [lock("held"), held.clone(), kept.clone()] {
         let extended = Request::Extend {
             resource: resource.clone(),
@@ -533,7 +533,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     assert_eq!(hello_of(&durable).await.durable, Some(true));
     let lazy = RedisConfig::new().append_only().line("appendfsync everysec").start().unwrap();
     assert_eq!(hello_of(&lazy).await.durable, Some(false));
-    // This server does not sync during a rewrite of its append-only file.
+    // With this setting, the server does not sync its append-only file during a rewrite. So it is not durable.
     let rewriting = RedisConfig::new().append_only().line("no-appendfsync-on-rewrite yes").start().unwrap();
     let hello = hello_of(&rewriting).await;
     assert_eq!(hello.durable, Some(false));
@@ -542,7 +542,7 @@ async fn a_hello_reports_policy_durability_and_replicas() {
     {
         assert!(why.contains(part), "{part}: {why}");
     }
-    // The user has no right to read the server's settings.
+    // The user has no permission to read the server's settings.
     let restricted =
         RedisConfig::new().append_only().user("app", "on >secret ~* &* +@all -config").start().unwrap();
     let url = format!("redis://app:secret@127.0.0.1:{}", restricted.port());
@@ -562,8 +562,8 @@ async fn durable_workers_exclude_a_server_that_delays_syncs() {
     until(&quorum, "no-appendfsync-on-rewrite is yes").await;
     set("no-appendfsync-on-rewrite", "no");
     until(&quorum, "Trusted").await;
-    // A setting changes while a session is open, which ends the session. Once the setting is right again, the
-    // next session can be opened.
+    // If a setting changes while a session is open, the session ends. Once the setting is right again, the next
+    // session can be opened.
     for (setting, wrong, right) in [
         ("appendfsync", "everysec", "always"),
         ("no-appendfsync-on-rewrite", "yes", "no"),
@@ -577,7 +577,7 @@ async fn durable_workers_exclude_a_server_that_delays_syncs() {
     quorum.close().await;
 }
 
-/// Waits until the state of the quorum's one node contains `part`.
+/// Waits until the text of the state of the quorum's only node contains `part`.
 async fn until(quorum: &Quorum, part: &str) {
     let env = Env::system();
     let late = env.now() + Duration::from_secs(60);

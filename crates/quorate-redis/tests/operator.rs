@@ -1,5 +1,5 @@
-//! Tests that an error that only an operator can fix ends every waiting call at once, with the cause of each
-//! node.
+//! Tests that an error that only an operator can fix ends every waiting call at once. The call's error has the
+//! cause for each node.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,8 +28,8 @@ use std::{
     time::Duration,
 };
 
-/// A bound for a call that ends at once, on a busy machine. A call that does not end at once waits for longer
-/// than this.
+/// A time limit for a call that must end at once, on a busy machine. A call that does not end at once waits for
+/// longer.
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -59,7 +59,7 @@ fn text<T, E: Display>(result: Result<T, E>) -> String {
     }
 }
 
-/// Returns every call that waits, each as its name and a future of the text of its error.
+/// Returns every kind of call that waits. Each has a name, and a future of the text of its error.
 fn waiting_calls(quorum: &Quorum) -> Vec<(&'static str, LocalBoxFuture<'static, String>)> {
     let calls = [
         "ready",
@@ -104,9 +104,9 @@ async fn call(name: &'static str, quorum: Quorum) -> String {
     }
 }
 
-/// Checks that each waiting call ends with an error that contains `says` for at least two of the three
-/// servers. A call ends as soon as a majority is known to refuse it, so the third server may not have
-/// answered. The calls in `spared` only read, and are not checked.
+/// Checks that every waiting call ends with an error that contains `says` for at least two of the three
+/// servers. A call ends as soon as a majority refuses it, so the third server may not have answered. The calls
+/// in `spared` only read, and are not checked.
 async fn all_end(quorum: &Quorum, servers: &[RedisServer], says: &str, spared: &[&str]) {
     for (name, call) in waiting_calls(quorum).into_iter().filter(|(name, _)| !spared.contains(name)) {
         let text = soon(name, call).await;
@@ -136,7 +136,7 @@ async fn missing_permissions_end_every_waiting_call_at_once() {
     all_end(&quorum(&urls(&servers, "app:sesame@")), &servers, "NOPERM", &[]).await;
 }
 
-/// The calls that only read. Nodes that must not vote can serve them.
+/// The names of the calls that only read. Nodes that must not vote can serve them.
 const READS: [&str; 2] = ["observer", "jobs"];
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_majority_ends_the_calls_while_another_node_is_down() {
     let mut urls = urls(&servers[1..], ":wrong-one@");
     urls.insert(0, "redis://127.0.0.1:1".to_owned());
     all_end(&quorum(&urls), &servers[1..], "WRONGPASS", &[]).await;
-    // A single failing node must not end a call, because the other nodes may still serve the call.
+    // If only one node fails, the calls must not end, because the other nodes can still serve them.
     let mut urls = vec!["redis://127.0.0.1:1".to_owned()];
     urls.extend(servers[..1].iter().map(|server| format!("redis://:wrong-one@127.0.0.1:{}", server.port())));
     urls.extend(servers[1..2].iter().map(RedisServer::url));
@@ -182,8 +182,8 @@ async fn a_majority_ends_the_calls_while_another_node_is_down() {
     quorum.close().await;
 }
 
-/// A worker that has had a quorum continues to run when a password is rotated. Its waiting calls end with
-/// an error.
+/// Checks that a worker that has had a quorum continues to run when a password is changed. Its waiting calls
+/// end with an error.
 #[tokio::test]
 async fn a_candidate_that_has_had_a_quorum_survives_a_temporary_wrong_password() {
     let servers = servers(&RedisConfig::new().user("app", "on >sesame ~* &* +@all"));

@@ -1,8 +1,8 @@
-//! The batch scripts serve common requests by a short path, and all others by the script of each request. Both must
-//! have the same replies and effects, whatever is stored.
+//! Tests that the two paths of the batch scripts have the same replies and effects, whatever is stored. The
+//! short path serves common requests, and the long path runs the script of each request.
 //!
-//! A user without `MGET` has every request on a lock served by its script, and every request of a call that completes a
-//! claim.
+//! If a user has no permission for `MGET`, all requests on locks take the long path, and so do all requests of
+//! a call that completes a claim.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -20,17 +20,17 @@ use quorate_testkit::{
 use std::time::Duration;
 use support::{NodeClient, STAMP};
 
-/// The number of histories that compare the two paths, and of those for each missing permission.
+/// The number of histories with which the two paths are compared, and the number for each missing permission.
 const HISTORIES: u64 = 40;
 const HISTORIES_A_PERMISSION: u64 = 5;
 
 /// The number of steps of a history.
 const STEPS: usize = 40;
 
-/// The largest difference between two ends that were set by the same step on two servers, in milliseconds.
+/// The largest difference between the expiry times that the same step has set on two servers, in milliseconds.
 const SLACK_MS: u64 = 30_000;
 
-/// Values that no script stores, or that it stores for other owners and in other states.
+/// Values that the scripts never store, or store only for other owners or in other states.
 const VALUES: [&str; 25] = [
     "",
     "0",
@@ -59,7 +59,7 @@ const VALUES: [&str; 25] = [
     "c:0:0:0:0:0::",
 ];
 
-/// A server, and a session with it as one of its users.
+/// A server, and a session on it with one user.
 struct Side {
     server: RedisServer,
     client: NodeClient,
@@ -84,7 +84,7 @@ impl Side {
         support::soon(self.client.session.send(batch)).await.unwrap().replies
     }
 
-    /// Returns the content of each key, and separately the ends that are stored for it.
+    /// Returns the content of each key without its expiry times, and these times separately.
     fn stored(&self) -> Vec<(String, Vec<u64>)> {
         let script = "local rows = {}
             for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -114,7 +114,7 @@ impl Side {
     }
 }
 
-/// Draws requests and stored values.
+/// Draws requests, and values to store.
 struct Draw(SeedRng);
 
 impl Draw {
@@ -189,7 +189,8 @@ impl Draw {
         }
     }
 
-    /// Returns a batch of requests on locks or on claims. Some have equal times, so that they share arguments.
+    /// Returns a batch of requests on locks or on claims. Some of them have equal times, so that they share
+    /// arguments.
     fn batch(&mut self) -> Batch {
         let now = SystemWorld.wall().as_micros();
         let (claims, count) = (self.0.chance(500), self.of(&[1, 1, 2, 3, 4, 6]));
@@ -203,7 +204,7 @@ impl Draw {
         Batch { requests, not_after, stamp: stamp.into() }
     }
 
-    /// Returns a command that stores something unusual.
+    /// Returns a command that stores an unusual value.
     fn odd_command(&mut self) -> Vec<String> {
         let name = self.of(&["a", "b", "c"]);
         let key = match self.0.index(4) {
@@ -237,8 +238,8 @@ fn are_alike(one: &[(String, Vec<u64>)], two: &[(String, Vec<u64>)]) -> bool {
         })
 }
 
-/// Runs the same random histories on a side whose user may run every command, and on one whose user may not run those
-/// of `less`.
+/// Runs the same random histories on two servers. The user of one may run every command. The user of the other
+/// may not run the commands in `less`.
 async fn compare(less: &str, histories: u64) {
     let (mut one, mut two) = (Side::start("").await, Side::start(less).await);
     for seed in 0..histories {
@@ -271,7 +272,7 @@ async fn both_paths_have_the_same_replies_and_effects() {
     compare("-mget", HISTORIES).await;
 }
 
-/// A user whose permissions are those of an earlier version has the same replies and effects.
+/// Checks that a user with only the permissions of an earlier version gets the same replies and effects.
 #[tokio::test]
 async fn a_missing_permission_changes_no_reply() {
     for less in ["-exists", "-incrby", "-pexpireat", "-exists -incrby -mget -pexpireat -pubsub|numsub"] {

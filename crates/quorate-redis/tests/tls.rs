@@ -1,4 +1,4 @@
-//! Tests of connections by `rediss://` URLs: to real servers that use TLS, and to ports without TLS.
+//! Tests of connections with `rediss://` URLs, to real servers that use TLS and to ports without TLS.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 mod support;
@@ -26,7 +26,7 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
     assert_eq!(node.name(), format!("rediss://localhost:{port}/1"));
     NodeClient::marked(node.clone().ca_file(&trusted)).await.must_acquire("r", 1).await;
     assert!(server.command(&["INFO", "keyspace"]).contains("db1:"));
-    // This client does not trust the certificate authority. The error suggests options that exist.
+    // This client does not trust the server's certificate authority. The error must suggest options that exist.
     let unknown = refused(&node).await;
     assert!(unknown.contains("TLS failed"), "{unknown}");
     for advised in ["rediss://HOST?ca_file=FILE", "RedisNode::ca_file", "--ca-file", "quorate.toml"] {
@@ -34,11 +34,11 @@ async fn a_tls_server_works_and_its_certificate_is_checked() {
     }
     let by_option = format!("rediss://localhost:{port}?ca_file={}", trusted.display());
     soon(RedisNode::parse(&by_option).unwrap().open(PushSender::channel().0)).await.unwrap();
-    // The certificate is for `localhost`, not for this address.
+    // The certificate is valid for `localhost`, but not for this address.
     let elsewhere = RedisNode::parse(&format!("rediss://127.0.0.1:{port}")).unwrap().ca_file(&trusted);
     let elsewhere = refused(&elsewhere).await;
     assert!(elsewhere.contains("TLS failed"), "{elsewhere}");
-    // This URL connects without TLS to a port that expects TLS.
+    // This URL has no TLS, but the port expects TLS.
     let plain = refused(&RedisNode::parse(&format!("redis://localhost:{port}")).unwrap()).await;
     assert!(plain.contains("write rediss://"), "{plain}");
 }
@@ -139,7 +139,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
         let node = node.client_certificate(&cert, &key);
         NodeClient::marked(node.clone()).await.must_acquire("r", 1).await;
         assert_eq!(server.command(&["EXISTS", "quorate:r"]), "1");
-        // Options in the URL are enough, and the certificate and the key can be in one file.
+        // The URL's options are enough for TLS. The certificate and the key may be in one file.
         let both = home.path().join("both.pem");
         fs::write(&both, fs::read_to_string(&cert).unwrap() + &fs::read_to_string(&key).unwrap()).unwrap();
         let url = format!(
@@ -151,7 +151,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
         assert_eq!(by_url.name(), format!("rediss://localhost:{port}/0"));
         soon(by_url.open(PushSender::channel().0)).await.unwrap();
 
-        // The client uses a certificate that was renewed on disk from its next connection on.
+        // After a certificate was renewed on disk, the client uses it from its next connection on.
         fs::copy(home.path().join("old.pem"), &cert).unwrap();
         fs::copy(home.path().join("old.key"), &key).unwrap();
         assert!(refused(&node).await.contains("has expired"));
@@ -162,7 +162,7 @@ async fn a_server_that_requires_a_client_certificate_gets_one() {
     }
 }
 
-/// A certificate authority, and its own certificate in PEM.
+/// A certificate authority: the key with which it signs, and its own certificate in PEM.
 struct Authority(Issuer<'static, KeyPair>, String);
 
 impl Authority {
@@ -175,8 +175,8 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Creates a certificate for `localhost` that ends with the year before `until`, as `NAME.pem`, and its
-    /// key as `NAME.key`.
+    /// Creates a certificate for `localhost` that is valid until the end of the year before `until`. Stores it
+    /// as `NAME.pem`, and its key as `NAME.key`.
     fn sign(&self, home: &Path, name: &str, until: i32) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -192,7 +192,8 @@ impl Authority {
     }
 }
 
-/// Starts a server that requires a client certificate of `authority`, which is in `ca.pem`.
+/// Starts a server that requires a client certificate of `authority`. The authority's certificate is in
+/// `ca.pem`.
 fn demanding_server(home: &Path, authority: &Authority, protocols: &str) -> (RedisServer, u16) {
     let ca = home.join("ca.pem");
     fs::write(&ca, &authority.1).unwrap();
@@ -208,7 +209,7 @@ fn demanding_server(home: &Path, authority: &Authority, protocols: &str) -> (Red
     )
 }
 
-/// Starts a server with a TLS port beside its plain one, and a certificate for `name` in `cert.pem`.
+/// Starts a server that has a TLS port besides its plain port. Its certificate for `name` is in `cert.pem`.
 fn tls_server(home: &Path, name: &str) -> (RedisServer, u16) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let (cert, key) = (home.join("cert.pem"), home.join("key.pem"));
@@ -235,7 +236,7 @@ async fn refused(node: &RedisNode) -> String {
     }
 }
 
-/// Returns the reason of a refusal that only an operator can fix.
+/// Opens a connection that must be refused for a reason that only an operator can fix. Returns this reason.
 async fn denied(node: &RedisNode) -> String {
     match soon(node.open(PushSender::channel().0)).await {
         Err(Cause::Misconfigured(why)) => why.to_string(),

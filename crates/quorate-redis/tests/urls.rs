@@ -1,5 +1,5 @@
-//! Tests of the URLs of nodes: two spellings of one address give the same name, an invalid URL gets an error
-//! with the fix, and no password is ever shown.
+//! Tests of the URLs of nodes. Two spellings of one address give the same name, the error for an invalid URL
+//! has the fix, and no password is ever shown.
 
 use quorate::node::Node;
 use quorate_redis::RedisNode;
@@ -58,7 +58,7 @@ fn an_invalid_url_is_reported_with_its_value_and_the_fix() {
     }
 }
 
-/// Covers the known mistakes in URLs with a password.
+/// Checks the known mistakes that users make in URLs with a password.
 #[test]
 fn no_password_is_shown_even_if_the_url_is_unreadable() {
     let secrets = [
@@ -85,8 +85,8 @@ fn no_password_is_shown_even_if_the_url_is_unreadable() {
             format!("unix:///run/redis.sock?password={secret}"),
             format!("unix://host/run/redis.sock?pass={secret}"),
         ] {
-            // The first of these URLs may also mean the password `hun` and the host `ter2…`. The second may
-            // mean a host and a port.
+            // These two URLs have another meaning. The first may have the password `hun` and the host `ter2…`,
+            // and the second may be a host and a port.
             if url.starts_with("redis://user:hun@ter2") || url == "redis://user:31337" {
                 continue;
             }
@@ -94,7 +94,8 @@ fn no_password_is_shown_even_if_the_url_is_unreadable() {
                 Ok(node) => format!("{node:?} {}", node.name()),
                 Err(error) => format!("{error} {error:?}"),
             };
-            // A part of the password with four or more letters counts as a leak, like the whole password.
+            // If a part of the password with four or more letters is shown, that counts as a leak, like the
+            // whole password.
             for part in secret.split(|c: char| !c.is_ascii_alphanumeric()).chain([secret]) {
                 assert!(part.len() < 4 || !shown.contains(part), "{url}: {shown}");
             }

@@ -1,4 +1,4 @@
-//! Tests of waiters on real servers: a release wakes them, and without the notification they acquire by
+//! Tests of waiters on real servers. A release wakes them. If they are not notified, they acquire the lock by
 //! polling.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
@@ -8,10 +8,10 @@ use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(10);
-/// A bound that a healthy run never reaches, even on a slow machine.
+/// A time limit that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(20);
-/// The shortest time after which a waiter polls for the first time. (It polls between 80 and 100 ms after it
-/// began to wait.)
+/// The shortest time after which a waiter polls for the first time. It does so between 80 and 100 ms after it
+/// began to wait.
 const FIRST_POLL: Duration = Duration::from_millis(80);
 
 fn servers() -> RedisCluster {
@@ -48,7 +48,7 @@ async fn subscribed_to(cluster: &RedisCluster, quorum: &Quorum, channel: &str, c
     .await;
 }
 
-/// Worker `a` holds the lock, worker `b` waits, and `a` releases as soon as `b` is subscribed. Returns the
+/// Lets `b` wait for the lock that `a` holds, and lets `a` release it as soon as `b` is subscribed. Returns the
 /// time until `b` holds the lock.
 async fn hand_over(cluster: &RedisCluster, a: &Quorum, b: &Quorum) -> Duration {
     let env = a.env().clone();
@@ -83,9 +83,10 @@ async fn a_release_wakes_a_waiter_long_before_it_polls() {
     for _ in 0..30 {
         times.push(hand_over(&cluster, &a, &b).await);
     }
-    // Without a notification, each handover would take most of the time until the first poll.
+    // If waiters were not notified, most handovers would take until the first poll.
     assert!(median(times.clone()) < FIRST_POLL / 3, "{times:?}");
-    // While no worker waits, there is no subscription, and a release asks for no more than that.
+    // While no worker waits, there are no subscriptions. A release then only asks for the number of
+    // subscribers.
     subscribed(&cluster, &a, "quorate:", 0).await;
     subscribed_to(&cluster, &a, "quorate:node:waiters", 0).await;
     a.close().await;
@@ -146,7 +147,8 @@ async fn a_waiter_that_gives_up_is_unsubscribed() {
     b.close().await;
 }
 
-/// Each user lacks one of the permissions that notifications need. Waiters must then acquire by polling.
+/// Checks users that lack one of the permissions that notifications need. Waiters must then acquire the lock by
+/// polling.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_poll_if_notifications_are_not_permitted() {
     let least = RedisNode::least_acl("quorate:");
@@ -183,7 +185,7 @@ async fn waiters_poll_if_notifications_are_not_permitted() {
     }
 }
 
-/// An older worker, or another Redlock client, deletes the key without a notification.
+/// Checks a release by an older worker or another Redlock client. It deletes the key without notifying waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_by_another_client_is_found_by_polling() {
     let cluster = servers();

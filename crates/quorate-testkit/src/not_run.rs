@@ -31,7 +31,7 @@ pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 pub fn cannot_run(name: &str, reason: &str) {
     let file = env::var_os(NOT_RUN_FILE);
     match report(name, reason, env::var_os("CI").as_deref(), file.as_deref().map(Path::new)) {
-        // An error of this write must not fail the test.
+        // If standard error cannot be written, the test must still pass.
         Ok(line) => drop(writeln!(io::stderr(), "{line}")),
         Err(why) => panic!("{why}"),
     }

@@ -6,8 +6,8 @@ use quorate_redis::RedisNode;
 use quorate_testkit::{conformance, redis::RedisServer};
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The kinds of nodes that have a test below. The test `no_kind_of_node_is_left_out` compares this list with
-/// the sources.
+/// The kinds of nodes for which there is a test below. The test `no_kind_of_node_is_left_out` compares this
+/// list with the sources.
 const KINDS: [&str; 3] = ["MemoryNode", "FileNode", "RedisNode"];
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn file_node() {
     .await;
 }
 
-/// Runs the suite on a Redis node. Each case uses a prefix of its own, with which the shared server acts as a
+/// Runs the suite on a Redis node. Each case uses a prefix of its own, so that the shared server acts like a
 /// new node.
 #[tokio::test]
 async fn redis_node() {
@@ -41,7 +41,7 @@ async fn redis_node() {
     conformance::pushes("RedisNode", make).await;
 }
 
-/// Runs the suite with tasks on several threads, over a Unix socket, and without a prefix.
+/// Runs the suite on a Redis node without a prefix, with tasks on several threads and over a Unix socket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_node_without_a_prefix() {
     let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
@@ -60,7 +60,7 @@ fn no_kind_of_node_is_left_out() {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(crates).unwrap() {
         let path = entry.unwrap().path();
-        // The nodes of the test-kit are not meant for users, and need no conformance test.
+        // The nodes of the test-kit are only for tests, so they need no conformance test.
         if !path.ends_with("quorate-testkit") {
             assert!(path.join("src").is_dir(), "{} has no sources", path.display());
             kinds_in(&path.join("src"), &mut found);
@@ -74,7 +74,7 @@ fn no_kind_of_node_is_left_out() {
     }
 }
 
-/// Adds the types for which the sources in `dir` implement `Node`, except those in modules of tests.
+/// Adds to `found` the types for which the sources in `dir` implement `Node`. Test modules are left out.
 fn kinds_in(dir: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -84,7 +84,7 @@ fn kinds_in(dir: &Path, found: &mut BTreeSet<String>) {
             let source = fs::read_to_string(&path).unwrap();
             let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             for line in shipped.lines() {
-                // rustfmt writes the line as `impl Node for X {` or `impl<T> Node for X<T> {`.
+                // rustfmt writes such a line as `impl Node for X {` or `impl<T> Node for X<T> {`.
                 let Some((head, kind)) = line.split_once(" Node for ") else { continue };
                 if head.starts_with("impl") {
                     let end = kind.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(kind.len());

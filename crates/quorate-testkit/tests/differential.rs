@@ -1,7 +1,7 @@
 //! Checks that random histories get the same replies from every kind of node.
 //!
-//! `QUORATE_CASES=20000` runs more histories than CI does, and `QUORATE_SEED=7` runs other histories. A
-//! history with a difference is shortened, and its steps are printed as Rust code. Keep that code as a new
+//! `QUORATE_CASES=20000` runs more histories than CI does, and `QUORATE_SEED=7` runs other histories. If a
+//! history has a difference, it is shortened, and its steps are printed as Rust code. Add that code as a new
 //! test.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
@@ -24,10 +24,10 @@ use std::{
     time::Duration,
 };
 
-/// A user who may not run MGET.
+/// The name of a user that has no permission to run MGET.
 const WITHOUT_MGET: &str = "long";
 
-/// The number of histories in every run.
+/// The number of random histories in an ordinary run.
 const CASES: u32 = 250;
 
 /// The length of the longest history.
@@ -46,8 +46,8 @@ fn random_histories_get_the_same_replies() {
     found.unwrap();
 }
 
-/// Checks that the remaining time of a very long lease is an integer. A server's script once rounded that of
-/// a lease of thousands of years to `4.5035996273705e+15`. Then every batch failed that read the key.
+/// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
+/// server's script once returned `4.5035996273705e+15`. Then every batch that read the key failed.
 #[test]
 fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
@@ -61,19 +61,19 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// The number of steps by which a shrunk history may be longer than necessary. The length of a shrunk
-/// history depends on the order in which shrinking tries to leave steps out.
+/// The number of steps by which a shortened history may be longer than necessary. Its length depends on the
+/// order in which steps are left out.
 const STOPS_EARLY: usize = 2;
 
-/// Checks that random histories reveal each fault of a wrong node, and that a short history is enough.
+/// Checks that random histories detect each fault of a faulty node, and that a short history is found.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // Returns the number of requests that suffice to show a fault. They are a set-up, the wrong request, and
-    // a read if the reply to the wrong request does not show the fault.
+    // Returns the number of requests that are enough to show a fault. These are a request to prepare it, the
+    // faulty request, and a read if the reply to the faulty request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // One request with a wrong marker shows this fault, or two requests, the first of which changes the
-        // marker.
+        // A single request with a wrong marker shows this fault. Or two requests do, if the first one changes
+        // the marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
         Fault::SharesBesideAWriter => 2,
@@ -100,7 +100,7 @@ fn a_wrong_node_is_found_in_few_steps() {
     }
 }
 
-/// Returns a runner of `cases` cases. Equal seeds give equal histories.
+/// Returns a runner of `cases` histories. The same seed always gives the same histories.
 fn runner(cases: u32, seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -117,24 +117,25 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The nodes on which histories run.
+/// The nodes of all kinds on which histories run.
 struct Nodes {
     runtime: tokio::runtime::Runtime,
     server: Arc<Mutex<RedisServer>>,
-    /// A server on which the workers' user may not run MGET, so that the scripts serve every request the long way.
+    /// A server whose user has no permission for MGET, so that the scripts take the long path for every
+    /// request.
     without_mget: Arc<Mutex<RedisServer>>,
 }
 
 impl Nodes {
     fn new() -> Self {
-        // The kernel keeps the writes of a killed process, so the server need not wait for the disk.
+        // If a process is killed, the kernel still writes its data. So the server need not wait for the disk.
         let config = || RedisConfig::new().append_only().line("appendfsync no");
         let server = |config: RedisConfig| Arc::new(Mutex::new(config.start().unwrap()));
         let without_mget = config().user(WITHOUT_MGET, "on >sesame ~* &* +@all -mget");
         Self { runtime: runtime(), server: server(config()), without_mget: server(without_mget) }
     }
 
-    /// Returns the first difference between the nodes when they run `steps`.
+    /// Runs `steps` on all nodes, and returns the first difference between their replies.
     fn differ(&self, steps: &[Step]) -> Option<String> {
         let home = scratch();
         let mut redis = RedisKind { server: Arc::clone(&self.server), user: None };
@@ -149,7 +150,7 @@ impl Nodes {
     }
 }
 
-/// Returns a directory in memory if the machine has one. A file node is faster there, because it syncs every
+/// Returns a directory in memory, if the machine has one. File nodes are faster there, because they sync every
 /// write. The data need not outlive the test.
 fn scratch() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
@@ -157,11 +158,11 @@ fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A server whose data outlives its process. To let time pass, the test moves the expiry times of its keys.
-/// Its clock does not change.
+/// A server whose data outlives its process. The test lets time pass by moving the expiry times of the keys,
+/// because the server's clock cannot be moved.
 struct RedisKind {
     server: Arc<Mutex<RedisServer>>,
-    /// The user whose password is `sesame`, or the default user.
+    /// The name of a user with the password `sesame`. `None` for the default user.
     user: Option<&'static str>,
 }
 

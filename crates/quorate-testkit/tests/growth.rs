@@ -1,6 +1,6 @@
-//! Checks that nothing grows without limit. The test runs thousands of short-lived locks, messages, groups
-//! and jobs on real servers. Afterwards the servers and this process must hold as much data as before. This
-//! test is a separate program, because it counts the bytes of its own process.
+//! Checks that nothing grows without limit. The test uses thousands of short-lived locks, messages, groups and
+//! jobs on real servers. Afterwards the servers and this process must store as little data as before. The test
+//! is a program of its own, because it counts the bytes of its process.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -32,27 +32,27 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The numbers of items of each kind (locks, messages, groups, jobs): `MANY` in the second round, `FEW` in
-/// the first. The first round lets tables reach their full size.
+/// The number of items of each kind (locks, messages, groups, jobs) in a round. The first round has `FEW`, so
+/// that tables reach their full size, and the second has `MANY`.
 const MANY: usize = 1_000;
 const FEW: usize = 400;
 /// The number of items that are in use at the same time, in both rounds.
 const AT_ONCE: usize = 40;
-/// The number of jobs that exist at the same time. With the jobs' period, a ledger has room for the ticks of
-/// some 175 jobs.
+/// The number of jobs that exist at the same time. With the period of these jobs, a ledger has room for the
+/// ticks of about 175 jobs.
 const JOBS_AT_ONCE: usize = 160;
-/// The longest wait for anything that must happen, on a slow machine.
+/// The longest wait for an event that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The longest lifetime of a key under these settings: that of a group's ledger, which lives twice as long as
-/// its records are useful.
+/// The longest lifetime of a key under these settings. It is the lifetime of a group's ledger, which is twice
+/// the time for which its records are useful.
 const LIVES_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
-/// The largest growth of this process from the first round to the second: some 100 bytes for each of the
-/// 4,000 items. Buffers that keep their largest size change the total by up to 300 KiB, however many rounds
-/// there are.
+/// The largest growth of this process between the two rounds: about 100 bytes for each of the 4,000 items.
+/// Buffers that keep their largest size change the total by up to 300 KiB in any round.
 const SLACK: usize = 400 << 10;
-/// The largest growth of a server over the whole test: buffers of clients, and tables that shrink late.
+/// The largest growth of a server over the whole test. It allows for the buffers of clients, and for tables
+/// that shrink late.
 const SERVER_SLACK: u64 = 1 << 20;
 
 fn setup() -> QuorumConfig {
@@ -101,7 +101,7 @@ async fn locks(quorum: &Quorum, many: usize, round: &str) {
                     };
                     let (second, ()) = tokio::join!(fair.acquire(), async {
                         Env::system().sleep(Duration::from_millis(20)).await;
-                        // Dropping the lease releases it without waiting.
+                        // Dropping the lease releases it, and does not wait for the release.
                         drop(lease);
                     });
                     second.expect("it is free by now").release().await.expect("ours");
@@ -126,7 +126,7 @@ impl Message for Letter {
     }
 }
 
-/// Handles messages of each kind: completed, failed with a counted attempt, dead-lettered, completed in a
+/// Handles messages in every way: completed, failed with a counted attempt, dead-lettered, completed in a
 /// batch, and received from a stream.
 async fn messages(quorum: &Quorum, many: usize, round: &str) {
     let claims = Claims::new(quorum, "messages").ttl(3 * SECOND).retention(4 * SECOND);
@@ -239,9 +239,9 @@ async fn until<F: Future<Output = Result<(), String>>>(what: &str, holds: impl F
     }
 }
 
-/// Returns a line for each kind of key that the servers store: keys that differ only in their digits are of
-/// one kind. A line has the number of keys, and one key with its remaining time. Markers are left out, and so
-/// are keys for which `of_interest` returns `false`.
+/// Returns one line for each kind of key that the servers store. Keys that differ only in their digits are of
+/// one kind. The line has the number of keys, and one of them with its remaining time. Markers are left out,
+/// and so are keys for which `of_interest` returns `false`.
 fn left_on(cluster: &RedisCluster, of_interest: impl Fn(&str, i64) -> bool) -> Vec<String> {
     let script = "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
                   all[#all + 1] = redis.call('PTTL', key) .. ' ' .. key end return all";
@@ -282,8 +282,8 @@ async fn round(quorum: &Quorum, many: usize, name: &str) {
     told("jobs");
 }
 
-/// Returns the number of bytes that this process holds at rest: the smallest of several readings. Fails if
-/// that is more than `bound`, or if more than `tasks` tasks are alive.
+/// Returns the number of bytes that this process uses when it has nothing to do, as the smallest of several
+/// readings. Fails if that is more than `bound`, or if more than `tasks` tasks are alive.
 async fn at_rest(quorum: &Quorum, tasks: usize, bound: usize) -> Result<usize, String> {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -314,14 +314,14 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     round(&quorum, MANY, "second").await;
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
-    // The keys of locks, messages, leaders and removed jobs expire within seconds under these settings.
-    // Ledgers live longer, and so do the slots of runs, which are kept until the run's horizon.
+    // The keys of locks, messages, leaders and removed jobs expire within seconds under these settings. Two
+    // kinds of keys live longer: ledgers, and the slots of runs, which are kept until the run's horizon.
     let soon = |key: &str, _: i64| {
         let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
         !lasts && !key.contains("{runs}/")
     };
     until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
-    // All other keys must expire too, the longest-lived of which are the ledgers of groups without a worker.
+    // All other keys must expire too. The last ones are the ledgers of groups without a worker.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);
     let endless = left_on(&cluster, endless);
     let mut text = String::new();
@@ -339,7 +339,7 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
         }
     })
     .await;
-    // The server still counts an expired key until its own sweep has removed the key.
+    // DBSIZE counts an expired key until the server's own sweep has removed it. So the test waits for that.
     until("the markers alone", || {
         let keys: Vec<String> = cluster.iter().map(|server| server.command(&["DBSIZE"])).collect();
         ready(if keys == ["1", "1", "1"] { Ok(()) } else { Err(format!("{keys:?} keys")) })

@@ -1,5 +1,5 @@
-//! Checks that servers that violate the protocol on purpose have no vote and break nothing, and that none of
-//! their text is printed.
+//! Checks servers that violate the protocol on purpose. They must have no vote and do no harm, and no text of
+//! theirs may be printed without escapes.
 //!
 //! `QUORATE_CASES=200` tries more seeds than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -27,11 +27,10 @@ use std::{
 const PASSWORD: &str = "hunter2-hunter2";
 const TTL: Duration = Duration::from_secs(5);
 
-/// The longest wait for anything that must happen. The bound allows for slow machines: a round takes a tenth
-/// of a second.
+/// The longest wait for an event that must happen, on a slow machine. A round takes a tenth of a second.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A quorum of `honest` memory nodes and `hostile` servers.
+/// A quorum of `honest` memory nodes, and of hostile servers.
 struct Cluster {
     servers: Vec<HostileServer>,
     quorum: Quorum,
@@ -43,13 +42,14 @@ impl Cluster {
         let nodes = (0..honest).map(|number| MemoryNode::new(&format!("memory{number}")));
         let redis = servers.iter().map(|server| RedisNode::parse(&server.url(PASSWORD)).unwrap());
         let quorum = Quorum::builder().nodes(nodes).nodes(redis).trust_new_nodes(true);
-        // On a slow machine the honest nodes must answer in time, even while this process reads megabytes
-        // from the hostile nodes.
+        // This process reads megabytes from the hostile nodes. On a slow machine, the honest nodes must still
+        // answer in time.
         let quorum = quorum.node_timeout(Duration::from_millis(400)).build().unwrap();
         Self { servers, quorum }
     }
 
-    /// Checks that the descriptions of the quorum's nodes, which go into logs, are fit to print.
+    /// Checks that the descriptions of the quorum's nodes, which are written to logs, have no control
+    /// characters.
     fn check_words(&self) {
         for node in self.quorum.nodes() {
             fit_to_print(&format!("{node:?}"));
@@ -73,7 +73,7 @@ async fn acquire(quorum: &Quorum) -> Lease {
     soon(quorum.lock("r").ttl(TTL).acquire()).await.unwrap()
 }
 
-/// Checks that three honest nodes of five are enough, whatever the two hostile nodes answer.
+/// Checks that three honest nodes of five are enough, whatever the two hostile nodes reply.
 async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
     let cluster = Cluster::new(3, hostile);
     let mut last = None;
@@ -89,14 +89,15 @@ async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
             fit_to_print(&error.to_string());
         }
         assert!(lease.fencing_token().is_ok());
-        // The release succeeds only if all three honest nodes, a bare majority, confirm it.
+        // The three honest nodes are only just a majority. So the release succeeds only if all of them confirm
+        // it.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
     soon(cluster.quorum.close()).await;
 }
 
-/// Checks that a worker soon rejects a ledger whose pages are endless or otherwise impossible.
+/// Checks that a worker soon rejects a ledger whose pages never end, or are impossible in another way.
 #[tokio::test]
 async fn impossible_ledger_pages_are_no_answer() {
     for kind in Hostility::PAGERS {
@@ -115,7 +116,7 @@ async fn impossible_ledger_pages_are_no_answer() {
         let ledger = Ledger::new(&cluster.quorum, "g").unwrap();
         let error = soon(ledger.seal(term)).await.unwrap_err();
         assert!(matches!(error, LedgerError::NoMajority(_)), "{kind:?}: {error}");
-        // On a busy machine a page of megabytes may take longer than the node timeout.
+        // On a busy machine, a page of several megabytes may take longer than the node timeout.
         let late = kind == Hostility::HugePage && error.to_string().contains("no reply in time");
         assert!(late || error.to_string().contains("unexpected reply"), "{kind:?}: {error}");
         fit_to_print(&error.to_string());
@@ -123,7 +124,7 @@ async fn impossible_ledger_pages_are_no_answer() {
     }
 }
 
-/// Checks that a worker reads a record only once if a server returns it twice.
+/// Checks that a record is counted once if a server returns it twice.
 #[tokio::test]
 async fn a_record_returned_twice_is_read_once() {
     let cluster = Cluster::new(1, &[Hostility::RepeatedRecords; 2]);
@@ -134,8 +135,8 @@ async fn a_record_returned_twice_is_read_once() {
     soon(cluster.quorum.close()).await;
 }
 
-/// Checks that three hostile nodes never form a majority with two honest ones, because no hostile node has a
-/// vote.
+/// Checks that three hostile nodes never form a majority together with two honest nodes, because no hostile
+/// node has a vote.
 async fn a_majority_is_never_believed(hostility: Hostility) {
     let cluster = Cluster::new(2, &[hostility; 3]);
     let tried = soon(cluster.quorum.lock("r").ttl(TTL).wait(Duration::from_millis(1_500)).acquire()).await;
@@ -148,7 +149,7 @@ async fn a_majority_is_never_believed(hostility: Hostility) {
     soon(cluster.quorum.close()).await;
 }
 
-/// Runs `work` for each of `kinds`, four at a time, because most of the time is spent waiting.
+/// Runs `work` for each of `kinds`. Four run at the same time, because they mostly wait.
 async fn for_each<F: Future<Output = ()>>(kinds: &[Hostility], work: impl Fn(Hostility) -> F) {
     for some in kinds.chunks(4) {
         futures_util::future::join_all(some.iter().map(|kind| work(*kind))).await;
@@ -166,8 +167,8 @@ async fn three_hostile_nodes_of_five_have_no_vote() {
     for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
 }
 
-/// Checks that a server that reports another run id at each connection never votes: it is never known for
-/// long enough. (New nodes are not trusted here.)
+/// Checks that a server never votes if it reports another run id at each connection. It seems to have restarted
+/// each time, so its quarantine never ends. (New nodes are not trusted in this test.)
 #[tokio::test]
 async fn a_node_of_another_run_each_time_has_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
@@ -178,8 +179,8 @@ async fn a_node_of_another_run_each_time_has_no_vote() {
     let tried =
         soon(quorum.lock("r").ttl(Duration::from_secs(1)).wait(Duration::from_secs(4)).acquire()).await;
     fit_to_print(&tried.err().unwrap().to_string());
-    // The honest nodes serve their quarantine. It begins once every other node has answered or is known to be
-    // unreachable.
+    // The honest nodes are in quarantine at first. Their quarantine begins once every other node has answered
+    // or is known to be unreachable.
     let trusted = || quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
     let env = Env::system();
     soon(async {
@@ -207,8 +208,8 @@ async fn any_mixture_of_hostility_blocks_no_lock() {
     }
 }
 
-/// Checks that a worker closes the connection to a server that floods it, or whose answers never end, before
-/// the data fills the memory.
+/// Checks that a worker closes the connection to a server that sends data without end, before the data fills
+/// the memory.
 #[tokio::test]
 async fn a_flood_is_bounded() {
     let before = memory();
@@ -233,10 +234,10 @@ fn memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Checks exclusion with one node that grants everything to every client. No client can distinguish this node
-/// from an honest node. With four honest nodes beside it, exclusion holds as long as the holder has the
-/// grants of three honest nodes. The holder gets these in a round that asks all nodes. After a round that asks a
-/// majority first, the holder gets them once the lease has been extended to all nodes.
+/// Checks exclusion with one node that grants every request of every client. No client can distinguish this
+/// node from an honest one. With four honest nodes, exclusion holds as long as the holder has the grants of
+/// three of them. If the round asks all nodes, the holder gets these at once. If it asks a majority first, the
+/// holder gets them once the lease has been extended to all nodes.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     for asks_all in [true, false] {
@@ -274,7 +275,7 @@ async fn no_second_holder_beside_three_honest_nodes(asks_all: bool) {
     }
 }
 
-/// Returns one request for each script of the Redis node.
+/// Returns requests for which the Redis node uses each of its scripts.
 fn one_of_each() -> Vec<Request> {
     let (lock, claim) = (Resource::lock("r").unwrap(), Resource::claim("s", "m").unwrap());
     let (owner, ledger, token, keep): (_, Arc<str>, _, _) =
@@ -298,7 +299,8 @@ fn one_of_each() -> Vec<Request> {
             Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: TTL, token, keep },
             Request::Release { resource: resource.clone(), owner: owner.clone() },
             Request::Inspect { resource: resource.clone() },
-            // A share request is not valid for a claim. It reaches the script that refuses such requests.
+            // A request for a reader is not valid for a claim. The script that refuses invalid requests handles
+            // it.
             Request::Share { resource, owner, ttl: TTL, ticket: None },
         ]);
     }
@@ -342,8 +344,8 @@ fn one_of_each() -> Vec<Request> {
     requests
 }
 
-/// Checks the server's table of scripts. The server identifies a script by its number. If the table were
-/// wrong, the other tests here would meet protocol errors in place of the hostility that they name.
+/// Checks the list of scripts of the hostile server, which identifies a script by its number. If the list were
+/// wrong, the other tests would meet protocol errors, and not the kind of hostility that they are about.
 #[tokio::test]
 async fn the_server_has_a_valid_reply_to_every_script() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -363,7 +365,7 @@ async fn the_server_has_a_valid_reply_to_every_script() {
     for request in &requests {
         ask(vec![request.clone()]).await;
     }
-    // The requests that share one script are sent together: first those of locks, then those of claims.
+    // Requests that share one script are sent together: first those on locks, then those on claims.
     ask(requests[..4].to_vec()).await;
     ask(requests[6..10].to_vec()).await;
     assert_eq!(
@@ -373,8 +375,8 @@ async fn the_server_has_a_valid_reply_to_every_script() {
     );
 }
 
-/// Shows the limit of the guarantee: a majority that includes the liar proves nothing. Two workers both hold
-/// the lock if each reaches the liar and a different half of the honest nodes. Redlock trusts the answers of
+/// Shows a limit of the guarantee: a majority with a lying node proves nothing. Two workers both hold the lock
+/// if each reaches the lying node and a different half of the honest nodes. Redlock has to trust the answers of
 /// nodes.
 #[tokio::test]
 async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_nodes() {
@@ -385,7 +387,7 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let first = acquire(&a).await;
     honest[2..].iter().for_each(|node| node.switch(true));
     honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker was connected to the nodes before they were switched off. The worker connects again
+    // The second worker was connected to these nodes before they were switched off. It connects to the others
     // as soon as it notices that its connections have ended.
     let second = acquire(&b).await;
     assert!(
@@ -394,14 +396,15 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     );
 }
 
-/// Checks that a server that reports hundreds of false releases before its answers wakes no waiter and fills
-/// no memory. A waiter polls as often as if that server were silent, and releases by the other servers wake
-/// it.
+/// Checks a server that reports hundreds of releases that did not happen. They must wake no waiter and fill no
+/// memory. A waiter polls as often as if that server were silent, and is woken by the releases that the other
+/// servers report.
 #[tokio::test]
 async fn false_release_messages_wake_no_waiter() {
     let server = HostileServer::start(Hostility::NoisyPushes).unwrap();
     let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
-    // The server also grants everything, so a lease must be stored on three honest nodes: all nodes are asked.
+    // The hostile server also grants everything. So a lease must be stored on three honest nodes, and all nodes
+    // are asked at once.
     let [a, b] = [(); 2].map(|()| {
         let liar = RedisNode::parse(&server.url(PASSWORD)).unwrap();
         let builder = Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true);
@@ -443,7 +446,7 @@ fn builder(honest: &[Switched], liar: &HostileServer) -> QuorumBuilder {
     Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true)
 }
 
-/// A memory node behind a connection that can be cut.
+/// A memory node whose connection a test can cut.
 #[derive(Clone)]
 struct Switched {
     node: MemoryNode,

@@ -5,15 +5,15 @@ use quorate_testkit::model::{
     search_until,
 };
 
-/// Fails unless `model` holds in all its states, within its bounds, and every `sometimes` property has an
-/// example.
+/// Fails unless `model` holds in all states within its bounds, and has an example for every `sometimes`
+/// property.
 fn holds<M: Searchable>(name: &str, model: M) {
     let found = look(name, model, usize::MAX);
     assert!(found.holds() && found.complete, "{name}: {found}");
 }
 
-/// Fails if `model` breaks a property within the given number of states. The search may be too short for the
-/// `sometimes` properties.
+/// Fails if `model` breaks a property within this number of states. The search may end before it finds the
+/// examples for the `sometimes` properties.
 fn holds_so_far<M: Searchable>(name: &str, model: M, states: usize) {
     let found = look(name, model, states);
     assert!(found.broken.is_empty(), "{name}: {found}");
@@ -26,15 +26,15 @@ fn look<M: Searchable>(name: &str, model: M, states: usize) -> Found {
     found
 }
 
-/// Fails unless `model`, which leaves a rule out, breaks this property.
+/// Fails unless `model` breaks this property. The model leaves a rule out.
 fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     let found = search_until(model, Limits { states: 20_000_000 }, property);
     println!("without {name}: {found}");
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
-/// Fails if `model`, which leaves a rule out, breaks this property within its bounds. Other properties may
-/// break.
+/// Fails if `model` breaks this property within its bounds. The model leaves a rule out, and other properties
+/// may break.
 fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
     let found = search_until(model, Limits { states: usize::MAX }, property);
@@ -108,7 +108,7 @@ mod tick {
         breaks("Seal", FOUND, Ledger { without: &[Rule::Seal], ..Ledger::leaders() });
         let faultless = Ledger { without: &[Rule::Seal], forgets: 0, ..Ledger::leaders() };
         breaks("Seal (no faults)", FOUND, faultless);
-        // Without compare-and-set, the seal alone still ensures both rules about starts.
+        // Without compare-and-set, the seal alone still ensures both properties.
         let wild = Ledger { without: &[Rule::CompareAndSet], returns: 1, ..Ledger::leaders() };
         holds("ledger without CompareAndSet", wild);
         holds(
@@ -117,8 +117,8 @@ mod tick {
         );
     }
 
-    /// Checks that either the seal or compare-and-set is enough to keep leaders from starting a tick twice,
-    /// and that a tick can start twice without both. (Under at-most-once no leader overwrites a record.)
+    /// Checks that the seal and compare-and-set are each enough to keep leaders from starting a tick twice.
+    /// Without both, a tick can start twice. (Under at-most-once no leader overwrites a record.)
     #[test]
     fn leaders_start_once_by_the_seal_or_compare_and_set() {
         let wild = Ledger { without: &[Rule::Seal], returns: 1, ..Ledger::leaders() };
@@ -154,7 +154,8 @@ mod belief {
     #[test]
     fn each_rule_is_needed() {
         breaks("Send", ALONE, Exclusion { without: Some(Rule::Send), ..Exclusion::plain() });
-        // Without a rest that is asked later, all acquires are sent at one time.
+        // If no node is spared, all acquires are sent at the same time, and these rules would make no
+        // difference.
         let first = Exclusion { forgets: 0, ..Exclusion::majority_first() };
         for rule in [Rule::Asked, Rule::QuorumthSend] {
             breaks(
@@ -207,7 +208,7 @@ mod reading {
         breaks("EndBeforeDowngrade", ALONE, first.without(Rule::EndBeforeDowngrade));
         let owner = ReadWrite::of(&[Downgrades, Writes]);
         breaks("DowngradeByOwner", BETWEEN, owner.without(Rule::DowngradeByOwner));
-        // A late extension can set the writer as the owner again on a node that has granted the lock to
+        // A delayed extension can set the writer as the owner again, on a node that has granted the lock to
         // another agent since.
         let late = ReadWrite { extensions: 1, ..owner };
         breaks("DowngradeByToken", BETWEEN, late.without(Rule::DowngradeByToken));

@@ -1,4 +1,4 @@
-//! Checks that the proxy causes the faults that it documents, and no others.
+//! Checks that the proxy causes exactly the faults that its documentation describes.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time without data after which a test concludes that no more data arrives.
+/// The time without data after which a test concludes that no more data will arrive.
 const SILENCE: Duration = Duration::from_millis(150);
 
 struct Client(TcpStream);
@@ -31,7 +31,7 @@ impl Client {
         self.0.write_all(format!("{command}\r\n").as_bytes()).expect("a connection");
     }
 
-    /// Returns the next `length` bytes.
+    /// Reads and returns the next `length` bytes.
     fn read(&mut self, length: usize) -> String {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = vec![0; length];
@@ -52,8 +52,8 @@ impl Client {
         }
     }
 
-    /// Returns all bytes until the connection ends, and `true` if the connection was broken rather
-    /// than closed.
+    /// Reads until the connection ends. Returns the bytes, and `true` if the connection was broken and not
+    /// closed in order.
     fn rest(&mut self) -> (String, bool) {
         self.0.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut bytes = Vec::new();
@@ -86,7 +86,7 @@ fn without_a_fault_all_bytes_and_the_end_pass_both_ways() {
     let (server, proxy) = pair();
     let mut client = Client::to(&proxy);
     client.ask("PING", "+PONG\r\n");
-    // This text is larger than any buffer on the path.
+    // The text is larger than any buffer on the way, so it arrives in several parts.
     let big = "x".repeat(3 << 20);
     let set = format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${}\r\n{big}", big.len());
     client.ask(&set, "+OK\r\n");
@@ -122,7 +122,7 @@ fn a_cut_of_replies_lets_requests_run_unanswered() {
     client.send("SET a 2");
     until("write behind the cut", || server.command(&["GET", "a"]) == "2");
     client.hears_nothing();
-    // A new connection succeeds, and its requests run, but no reply arrives.
+    // A new connection can be opened, and the server runs its requests, but the replies are lost.
     let mut other = Client::to(&proxy);
     other.send("SET b 1");
     until("write of a newcomer", || server.command(&["GET", "b"]) == "1");
@@ -179,8 +179,8 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
     assert_eq!(client.read(replies.len()), replies);
     let took = sent.until(SystemWorld.now());
     assert!(took >= Duration::from_millis(60 + 20), "{took:?}");
-    // One after the other, the twenty messages would take 1.2 s. The proxy delays all of them at the same
-    // time.
+    // If the proxy delayed the twenty messages one after the other, they would take 1.2 s. It delays all of
+    // them at the same time.
     assert!(took < Duration::from_millis(1000), "{took:?}");
     proxy.heal();
     client.ask("PING", "+PONG\r\n");

@@ -1,4 +1,4 @@
-//! Checks that the servers that other tests use behave as the documentation of their methods says.
+//! Checks that the methods of the servers that other tests use do what their documentation says.
 
 use quorate_testkit::redis::{RedisCluster, RedisConfig, RedisServer};
 use std::{io::Read, net::TcpStream, path::Path, time::Duration};

@@ -1,5 +1,5 @@
-//! Checks for how long the nodes keep the records of a job after the job's last worker has ended. Leaders run
-//! over memory nodes, on clocks that the test moves forward.
+//! Checks how long the nodes keep the data of a job after its last worker has ended. Leaders run over memory
+//! nodes, on clocks that the test moves forward.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The time for which the records of a job are kept after the job's last worker has ended.
+/// The time for which the nodes keep the data of a job after its last worker has ended.
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
-/// The longest wait for anything that must happen, on a slow machine.
+/// The longest wait for an event that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A TTL that is much longer than a step of the clocks, so that a leader keeps its term while the clocks
-/// move.
+/// A TTL that is much longer than a step of the clocks. So a leader keeps its term while the test moves the
+/// clocks.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
 struct Cluster {
@@ -119,8 +119,7 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // To a worker with a request under way, a step of the clocks looks like a slow node. So the timeout
-        // is long.
+        // A worker that waits for a reply sees a step of the clocks as a slow node. So the timeout is long.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,
@@ -177,7 +176,7 @@ async fn a_job_removed_without_a_leader_ends_as_well() {
     cluster.ran("goes").await;
     cluster.ran("spread").await;
     before.stop().await;
-    // The worker is started again, with another configuration.
+    // The worker is started again with another configuration, which does not have the jobs `goes` and `spread`.
     let after = cluster.worker("a", true, vec![job("j")]);
     cluster.pass(RETENTION / 2).await;
     for job in ["goes", "spread"] {
@@ -205,7 +204,7 @@ async fn a_job_known_to_one_worker_ends_no_sooner_than_that_worker() {
     cluster.ran("old's").await;
     cluster.jobs().pause("old's").await.expect("a leader");
     old.stop().await;
-    // One worker with the old configuration remains. It does not lead.
+    // One worker with the old configuration still runs, but does not lead.
     let left = cluster.worker("left", false, vec![job("j"), job("old's")]);
     let new = cluster.worker("new", true, vec![job("j")]);
     cluster.pass(RETENTION * 3).await;

@@ -1,13 +1,13 @@
-//! Each test case switches off one safety mechanism. The simulation must find a violation of the invariant
-//! that the mechanism protects, within a stated number of seeds.
+//! Tests that each safety mechanism is needed. Each case switches off one mechanism. The simulation must then
+//! find a violation of the invariant that the mechanism protects, within a stated number of seeds.
 //!
 //! The first seed that breaks the invariant runs again with the mechanism switched on, under the same plan.
 //! Then every invariant must hold, or the case fails. If two mechanisms protect from the same fault, both are
 //! switched off together.
 //!
-//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage --
-//! --nocapture every` counts, among 100 seeds, those that find each sabotage. `QUORATE_SABOTAGE_ONLY=raise`
-//! selects cases by name.
+//! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage -- --nocapture
+//! every` counts, among 100 seeds, those that find each sabotage. `QUORATE_SABOTAGE_ONLY=raise` selects cases
+//! by name.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -21,21 +21,21 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A case: a mechanism that is left out, and the invariant that breaks without it.
+/// A case: a mechanism to leave out, and the invariant that must break without it.
 struct Case {
     /// The mechanism that is left out.
     what: &'static str,
-    /// The name of the plan. While no mechanism is left out, the plan holds for every seed.
+    /// The name of the plan. With all mechanisms, every invariant holds in every seed of it.
     plan: &'static str,
-    /// The way in which the servers break the rules, if the case is about servers.
+    /// The way in which the servers violate their contract. `None` if the case is about workers.
     node_fault: Option<NodeFault>,
     /// The mechanisms that the workers leave out.
     sabotage: &'static [Sabotage],
-    /// The invariant that must break. If only certain messages of the invariant count, `: ` and a part of
-    /// these messages follow.
+    /// The invariant that must break. If only certain messages of the invariant count, a colon and a part of
+    /// these messages follow its name.
     breaks: &'static str,
-    /// The number of seeds, from the first, within which the invariant must break. This number is at least
-    /// three times the number of seeds that the simulation really needs.
+    /// The number of seeds, from the first, within which the invariant must break. It is at least three times
+    /// the number that the simulation needs at present.
     within: u64,
 }
 
@@ -87,9 +87,9 @@ impl Case {
     }
 }
 
-/// The message of the invariant *order* about a token that was given twice. If clocks step wildly, the order
-/// in which tokens become known proves nothing: a worker may learn of its grant after the next grant is
-/// known.
+/// A message of the invariant *order* about a token that was given twice. Only this message counts if clocks
+/// step by any amount. The other messages are about the order in which workers learn of their grants, which
+/// proves nothing then.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
@@ -130,9 +130,8 @@ const CASES: &[Case] = &[
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
-/// Cases whose violation the simulation does not find, or finds too seldom. The seeds that find one are
-/// counted, and nothing is asserted. Each entry gives the reason, and the test that fails in place of the
-/// simulation.
+/// Cases for which the simulation finds no violation, or too few. They are only counted, and nothing is
+/// asserted. Each has the reason, and names the test that detects the missing mechanism.
 const NOT_MISSED: &[(Case, &str)] = &[
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
@@ -184,11 +183,11 @@ const NOT_MISSED: &[(Case, &str)] = &[
     ),
 ];
 
-/// The sabotage of two mechanisms together: nodes that lost their memory do not wait in quarantine, and their
-/// earlier grants still count.
+/// Two mechanisms that are left out together: the quarantine of nodes that lost their memory, and the rule that
+/// their earlier grants no longer count.
 const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
-/// Runs `look` for each number below `count`, on every processor. The results are in order.
+/// Runs `look` for each number below `count`, on every processor. The results are in the order of the numbers.
 fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -224,7 +223,7 @@ fn cases() -> Vec<&'static Case> {
     cases
 }
 
-/// Returns the cases of [`cases`], and those of [`NOT_MISSED`], which are only counted.
+/// Returns the cases of [`cases`] and those of [`NOT_MISSED`], for the program that only counts.
 fn counted() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     NOT_MISSED.iter().map(|(case, _)| case).filter(|case| case.what.contains(&only)).chain(cases()).collect()
@@ -251,8 +250,8 @@ fn every_mechanism_that_is_left_out_is_missed() {
     assert!(wrong.is_empty(), "not shown to matter:\n{wrong:#?}");
 }
 
-/// Prints, for each case, the first of `seeds` seeds that breaks its invariant, and the number of all seeds
-/// that break it.
+/// Prints two numbers for each case: the first of `seeds` seeds that breaks the invariant, and how many of them
+/// do.
 fn count(seeds: u64) {
     println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
     for case in counted() {
@@ -264,9 +263,9 @@ fn count(seeds: u64) {
     }
 }
 
-/// The number of seeds of each plan, from the first, that must hold while no mechanism is left out. The
-/// simulation's own tests run more seeds of each plan. These seeds run in a build with the sabotage
-/// compiled in.
+/// The number of seeds of each plan, from the first, in which every invariant must hold with all mechanisms.
+/// The tests of the simulation run more seeds of each plan. These here run in a build that can leave mechanisms
+/// out.
 const HOLDS: [(&str, u64); 9] = [
     ("default", 10),
     ("contact-all", 6),
@@ -292,8 +291,8 @@ fn every_plan_holds_while_nothing_is_left_out() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Checks that every plan has seeds that must hold without sabotage. Otherwise a case could pass because of a
-/// fault of its plan.
+/// Checks that every plan has seeds that must hold with all mechanisms. Otherwise a fault of the plan itself
+/// could make a case pass.
 #[test]
 fn no_plan_is_without_seeds_that_must_hold() {
     let holds = BTreeMap::from(HOLDS);

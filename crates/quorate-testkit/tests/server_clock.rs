@@ -9,7 +9,8 @@ use std::{thread, time::Duration};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
-/// The tolerance for comparing two clocks, which are read one after the other on a busy machine.
+/// The tolerance for the comparison of two clocks. They are read one after the other, on a machine that may be
+/// busy.
 const SLACK: Duration = Duration::from_secs(20);
 
 fn server(config: RedisConfig) -> RedisServer {
@@ -75,8 +76,8 @@ fn keys_expire_by_the_stepped_clock() {
     assert!(left > (HOUR - SLACK).as_millis(), "{left} ms");
 }
 
-/// Checks that the server's timers use the monotonic clock. With the wall clock, a step back by an hour would
-/// stop the sweep of expired keys for an hour.
+/// Checks that the server's timers follow the monotonic clock. If they followed the wall clock, a step back by
+/// an hour would stop the sweep of expired keys for an hour.
 #[test]
 fn its_timers_go_on_whatever_the_wall_clock_does() {
     let server = server(RedisConfig::new());
@@ -84,7 +85,7 @@ fn its_timers_go_on_whatever_the_wall_clock_does() {
         server.step_clock(HOUR, forward);
         shows(&server, expected);
         server.command(&["SET", "k", "v", "PX", "20"]);
-        // No command reads or writes the key, so only the sweep can remove it.
+        // No command uses the key, so only the server's sweep can remove it.
         until("sweep", || server.command(&["DBSIZE"]) == "0");
     }
 }

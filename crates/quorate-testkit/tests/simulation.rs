@@ -6,7 +6,7 @@
 use quorate_testkit::sim::{NAP, NodeFault, PLANS, Plan, SabotageCheck, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-/// Returns the seeds of a plan. `QUORATE_SEEDS=1..5001` selects other seeds, for every plan.
+/// Returns the range of seeds for a plan. `QUORATE_SEEDS=1..5001` sets another range for every plan.
 fn seeds(plan: &str) -> Range<u64> {
     let Ok(text) = std::env::var("QUORATE_SEEDS") else {
         let (_, seeds) = SWEPT.iter().find(|(name, _)| *name == plan).expect("a plan of SWEPT");
@@ -18,8 +18,8 @@ fn seeds(plan: &str) -> Range<u64> {
     seeds
 }
 
-/// The plans that the tests below sweep, and the number of seeds of each plan, counted from its first seed.
-/// [`hold`] looks up its plan here.
+/// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
+/// plan here.
 const SWEPT: [(&str, u64); 9] = [
     ("default", 150),
     ("contact-all", 30),
@@ -32,8 +32,8 @@ const SWEPT: [(&str, u64); 9] = [
     ("far-steps", 30),
 ];
 
-/// Generates, for each plan, a test that sweeps the plan. Also generates the list of these plans.
-/// `every_plan_is_swept_by_a_test` compares that list with [`SWEPT`].
+/// A macro that defines a test for each plan, and a list of these plans. The test
+/// `every_plan_is_swept_by_a_test` compares this list with [`SWEPT`].
 macro_rules! sweeps {
     ($($(#[$doc:meta])* $name:ident: $plan:literal, $check:expr;)*) => {
         $($(#[$doc])* #[test] fn $name() {
@@ -41,7 +41,7 @@ macro_rules! sweeps {
             check(&hold($plan));
         })*
 
-        /// The plans of the tests that this macro has generated.
+        /// The plans for which this macro has defined tests.
         const TESTED: &[&str] = &[$($plan),*];
     };
 }
@@ -81,8 +81,8 @@ fn sweep(name: &str, seeds: Range<u64>, twice: bool) -> Summary {
     })
 }
 
-/// Fails unless each listed event occurs at least the given number of times in a hundred seeds. Otherwise a
-/// simulation in which nothing happens would pass.
+/// Fails unless each listed event occurs at least the given number of times per hundred seeds. Otherwise a
+/// simulation in which nothing happens would pass too.
 #[track_caller]
 fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     let few = |&&(what, least): &&(&str, u64)| total.count(what) * 100 < least * total.seeds;
@@ -90,14 +90,14 @@ fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
     assert!(few.is_empty(), "too seldom in {} seeds: {few:?}", total.seeds);
 }
 
-/// Checks that the default plan reaches each of these events, with a wide margin.
+/// Checks that the default plan reaches each of these events often enough. The numbers leave a wide margin.
 fn all_is_reached(total: &Summary) {
     let hundredths = [
         ("lease granted", 2_000),
         ("lost", 40),
         ("stepped down", 100),
-        // Workers repeat an attempt whose votes were split. So one of them acquires the lock, and the others
-        // find it held.
+        // If the votes are split, the workers try again. So one of them acquires the lock, and the attempts of
+        // the others count as contended.
         ("attempt contended", 1_500),
         ("attempt dropped", 400),
         ("attempt unreachable", 1_000),
@@ -164,7 +164,8 @@ fn all_is_reached(total: &Summary) {
         ("tick left: unknown", 300),
         ("tick left: started before", 80),
         ("ticks missed: stood for", 10),
-        // Every tick of a seed is accounted for. For most of them no exception applies.
+        // The invariant *ticks* accounts for every tick of a seed. Most of them must not be excused by an
+        // exception.
         ("ticks reckoned", 20),
         ("at-most-once tick reckoned", 600),
         ("write conflict", 50),
@@ -183,8 +184,8 @@ fn all_is_reached(total: &Summary) {
         ("complete: taken over", 1),
         ("complete: superseded", 1),
         ("complete refused superseded", 100),
-        // The store that compares no tokens accepted late writes, and so lost updates. The store that
-        // compares tokens refused late writes.
+        // Late writes reached both stores. The store that compares no tokens accepted them and lost updates.
+        // The store that compares tokens refused them.
         ("checked write refused", 12),
         ("unchecked write lost an update", 12),
         // Three seeds of ten have the second group, with any-worker jobs, an operator, and histories that are
@@ -214,26 +215,28 @@ fn all_is_reached(total: &Summary) {
         ("history entry judged", 800),
     ];
     reached(total, &hundredths);
-    // A leader's clock stood still, and a majority extended its lease afterwards: less than once in a hundred seeds.
+    // This event happens less than once in a hundred seeds: a leader's clock stood still, and a majority
+    // extended its lease afterwards.
     assert!(total.count("work judged again") > 0);
 }
 
-/// Checks nothing beyond the invariants.
+/// Checks no counts. The plan's seeds only have to keep the invariants.
 fn holds_alone(_: &Summary) {}
 
 sweeps! {
     every_seed_holds_and_is_one_history: "default", all_is_reached;
 
-    /// The other setting of [`quorate::QuorumConfig::ask_all_nodes`].
+    /// Checks the other value of the setting [`quorate::QuorumConfig::ask_all_nodes`].
     a_lock_may_ask_all_servers_at_once: "contact-all", |total| {
         reached(total, &[("lease granted", 2_000), ("wait rewarded", 1_000)]);
     };
 
-    /// If workers trusted a counter that is older than its node's memory, a token would be given twice.
+    /// Checks that no token is given twice if servers come back with old counters. Workers must not trust a
+    /// counter that is older than its node's memory.
     tokens_grow_though_servers_come_back_with_old_counters: "old-counters", holds_alone;
 
-    /// Checks that validity counts from the right moment. If it counted from a later one, it would last too
-    /// long. This plan leaves no slack that would hide the error.
+    /// Checks the moment from which validity counts. If validity counted from a later moment, it would last too
+    /// long. This plan leaves no slack that could hide such an error.
     no_margin_is_wider_than_it_must_be: "no-slack", holds_alone;
 
     /// Checks that every invariant holds while servers crash often. (`tests/sabotage.rs` switches off the
@@ -242,8 +245,8 @@ sweeps! {
         reached(total, &[("server crashed", 800), ("server started empty", 500), ("lease granted", 1_000)]);
     };
 
-    /// Checks servers that are configured to keep their data. After a restart with all its data, such a
-    /// server votes at once. This is safe only if the server has lost no data.
+    /// Checks servers that keep their data. Such a server votes at once after a restart, which is safe only if
+    /// it has really lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
     };
@@ -259,15 +262,15 @@ sweeps! {
         reached(total, &mistakes);
     };
 
-    /// Checks that tokens are unique and grow, an ended lease stays ended, and the work under a lease that
-    /// ends is asked to stop, whatever the clocks show.
+    /// Checks the guarantees that need no clock. Tokens are unique and grow, an ended lease stays ended, and
+    /// work under a lease that ends is asked to stop.
     fencing_needs_no_clock: "wild-clocks", |total| {
         let counts =
             [("server clock stepped", 300), ("server clock stood still", 100), ("lease granted", 500)];
         reached(total, &counts);
     };
 
-    /// Checks that no lease is given twice if a server's clock is set forward, which ends leases early. A
+    /// Checks that no lease is given twice if a server's clock is set far ahead, which ends leases early. A
     /// worker that has observed this clock before does not count the server's grants.
     clocks_that_are_set_far_ahead_give_no_lease_twice: "far-steps", |total| {
         reached(total, &[("server clock stepped", 400), ("lease granted", 2_000), ("lost", 40)]);
@@ -376,8 +379,8 @@ fn seeds_that_once_found_a_bug_hold() {
     assert!(wrong.is_empty(), "wrong again: {wrong:?}");
 }
 
-/// Fails unless one of `seeds` breaks the invariant `name` under `plan`, while the same seed breaks no
-/// invariant under the default plan.
+/// Fails unless one of `seeds` breaks the invariant `name` under `plan`. The same seed must break no invariant
+/// under the default plan.
 #[track_caller]
 fn found_out(name: &str, plan: &Plan, seeds: Range<u64>) {
     let sabotage_check = SabotageCheck { sound: &Plan::default(), sabotaged: plan, breaks: name };
@@ -429,16 +432,16 @@ fn late_timers_are_found_out() {
     found_out("step-down", &plan, 1..41);
 }
 
-/// Checks that an invariant breaks if a clock that stood still is no excuse. So the simulation does produce
-/// the case for which there is an excuse.
+/// Checks that an invariant breaks if a clock that stood still is not excused. So the simulation does produce
+/// the case for which the exception is meant.
 #[test]
 fn a_stopped_clock_is_found_out_without_its_excuse() {
     let plan = Plan { excuse_no_clock: true, ..Plan::default() };
     found_out("backing", &plan, 1..41);
 }
 
-/// Checks that timers must read the boot clock after every short sleep. Otherwise a timer that was set before
-/// the machine slept would fire too late.
+/// Checks that timers read the boot clock after every short sleep. Otherwise a timer that was set before the
+/// machine slept would fire too late.
 #[test]
 fn a_machine_that_sleeps_makes_timers_late_by_a_nap_and_no_more() {
     let plan = Plan { naps: NAP * 20, ..Plan::default() };

@@ -1,5 +1,5 @@
-//! Pauses between retries. The pause grows with each consecutive failure and has a random part. The code is
-//! pure: the caller supplies the random number.
+//! Pauses between retries. The pause grows with each consecutive failure and has a random part. The functions
+//! are pure, so the caller supplies the random number.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Items for the test-kit and the node implementations. They may change in any version.
+//! Items for the test-kit and for node implementations. They are not part of the public interface, and may
+//! change in any version.
 
 #[cfg(feature = "claims")]
 pub use crate::claim::{ClaimTally, attempts};

@@ -1,4 +1,4 @@
-//! The text of a caught panic.
+//! The text of a panic that was caught.
 
 use std::any::Any;
 

@@ -21,7 +21,7 @@ pub fn escaped(text: &str, most: usize) -> String {
     let beginning = cut(text, most);
     let mut shown = String::with_capacity(beginning.len());
     for c in beginning.chars() {
-        // Writing to a string cannot fail.
+        // `write!` to a string never fails.
         let _ = match c {
             c if steers(c) || matches!(c, '"' | '\\') => write!(shown, "{}", c.escape_default()),
             c => write!(shown, "{c}"),

@@ -1,6 +1,6 @@
-/// A safety mechanism that a worker leaves out, to test the simulation. If the workers of a quorum leave out
-/// any one mechanism, the quorum is unsafe, and the simulation must detect this. The comment of each variant
-/// describes a worker without the mechanism.
+/// A safety mechanism that a worker leaves out, to test the simulation. If workers leave out any one of these
+/// mechanisms, the quorum is unsafe, and the simulation must detect this. The comment of each variant describes
+/// a worker without the mechanism.
 ///
 /// Only the test-kit enables the feature `sabotage`. Without the feature, `QuorumConfig::sabotaged` always
 /// returns false.

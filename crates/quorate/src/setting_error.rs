@@ -30,22 +30,23 @@ impl SettingError {
         Self { field: field.into(), value: value.into(), reason: reason.into(), fix: fix.into() }
     }
 
-    /// The name of the setting, as [`QuorumConfig`](crate::QuorumConfig), the builders and configuration files call it.
+    /// Returns the name of the setting, as [`QuorumConfig`](crate::QuorumConfig), the builders and
+    /// configuration files call it.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// The value that was given, as text.
+    /// Returns the value that was given, as text.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// The reason why the value cannot be used.
+    /// Returns the reason why the value cannot be used.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The change that makes the setting usable.
+    /// Returns the change that makes the setting usable.
     pub fn fix(&self) -> &str {
         &self.fix
     }

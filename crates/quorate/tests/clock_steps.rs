@@ -1,6 +1,5 @@
-//! Tests in which a worker's wall clock is set back or forward, while the worker leads and before it leads.
-//! No tick may run twice, be lost, or run too early. The nodes' clocks stay right, and the workers' boot
-//! clocks do not step.
+//! Tests of a worker whose wall clock is set back or forward, before and while it leads. No tick may run twice,
+//! be lost, or run too early. The nodes' clocks are right, and the workers' boot clocks do not step.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -27,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(100);
 const HOUR: i64 = 3600;
 
-/// The real environment with a wall clock that can be set.
+/// The real environment, with a wall clock that a test can set.
 #[derive(Debug, Default)]
 struct Settable {
     micros: AtomicI64,
@@ -140,7 +139,7 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
         leads.worker.clock.set(wrong);
         leads.worker.goes_on(how).await;
     }
-    // The clock of the next worker is set while that worker waits to lead, and again while it leads.
+    // The clock of this worker is set while the worker waits to lead, and again while it leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
         let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
         next.worker.quorum.ready(5 * SECOND).await.expect("a majority votes");
@@ -155,8 +154,8 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     each_once_and_none_early(&starts);
 }
 
-/// Tests ticks with any-worker placement. The nodes grant no claim to a worker whose clock is wrong by more
-/// than `max_clock_offset`. Such a worker cannot take a claim away from the other worker either.
+/// Tests jobs that are placed on any worker. Nodes grant no claim to a worker whose clock is wrong by more than
+/// `max_clock_offset`. Such a worker must not be able to take a claim from the other worker either.
 async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();

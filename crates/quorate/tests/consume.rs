@@ -1,4 +1,5 @@
-//! Tests of consumers, with memory nodes and the real clock: the outcome of each message of a stream.
+//! Tests of consumers, with memory nodes and the real clock. They check the outcome of each message of a
+//! stream.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -28,7 +29,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The result of acknowledging a message, with the type of `Ended::acked`.
+/// The result of acknowledging a message. It has the type of `Ended::acked`.
 type Acked = Result<bool, Arc<str>>;
 
 /// A message whose acks are counted.
@@ -63,7 +64,7 @@ impl Message for TestMessage {
     }
 }
 
-/// The source of messages, with the counts and results that its messages report.
+/// A source of messages. It collects what its messages report.
 #[derive(Clone, Default)]
 struct Sender {
     acks: Arc<AtomicUsize>,
@@ -98,7 +99,7 @@ impl Sender {
     }
 }
 
-/// Returns a worker's quorum, and a switch that cuts it off from all nodes.
+/// Returns a worker's quorum, and a switch that cuts the worker off from all nodes.
 fn with_switch(nodes: &[MemoryNode]) -> (Quorum, Arc<AtomicBool>) {
     let off = Arc::new(AtomicBool::new(false));
     let nodes = nodes.iter().map(|node| Cut::new(node, &off));
@@ -197,7 +198,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
         assert!(why.contains(says) && *acked == Ok(true), "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
-    // A message whose handler failed can be claimed again at once.
+    // A message whose handler failed is released, so it can be claimed again at once.
     assert!(matches!(claims(&a).claim("fails").await, Ok(ClaimOutcome::Claimed(_))));
     assert_eq!(sender.left.load(Ordering::Relaxed), 3, "fails, panics, and the one that the hook refused");
     a.close().await;
@@ -456,7 +457,7 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         .await
         .expect("timings");
     assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // The message has been handed to the dead-letter hook, so a worker without a hook may acknowledge its
+    // The dead-letter hook has already handled the message. So a worker without a hook may acknowledge its
     // copy.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
@@ -519,8 +520,8 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
     assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Ok(true)));
-    // A worker that receives the message again finds that it was handed over, and does not hand it over
-    // again.
+    // When a worker receives the message again, it finds that the hook has handled it, and does not call the
+    // hook again.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);

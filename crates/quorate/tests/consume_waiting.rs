@@ -1,5 +1,5 @@
-//! Tests consumers that receive the same messages. A consumer keeps its copy of a message until the worker
-//! that handles the message is done, so no message is lost.
+//! Tests of consumers that receive the same messages. Each consumer keeps its copy of a message until the
+//! worker that handles the message is done. So no message is lost if that worker dies.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ use tokio::sync::Notify;
 
 type Order = (String, ());
 
-/// A bound that a healthy run never reaches.
+/// A time limit that a healthy run never reaches.
 const IN_TIME: Duration = Duration::from_secs(60);
 
 fn ids(count: usize) -> Vec<String> {
@@ -152,7 +152,8 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     b.close().await;
 }
 
-/// A worker that a test can kill. The kill first cuts it off from its nodes, so that it releases nothing.
+/// A worker that a test can kill. The kill first cuts the worker off from its nodes, so that it releases
+/// nothing.
 struct Worker {
     quorum: Quorum,
     cut: Arc<AtomicBool>,
@@ -172,7 +173,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes the messages until all of them are done or the worker is killed; `None` if it is killed.
+    /// Consumes the messages until all of them are done. Returns `None` if the worker is killed before.
     async fn consume(
         &self,
         all: &[String],

@@ -1,4 +1,5 @@
-//! Locks ask a majority of the nodes first: over memory nodes that can be stopped, on the real clock.
+//! Tests that locks ask a majority of the nodes first. They use memory nodes that a test can stop, and the real
+//! clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,7 +23,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A memory node that counts the attempts at locks, and that can be made to fail.
+/// A memory node that counts the attempts at locks, and that a test can make fail.
 #[derive(Clone)]
 struct Watched {
     node: MemoryNode,
@@ -31,11 +32,11 @@ struct Watched {
 
 #[derive(Default)]
 struct Faults {
-    /// The node takes requests and does not reply until this is false again.
+    /// If true, the node takes requests but does not reply until this is false again.
     stopped: watch::Sender<bool>,
-    /// The connection breaks with each request.
+    /// If true, the connection breaks with each request.
     broken: AtomicBool,
-    /// The connection breaks with each request that raises a counter.
+    /// If true, the connection breaks with each request that raises a counter.
     breaks_at_raise: AtomicBool,
     acquires: AtomicUsize,
     extends: AtomicUsize,
@@ -129,7 +130,7 @@ impl Stage {
         acquired.expect("without waiting for the node timeout").expect("a majority")
     }
 
-    /// Acquires and releases the lock. Returns the nodes that were asked for it.
+    /// Acquires and releases the lock. Returns the nodes that the acquire asked.
     async fn cycle(&self) -> Vec<usize> {
         let before = self.counts(|faults| &faults.acquires);
         let lease = self.acquire().await;
@@ -140,8 +141,8 @@ impl Stage {
         (0..5).filter(|&node| before[node] < after[node]).collect()
     }
 
-    /// Repeats [`Stage::cycle`] until these conditions hold for the nodes that were asked. (A round on a busy machine may
-    /// ask more nodes than it needs.)
+    /// Repeats [`Stage::cycle`] until `is_done` returns true for the nodes that were asked. (On a busy machine,
+    /// a round may ask more nodes than it needs.)
     async fn cycle_until(&self, is_done: impl Fn(&[usize]) -> bool) -> Vec<usize> {
         for _ in 0..10_000 {
             let asked = self.cycle().await;
@@ -184,7 +185,8 @@ async fn a_lock_asks_the_same_majority_each_time_and_releases_it_there() {
     let stage = Stage::new(|builder| builder).await;
     let first = stage.cycle_until(|asked| asked.len() == 3).await;
     let released = stage.counts(|faults| &faults.releases);
-    // On a busy machine a node may be late in between, and asked last.
+    // On a busy machine, one of the first nodes may be late in between, and is then asked last. So the test
+    // tries until the first order is back.
     stage.cycle_until(|again| *again == *first).await;
     stage.quorum.close().await;
     let (asked, extended) = (stage.counts(|faults| &faults.acquires), stage.counts(|faults| &faults.extends));
@@ -220,7 +222,7 @@ async fn a_stopped_node_is_asked_last_until_it_is_prompt_again() {
     let asked = stage.cycle_until(|asked| asked.len() == 3).await;
     let stopped = asked[1];
     stage.nodes[stopped].faults.stopped.send_replace(true);
-    // The first acquire takes a little longer, the later ones do not ask the node first.
+    // The first acquire takes a little longer. The later ones no longer ask the stopped node first.
     let others = |without: &[usize]| asked.iter().all(|node| *node == stopped || without.contains(node));
     stage.cycle_until(|without| without.len() == 3 && !without.contains(&stopped) && others(without)).await;
     stage.nodes[stopped].faults.stopped.send_replace(false);
@@ -244,13 +246,13 @@ async fn a_node_that_does_not_raise_its_counter_is_replaced() {
     let stage = Stage::new(|builder| builder).await;
     let asked = stage.cycle_until(|asked| asked.len() == 3).await;
     let behind = asked[2];
-    // The counter of this node stays behind the others.
+    // This node misses a grant, so its counter is smaller than those of the others.
     stage.nodes[behind].faults.broken.store(true, Ordering::Relaxed);
     stage.cycle_until(|asked| !asked.contains(&behind)).await;
     let token = stage.acquire().await.token();
     stage.nodes[behind].faults.breaks_at_raise.store(true, Ordering::Relaxed);
     stage.nodes[behind].faults.broken.store(false, Ordering::Relaxed);
-    // A new session opens after the fence of the old one.
+    // The driver opens a new session only after it has waited for the requests of the old one to expire.
     stage.until("the node votes", async || stage.quorum.nodes()[behind].votes()).await;
     stage.cycle_until(|asked| asked.contains(&behind)).await;
     for _ in 0..20 {

@@ -1,8 +1,8 @@
-//! Tests of skipped and repeated local times. They compare the ticks with tables that show how cronie (the
-//! cron of many Linux systems) behaves, and with a brute-force model.
+//! Tests of skipped and repeated local times. The ticks are compared with tables of the behaviour of cronie
+//! (the cron of many Linux systems), and with a slow model.
 //!
-//! The behaviour was measured with cronie itself under a shifted clock. If cronie starts two runs of one job
-//! in the same minute, the ticks of Quorate are a second apart, so that each tick has its own instant.
+//! The tables were measured with cronie itself, on a shifted clock. If cronie starts two runs of one job in the
+//! same minute, the ticks of Quorate are a second apart, because each tick needs an instant of its own.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -41,7 +41,7 @@ fn check(zone: &str, (after, until): (&str, &str), line: &str, expect: &[&str]) 
 
 #[test]
 fn new_york_skips_an_hour() {
-    // 02:00 -05:00 becomes 03:00 -04:00 at 07:00 UTC.
+    // At 07:00 UTC, the clock goes from 02:00 -05:00 to 03:00 -04:00.
     let day = |line: &str, expect: &[&str]| {
         check("America/New_York", ("2025-03-09 05:31", "2025-03-09 09:00"), line, expect);
     };
@@ -68,7 +68,7 @@ fn new_york_skips_an_hour() {
 
 #[test]
 fn new_york_repeats_an_hour() {
-    // 02:00 -04:00 becomes 01:00 -05:00 at 06:00 UTC.
+    // At 06:00 UTC, the clock goes from 02:00 -04:00 to 01:00 -05:00.
     let day = |line: &str, expect: &[&str]| {
         check("America/New_York", ("2025-11-02 04:30", "2025-11-02 07:00"), line, expect);
     };
@@ -91,7 +91,8 @@ fn new_york_repeats_an_hour() {
 
 #[test]
 fn kyiv_skips_and_repeats() {
-    // 03:00 +02:00 becomes 04:00 +03:00 at 01:00 UTC; 04:00 +03:00 becomes 03:00 +02:00 at 01:00 UTC.
+    // In spring, at 01:00 UTC, the clock goes from 03:00 +02:00 to 04:00 +03:00. In autumn, at 01:00 UTC, it
+    // goes from 04:00 +03:00 to 03:00 +02:00.
     let spring = ("2025-03-29 23:30", "2025-03-30 02:30");
     check("Europe/Kyiv", spring, "0 3 * * *", &["2025-03-30 04:00:00 +03:00"]);
     check("Europe/Kyiv", spring, "0 3 * * 1", &[]);
@@ -119,7 +120,8 @@ fn kyiv_skips_and_repeats() {
 
 #[test]
 fn lord_howe_moves_by_half_an_hour() {
-    // 02:00 +10:30 becomes 02:30 +11:00 at 15:30 UTC; 02:00 +11:00 becomes 01:30 +10:30 at 15:00 UTC.
+    // In spring, at 15:30 UTC, the clock goes from 02:00 +10:30 to 02:30 +11:00. In autumn, at 15:00 UTC, it
+    // goes from 02:00 +11:00 to 01:30 +10:30.
     let spring = ("2025-10-04 15:00", "2025-10-04 17:00");
     check("Australia/Lord_Howe", spring, "15 2 * * *", &["2025-10-05 02:30:00 +11:00"]);
     check("Australia/Lord_Howe", spring, "45 2 * * *", &["2025-10-05 02:45:00 +11:00"]);
@@ -239,8 +241,7 @@ impl Dice {
         from[usize::try_from(self.below(from.len() as u64)).unwrap()]
     }
 
-    /// Returns the text of a crontab field and its values. The values are computed here, independently of the
-    /// parser.
+    /// Returns the text of a random crontab field, and its values. The values are computed without the parser.
     fn field(&mut self, least: u32, most: u32) -> (String, BTreeSet<u32>) {
         let mut value = || least + u32::try_from(self.below(u64::from(most - least + 1))).unwrap();
         let (a, b) = (value(), value());
@@ -270,7 +271,8 @@ struct Line {
 
 impl Line {
     fn random(dice: &mut Dice) -> Self {
-        // Hours between 0 and 4, so that most lines have a tick near a change. With a star, any hour.
+        // The hour is between 0 and 4, so that most lines have a tick near a change. If the field begins with a
+        // star, it may be any hour.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
         let hour = if hour_text.starts_with('*') {
@@ -303,14 +305,14 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// Returns the ticks in `(from, to]`, computed minute by minute. Each step uses the local time, the local
-    /// times that occurred before, and the local times that are skipped.
+    /// Returns the ticks in `(from, to]`, computed minute by minute. For each minute, the model knows its local
+    /// time, the local times that have occurred before, and the local times that were skipped.
     fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
         let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // Starts a day before `from`, so that the model knows which local times occurred shortly before
+        // The model starts a day before `from`, because it must know which local times occurred shortly before
         // `from`.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
@@ -386,7 +388,7 @@ fn random_lines_agree_with_a_minute_by_minute_model() {
 
 #[test]
 fn every_starting_moment_gives_the_same_ticks() {
-    // A leader that takes over in the middle of the catch-up runs, or of the repeated hour, computes the
+    // A leader may take over in the middle of the catch-up runs, or of the repeated hour. It must compute the
     // same ticks as the leader before it.
     for (line, after, until) in [
         ("0,15,30,45 2 * * *", "2025-03-09 06:59", "2025-03-09 07:01"),

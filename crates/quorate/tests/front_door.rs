@@ -1,5 +1,5 @@
-//! Tests of the API as a new user sees it: names and settings of any type, errors of any type, short `Debug`
-//! output, and tasks of a term.
+//! Tests of the public interface as a new user meets it: names, settings and errors of any type, a short
+//! `Debug` output, and tasks that end with their term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,8 +1,8 @@
-//! Checks the layers of the library. Each module uses only modules below it, and the files of one module do
-//! not use each other in a circle, except for the listed exceptions.
+//! Checks the layers of the library. Each module uses only modules below it. The files of one module do not
+//! depend on each other in a circle, except for the listed exceptions.
 //!
-//! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`, `*tests.rs`,
-//! `tests/`) may use anything.
+//! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`,
+//! `*tests.rs`, `tests/`) may use anything.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
@@ -33,13 +33,11 @@ const ORDER: [&str; 17] = [
     "claim",
     "scheduler",
 ];
-/// Modules that are not part of the order, each with the highest module that it may use. No other module may
-/// use them.
+/// Modules outside of the order, each with the highest module that it may use. No other module may use them.
 const BESIDE: [(&str, &str); 1] = [("admin", "quorum")];
-/// The files that only re-export: they may use every module, and no module may use them.
+/// The files that only re-export items. They may use every module, and no module may use them.
 const FACADES: [&str; 2] = ["lib", "internals"];
-/// The arrows that may be part of a circle: from, to, reason. An arrow is the use of the file `to` by the
-/// file `from`.
+/// The uses that may be part of a circle, each as the file that uses, the file that is used, and the reason.
 const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     (
         "claim::claims",
@@ -92,7 +90,7 @@ fn check(sources: &Sources, allowed: &[(&str, &str, &str)]) -> Vec<String> {
     problems
 }
 
-/// Returns an error message if the arrow goes from a module to a module that it may not use.
+/// Returns an error message if `arrow` is a use that the order of the modules forbids.
 fn forbidden(arrow: &Arrow) -> Option<String> {
     let (from, to) = (top(&arrow.from), top(&arrow.to));
     let rank = |module: &str| ORDER.iter().position(|other| *other == module);
@@ -106,8 +104,8 @@ fn forbidden(arrow: &Arrow) -> Option<String> {
     (!may_use).then(|| format!("src/{}:{}: {from} may not use {to}", arrow.file, arrow.line))
 }
 
-/// Returns the arrows that are part of a circle: those whose target also reaches their source through other
-/// arrows.
+/// Returns the uses that are part of a circle: the used file also uses the first one, directly or through other
+/// files.
 fn circular(arrows: &[Arrow]) -> Vec<&Arrow> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {
@@ -130,7 +128,7 @@ fn top(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }
 
-/// One file's use of another: `from` and `to` are module paths, such as `lease::wait::queue`.
+/// A use of one file by another. `from` uses `to`. Both are module paths, such as `lease::wait::queue`.
 #[derive(Debug)]
 struct Arrow {
     from: String,
@@ -139,7 +137,7 @@ struct Arrow {
     line: usize,
 }
 
-/// The files of the library by their module paths. The path of the root is empty.
+/// The files of the library, by their module paths. The path of the root is empty.
 #[derive(Default)]
 struct Sources {
     files: BTreeMap<Vec<String>, File>,
@@ -149,16 +147,16 @@ struct Sources {
 struct File {
     name: String,
     children: BTreeSet<String>,
-    /// The names that `use` brings in, with their absolute paths.
+    /// The names that `use` statements define, with the absolute paths that they stand for.
     aliases: BTreeMap<String, Vec<String>>,
     uses: Vec<Use>,
 }
 
-/// A path to an item of this crate, from the crate's root.
+/// A use of an item of this crate, by the path from the crate's root.
 struct Use {
     path: Vec<String>,
     line: usize,
-    /// True for a `pub use`. A facade re-exports its children with it.
+    /// True for a `pub use`. A file that re-exports items also re-exports those of its submodules.
     exports: bool,
 }
 
@@ -209,7 +207,7 @@ impl Sources {
                     let (to, file) = (target.join("::"), file.name.clone());
                     arrows.push(Arrow { from: from.clone(), to, file, line: found.line });
                 }
-                // If the module in the path only re-exports the item, the file uses that module, too.
+                // If the module in the path only re-exports the item, the file depends on that module too.
                 if let Some(named) = found
                     .path
                     .first()
@@ -224,7 +222,7 @@ impl Sources {
         arrows
     }
 
-    /// Returns the module of the file that defines the item at an absolute path. Follows re-exports.
+    /// Returns the module of the file that defines the item with this absolute path. Re-exports are followed.
     fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut at: Vec<String> = Vec::new();
         for (index, segment) in path.iter().enumerate() {
@@ -301,8 +299,8 @@ impl File {
         }
     }
 
-    /// Returns a path within this crate, starting at its root; `None` for a path to another crate or to a
-    /// local name.
+    /// Returns the path from the root of this crate. Returns `None` for a path of another crate, or for a local
+    /// name.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -319,7 +317,7 @@ impl File {
     }
 }
 
-/// Returns each path of a `use` declaration with the name that it brings in.
+/// Returns each path of a `use` statement, with the name that it defines.
 fn use_tree(tokens: &[TokenTree]) -> Vec<(Vec<String>, String)> {
     let mut path: Vec<String> = Vec::new();
     let mut at = 0;
@@ -351,7 +349,7 @@ fn use_tree(tokens: &[TokenTree]) -> Vec<(Vec<String>, String)> {
     }
 }
 
-/// Returns the tokens without attributes, and without the items that are compiled for tests only.
+/// Returns the tokens without attributes, and without items that are compiled only for tests.
 fn without_tests(tokens: TokenStream) -> Vec<TokenTree> {
     let mut kept = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -379,7 +377,7 @@ fn is_punct(token: &TokenTree, wanted: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
 }
 
-/// Returns whether a token before `use` is `pub`, or the end of `pub(…)`.
+/// Returns whether the token before `use` makes it public: `pub`, or the end of `pub(…)`.
 fn is_visibility(token: &TokenTree) -> bool {
     match token {
         TokenTree::Ident(word) => *word == "pub",
@@ -482,7 +480,7 @@ fn no_constant_of_the_scheduler_is_defined_twice() {
     assert!(found.is_empty(), "one definition each, or different names:\n{}", found.join("\n"));
 }
 
-/// Returns each name of a free constant that several of the files define, with these files.
+/// Returns the free constants whose names several of the files define. Each result has the name and the files.
 fn constants_defined_twice(texts: &[(String, String)]) -> Vec<String> {
     let mut files: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (name, text) in texts {

@@ -1,4 +1,4 @@
-//! Tests of leases, as a user sees them, with memory nodes and the real clock.
+//! Tests of leases through the public interface, with memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -107,7 +107,8 @@ async fn the_renewer_extends_past_the_ttl_and_events_come_in_order() {
     quorum.close().await;
 }
 
-/// A node that blocks the worker's only thread at the first extension, as if the process had been stopped.
+/// A node that blocks the worker's only thread at the first extension, which has the effect of stopping the
+/// process.
 #[derive(Clone)]
 struct Blocking {
     node: MemoryNode,
@@ -144,8 +145,8 @@ impl Session for BlockingSession {
     }
 }
 
-/// The extension is sent after 2 s, before the deadline, and its replies arrive at 6.5 s: after the deadline, and
-/// before the end of the validity that they give.
+/// Checks an extension that completes too late. It is sent after 2 s, before the deadline. Its replies arrive
+/// at 6.5 s, after the deadline, but before the end of the validity that they would give.
 #[tokio::test]
 async fn an_extension_that_completes_after_the_deadline_leaves_no_key_behind() {
     const TTL: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! Accounts for every tick: a pure function of all journals, of the kills and of the histories.
+//! Accounts for every tick. The account is a pure function of all journals, the kills and the histories.
 
 use super::{Settings, wall};
 use crate::{
@@ -16,24 +16,24 @@ use std::{
     time::Duration,
 };
 
-/// The longest time from the claim of a slot to the first event of the run. Also the longest time from the
-/// last event of a run to the record of the run's end.
+/// The longest time from the claim of a slot to the first event of the run. The same limit applies from the
+/// last event of a run to the record of its end.
 const TO_RECORD: Duration = Duration::from_secs(2);
-/// The longest time from a tick until a worker takes the slot of the tick's run, if an earlier worker that
-/// had claimed the slot was killed.
+/// The longest time from a tick until a worker takes the slot of its run, if a worker that had claimed the slot
+/// before was killed.
 const TO_TAKE: Duration = Duration::from_secs(10);
-/// The time that a worker takes from its start until it takes its share of the runs: it connects, is trusted and reads
-/// the open runs.
+/// The time that a worker needs after its start until it takes its share of the runs. It has to connect, to be
+/// trusted, and to read the open runs.
 const TO_JOIN: Duration = Duration::from_secs(3);
-/// With fewer runs than this while all workers live, the workers' shares are not judged.
+/// The number of runs, while all workers live, from which the shares of the workers are judged.
 const SHARES_FROM: usize = 300;
 
-/// Returns the delivery rule of the job with this number.
+/// Returns the delivery rule of the job with this number. The rules alternate.
 pub(super) fn delivery(number: u32) -> Delivery {
     if number.is_multiple_of(2) { Delivery::AtMostOnce } else { Delivery::AtLeastOnce }
 }
 
-/// Returns the beginning of the name of the job with this number.
+/// Returns the beginning of the name of the job with this number. It says which delivery rule the job has.
 pub(super) fn rule(number: u32) -> &'static str {
     match delivery(number) {
         Delivery::AtMostOnce => "most",
@@ -48,10 +48,11 @@ pub(super) struct Kill {
     pub(super) at: BootTime,
 }
 
-/// The events of all workers' journals, and the kills. The histories are passed to [`Story::judge`].
+/// The events of all workers' journals, and the kills, from which every tick is judged. The histories are
+/// passed to [`Story::judge`].
 #[derive(Debug)]
 pub(super) struct Story {
-    /// Ticks that are due after this are not judged.
+    /// The time of the last tick that is judged.
     pub(super) until: WallTime,
     /// One moment, as read on the wall clock and on the boot clock.
     clocks: (WallTime, BootTime),
@@ -59,7 +60,7 @@ pub(super) struct Story {
     ready: Vec<(Who, BootTime)>,
     kills: Vec<Kill>,
     starts: BTreeMap<(Arc<str>, u64), Vec<Start>>,
-    /// Ends of runs whose start was not read.
+    /// Ends of runs for which the journals have no start, as descriptions.
     unknown: Vec<String>,
 }
 
@@ -72,7 +73,7 @@ struct Start {
     interrupted: bool,
 }
 
-/// The result of the judgement.
+/// The result of judging a story.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) ticks: usize,
@@ -120,7 +121,7 @@ impl Story {
         self.ready.push((who, at));
     }
 
-    /// Adds an event. The events of one worker arrive in order.
+    /// Adds an event of a worker's journal. The events of one worker must be added in order.
     pub(super) fn add(&mut self, who: Who, entry: &Entry) {
         let (Event::RunStarted { job, tick, term }
         | Event::RunDone { job, tick, term }
@@ -186,7 +187,7 @@ impl Story {
         verdict
     }
 
-    /// Returns the violation of a tick, if it has one.
+    /// Returns the way in which a tick violates its delivery rule, if it does.
     fn wrong(&self, delivery: Delivery, tick: u64, starts: &[Start], ends: &[RunOutcome]) -> Option<String> {
         let done = starts.iter().any(|start| start.done.is_some());
         if delivery == Delivery::AtMostOnce && starts.len() > 1 {
@@ -209,7 +210,8 @@ impl Story {
                 let from = self.boot(tick);
                 let hit = match starts.first() {
                     Some(start) => self.is_hit(start.who, start.at, self.ended(start)),
-                    // A worker took the slot, and was killed before the first event of the run.
+                    // The journals show no start. This is explained if a worker took the slot and was killed
+                    // before the first event of the run.
                     None => {
                         self.kills.iter().any(|kill| from <= kill.at + TO_RECORD && kill.at <= from + TO_TAKE)
                     }
@@ -220,7 +222,8 @@ impl Story {
         }
     }
 
-    /// Returns the time until which a kill of the worker explains that no end of a run was recorded.
+    /// Returns the latest time at which a kill of the worker explains that the end of this run was not
+    /// recorded.
     fn ended(&self, start: &Start) -> BootTime {
         start.done.unwrap_or(start.at + TO_RECORD) + TO_RECORD
     }
@@ -229,7 +232,8 @@ impl Story {
         self.kills.iter().any(|kill| kill.who == who && from <= kill.at + TO_RECORD && kill.at <= until)
     }
 
-    /// Counts the first starts of each worker between the moment at which all workers take part and the next kill.
+    /// Counts the starts of each worker in the times in which all workers take part: from when the last one has
+    /// joined until the next kill. Only the first start of a tick counts.
     fn shares(&self) -> Vec<usize> {
         let members: BTreeSet<usize> = self.ready.iter().map(|(who, _)| who.member).collect();
         let mut shares = vec![0; members.len()];
@@ -255,7 +259,7 @@ impl Story {
         first.filter(|((of, _), _)| of == job).map(|((_, tick), _)| *tick)
     }
 
-    /// Returns the judged ticks of a job.
+    /// Returns those ticks of a job that are judged.
     fn ticks(&self, job: &Arc<str>) -> impl Iterator<Item = u64> {
         let first = self.first(job).unwrap_or(u64::MAX);
         let period = TICK_EVERY.as_micros() as usize;
@@ -272,7 +276,7 @@ impl Story {
     }
 }
 
-/// Returns the ends that a history has of each tick.
+/// Returns the outcomes of each tick in the entries of a history.
 fn entered(entries: Option<&Vec<HistoryEntry>>) -> BTreeMap<u64, Vec<RunOutcome>> {
     let mut ends: BTreeMap<u64, Vec<RunOutcome>> = BTreeMap::new();
     for entry in entries.into_iter().flatten() {
@@ -290,8 +294,8 @@ mod tests {
     const MOST: &str = "most-000";
     const LEAST: &str = "least-001";
 
-    /// Returns a story of two jobs with one tick each. Worker 0 starts both ticks at one second, and
-    /// completes them 20 ms later.
+    /// Returns a story of two jobs with one tick each. Worker 0 starts both ticks after one second. If `ends`
+    /// is true, it completes them 20 ms later.
     fn story(ends: bool) -> Story {
         let settings =
             Settings { ticks: 2, jobs: 2, kill_every: Duration::from_secs(10), ttl: Duration::from_secs(1) };

@@ -1,5 +1,5 @@
-//! Jobs with any-worker placement, while workers are killed in turn. The test accounts for every tick, and
-//! checks that the live workers share the runs.
+//! A plan with jobs that are placed on any worker, in which workers are killed in turn. It accounts for every
+//! tick, and checks that the live workers share the runs.
 
 mod account;
 mod worker;
@@ -29,11 +29,11 @@ use std::{
 };
 
 const WORKERS: usize = 3;
-/// The longest wait for one event.
+/// The longest time that the plan waits for one event.
 const STEP: Duration = Duration::from_millis(20);
-/// The longest time for the catch-up runs and the entries of the history, once no worker is killed any more.
+/// The longest time that the catch-up runs and the history entries may take after the last kill.
 const TO_DRAIN: Duration = Duration::from_secs(60);
-/// The number of kills between two reports of progress.
+/// The number of kills after which the test reports its progress.
 const PROGRESS_EVERY: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// Kills workers until enough ticks were due, or until `stop`, and judges all journals and histories.
+/// Kills workers until enough ticks were due, or until `stop` is set. Then judges all journals and histories.
 pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> Report {
     let workers = options.workers.unwrap_or(WORKERS);
     let servers = Servers::start(options.servers, false, Network::Direct);
@@ -78,7 +78,7 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Plan {
-    // Declared first, so that workers are dropped before their servers.
+    // Declared first, so that the workers are dropped before their servers.
     director: Director,
     _servers: Servers,
     story: Story,
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Reads until each tick so far has its entry in the history of its job, or until a time limit.
+    /// Reads events until the histories have an entry for each tick so far, or until a time limit.
     fn drain(&mut self, settings: &Settings, reader: &Assignment) -> BTreeMap<Arc<str>, Vec<HistoryEntry>> {
         self.story.until = SystemWorld.wall();
         let give_up = SystemWorld.now() + TO_DRAIN;
@@ -184,8 +184,8 @@ fn read(
     })
 }
 
-/// Returns the number of entries that a history keeps. It is larger than the number of judged ticks, because
-/// ticks continue until the workers end.
+/// Returns the number of entries that a history keeps. It must be larger than the number of judged ticks,
+/// because ticks continue until the workers end.
 fn kept(settings: &Settings) -> usize {
     settings.of_each() * 2 + 200
 }

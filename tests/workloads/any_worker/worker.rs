@@ -16,7 +16,7 @@ use std::{convert::Infallible, time::Duration};
 /// The duration of a run.
 const TAKES: Duration = Duration::from_millis(20);
 
-/// Runs the scheduler with all jobs in the worker process.
+/// The work of one worker process: it runs the scheduler with all jobs.
 pub(crate) async fn work(
     settings: &Settings,
     ttl: Duration,

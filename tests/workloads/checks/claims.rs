@@ -10,19 +10,19 @@ use std::{
     time::Duration,
 };
 
-/// The longest time by which a done record may end before its retention has passed, because of TTLs and clock
-/// differences.
+/// The longest time by which a done record may expire before its retention has passed. TTLs and differences
+/// between clocks are the reason.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// Checks that a message that is done is not claimed again, and not done again, within its retention. The
-/// exception: so many nodes lost their data that no majority stores the message's record. Every message must
-/// be done at the end.
+/// Checks that a message that is done is neither claimed nor handled again within its retention. This is
+/// excused if so many nodes lost their data that no majority stores the message's record. At the end, every
+/// message must be done.
 #[derive(Debug)]
 pub(crate) struct Claims {
     epoch: BootTime,
     done: BTreeMap<u64, Done>,
-    /// The claims of each message. An event that arrives later may show that the message was done before a
-    /// claim was requested.
+    /// The claims of each message, which are kept because the events of two workers arrive in any order. A
+    /// later event may show that the message was already done when a claim was requested.
     claimed: BTreeMap<u64, Vec<(BootTime, u64, Who)>>,
     /// The messages before `expected` that no worker has reported as done.
     missing: BTreeSet<u64>,
@@ -32,16 +32,16 @@ pub(crate) struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Done {
-    /// The time at which the worker learned that the message was done.
+    /// The time at which the worker learned that the record of the message is stored.
     at: BootTime,
-    /// The time at which the worker began to record that.
+    /// The time at which the worker began to write the record.
     began: BootTime,
     token: u64,
     nodes: usize,
 }
 
 impl Done {
-    /// Returns whether so many nodes lost their data by `until` that no majority may store the record any more.
+    /// Returns whether so many nodes lost their data by `until` that a majority may no longer store the record.
     fn is_forgotten(&self, until: BootTime, truth: &Truth) -> bool {
         self.nodes.saturating_sub(truth.losses(self.began, until)) < truth.majority()
     }
@@ -90,8 +90,8 @@ impl Claims {
         self.missing.remove(&message);
     }
 
-    /// Returns a violation if the claim, which was requested at `requested`, should have found the message
-    /// done.
+    /// Checks a claim that was requested at `requested`. Returns a violation if it should have found the
+    /// message done.
     fn redone(
         &self,
         message: u64,
@@ -127,7 +127,8 @@ impl Check for Claims {
                 let other = self.done.get(message).copied().filter(|other| other.token != *token);
                 let Some(other) = other else {
                     self.done.insert(*message, done);
-                    // Claims of the message may have been reported before this event.
+                    // The events of claims that were made after this one may have arrived before this event. So
+                    // they are checked now.
                     let claims = self.claimed.get(message).into_iter().flatten();
                     return claims.filter_map(|claim| self.redone(*message, *claim, truth)).collect();
                 };

@@ -8,21 +8,21 @@ use std::{
     time::Duration,
 };
 
-/// If a process found its lease valid at most this time before it was stopped, it still believed in the lease
-/// when it was stopped.
+/// The time before a stop within which a check of the lease counts as just before it. If the lease was valid
+/// then, the process still believed in it when it was stopped.
 const FRESH: Duration = Duration::from_millis(150);
 
-/// Checks that no two processes find their leases on one resource valid at the same time. Resources are
-/// locks, elections and claims.
+/// Checks that no two processes find their leases on one resource valid at the same time. Resources are locks,
+/// elections and claims.
 ///
-/// A process believes in its lease from the first to the last time at which it finds the lease valid. A
-/// process that is stopped just after such a check counts as believing until the stop ends or the validity
-/// ends, whichever is first. Had it run, it would have believed in the lease for that time.
+/// A process believes in its lease from the first to the last check that finds the lease valid. If a process is
+/// stopped just after such a check, it counts as believing until the stop or the validity ends, whichever is
+/// first, because it would have believed that if it had run.
 #[derive(Debug, Default)]
 pub(crate) struct Exclusion {
     open: BTreeMap<Arc<str>, BTreeMap<u64, Belief>>,
     settled: BTreeMap<Arc<str>, Vec<Span>>,
-    /// The pairs of leases that were reported.
+    /// The pairs of leases for which a violation was already reported.
     reported: BTreeSet<(Arc<str>, u64, u64)>,
 }
 

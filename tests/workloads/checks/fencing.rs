@@ -4,8 +4,8 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Checks that the fencing tokens of one resource are unique, and grow in the order in which their leases
-/// were acquired.
+/// Checks that the fencing tokens of each resource are unique, and grow in the order in which the leases were
+/// acquired.
 #[derive(Debug, Default)]
 pub(crate) struct Fencing {
     grants: BTreeMap<Arc<str>, BTreeMap<BootTime, (u64, Who)>>,
@@ -30,8 +30,8 @@ impl Check for Fencing {
     }
 
     fn settle(&mut self, now: BootTime, _: &Truth) -> Vec<String> {
-        // The last token of a lock or an election stays, to be compared with the next token. The counter of a
-        // claim ends together with the claim.
+        // The last token of a lock or an election is kept, to be compared with the next one. The counter of a
+        // claim ends together with the claim, so tokens of claims are not kept.
         self.grants.retain(|resource, grants| {
             let last = grants.last_key_value().map(|(at, _)| *at).unwrap_or_default();
             grants.retain(|at, _| *at + HORIZON * 4 > now || *at == last);

@@ -1,7 +1,7 @@
-//! The keys that may remain on a server when every worker has ended.
+//! Checks the keys that are left on a server after every worker has ended.
 
-/// Returns a violation if this key must not remain. The key has `pttl` milliseconds to live (-1: no limit).
-/// `claimed` means that the key stores a claim that a worker still holds.
+/// Returns a violation if this key must not be left. `pttl` is its remaining time in milliseconds, or -1 if it
+/// does not expire. `claimed` is true if the key has a claim that has not expired.
 pub(crate) fn leftover(key: &str, pttl: i64, claimed: bool) -> Option<String> {
     let Some(name) = key.strip_prefix("quorate:").or_else(|| key.strip_prefix("{quorate:")) else {
         return Some(format!("leftovers: {key} is no key of Quorate"));

@@ -7,28 +7,28 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::time::Duration;
 
-/// Checks that an event of each kind of work occurs once nothing has prevented progress for the time in
-/// [`KINDS`]. Progress is possible while a majority of nodes votes, a worker runs, and the director causes no
+/// Checks progress. If nothing has prevented progress for the time in [`KINDS`], an event of each kind of work
+/// must occur. Progress is possible while a majority of nodes votes, a worker runs, and the director causes no
 /// fault.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     last: [BootTime; 4],
-    /// For each kind of work, the fault-free phase in which a violation was reported, so that each phase is
-    /// reported once.
+    /// For each kind of work, the fault-free phase for which a violation was reported. So each phase is
+    /// reported only once.
     reported: [Option<BootTime>; 4],
-    /// The last fault-free phase that was long enough for every limit, and the number of such phases.
+    /// The last fault-free phase that was long enough for every limit, and the number of such phases so far.
     judged: (Option<BootTime>, usize),
 }
 
 impl Liveness {
-    /// Returns the number of fault-free phases that were long enough for every limit.
+    /// Returns the number of fault-free phases so far that were long enough for every limit.
     pub(crate) fn phases(&self) -> usize {
         self.judged.1
     }
 }
 
-/// The kinds of work, and the longest time that may pass without an event of each kind. A crashed holder
-/// blocks other workers for its TTL of 2 s. The rest of the time is a margin for a busy machine.
+/// The kinds of work, with the longest time that may pass without an event of each. A crashed holder blocks
+/// other workers for its TTL of 2 s. The rest is a margin for a busy machine.
 const KINDS: [(&str, Duration); 4] = [
     ("leader", Duration::from_secs(5)),
     ("lock acquired", Duration::from_secs(5)),

@@ -1,6 +1,5 @@
-//! The invariants, with one file each. Each check reads every event of every journal as the event arrives,
-//! and the director's record of its faults. No check depends on the order in which the events of different
-//! workers arrive.
+//! The invariants, one in each file. Each check reads every event of every journal when it arrives, and the
+//! director's record of the faults. No check depends on the order in which events of different workers arrive.
 
 mod claims;
 mod exclusion;
@@ -23,9 +22,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::time::Duration;
 
-/// The longest time until a line of a journal arrives. It is longer than any stop of a process.
+/// The longest time until a line of a journal has arrived. It is longer than any stop of a process.
 pub(crate) const HORIZON: Duration = Duration::from_secs(15);
-/// The time for which a process that was paused may still act late after it continues.
+/// The time for which a process may still act late after it continues from a pause.
 const JUST_PAUSED: Duration = Duration::from_millis(300);
 
 /// One invariant.
@@ -33,16 +32,16 @@ pub(crate) trait Check {
     /// Reads an event, and returns the violations that it shows.
     fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String>;
 
-    /// Judges the entries that no later event can change, and then removes them. Called at intervals.
+    /// Judges the entries that no later event can change, and removes them. It is called regularly.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String>;
 
-    /// Returns the number of entries that the check holds in memory, which must stay bounded.
+    /// Returns the number of entries that the check has in memory. This number must stay limited.
     fn held(&self) -> usize;
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Journals written by hand.
+    //! Helpers for tests that write the lines of a journal themselves.
 
     use super::*;
     use crate::harness::Event;
@@ -64,7 +63,7 @@ pub(crate) mod testing {
         Entry { at: ms * 1_000_000, event }
     }
 
-    /// Returns the record of five nodes that could always vote.
+    /// Returns a record of faults in which five nodes could always vote.
     pub(crate) fn truth() -> Truth {
         Truth::new(5)
     }
@@ -86,7 +85,7 @@ pub(crate) mod testing {
         line(ms, Event::RunDone { job: job.into(), tick, term })
     }
 
-    /// An entry of a job's history.
+    /// Returns an entry of a job's history.
     pub(crate) fn entered(name: &str, end: RunOutcome, term: u64, tick: WallTime) -> HistoryEntry {
         HistoryEntry {
             job: name.into(),
@@ -105,7 +104,8 @@ pub(crate) mod testing {
         }
     }
 
-    /// Returns the violations that a check finds during the events of workers, and long after these events.
+    /// Gives the check the events of workers, and then lets much time pass. Returns the violations that it
+    /// finds.
     pub(crate) fn judge(check: &mut dyn Check, truth: &Truth, lines: &[(usize, Entry)]) -> Vec<String> {
         let events = lines.iter().flat_map(|(member, entry)| check.on_event(who(*member), entry, truth));
         let mut found: Vec<String> = events.collect();

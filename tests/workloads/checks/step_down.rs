@@ -7,14 +7,14 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Checks the ends of work. In a process that is not paused, work ends before the next holder begins. Work
-/// always receives the notice to step down, and receives it before its lease ends. A process that did not run
-/// is excused only if its pause began before it had to act.
+/// Checks that work ends in time. The work of a process must end before the next holder begins, unless the
+/// process is paused. The work must get the notice to step down before its lease ends. A late process is
+/// excused only if it was paused, and if the pause began before the process had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
     leases: BTreeMap<(Arc<str>, u64), Lease>,
-    /// The time of each process's last event.
+    /// The time of the last event of each process.
     last_event: BTreeMap<Who, BootTime>,
 }
 
@@ -31,10 +31,10 @@ struct Lease {
     who: Who,
     /// The end of the lease's validity.
     until: BootTime,
-    /// The time at which the work received the notice to step down, and the end of validity that was known at
-    /// that time.
+    /// The time at which the work got the notice to step down, and the end of validity that the worker knew
+    /// then.
     stepped_down: Option<(BootTime, BootTime)>,
-    /// The time at which the holder found that the lease had ended.
+    /// The time at which the holder noticed that the lease had ended.
     ended: Option<BootTime>,
     last: BootTime,
 }
@@ -49,7 +49,7 @@ impl Lease {
                     "step-down: {resource}: {who:?} received the notice {late:?} after the end of validity"
                 ))
             }
-            // A process that ended before its work had to receive the notice proves nothing.
+            // If the process itself ended before its work had to get the notice, there is nothing to judge.
             (None, Some(ended)) if last_event > ended + NOTIFIED => {
                 let paused = truth.was_paused(who, ended - JUST_PAUSED, ended + NOTIFIED);
                 let text = || {
@@ -96,8 +96,8 @@ impl Check for StepDown {
     }
 
     /// Judges a lease once its last event is older than [`HORIZON`], and a term once the next term began that
-    /// long ago. By then a process has also reported its pauses, which it does after the events that a pause
-    /// excuses.
+    /// long ago. By then the process has also reported its pauses, which arrive after the events that they
+    /// excuse.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         let Self { leases, last_event, .. } = self;
@@ -110,7 +110,7 @@ impl Check for StepDown {
             !ripe
         });
         last_event.retain(|who, at| *at + HORIZON * 2 > now || truth.is_stopped(*who));
-        // The last term stays, because its successor has not begun.
+        // The last term is kept, because its end is judged when the next term begins.
         while let Some((&term, &Work { who, last, .. })) = self.terms.first_key_value() {
             let Some(next) = self.terms.values().nth(1) else { break };
             if next.from + HORIZON > now || truth.is_stopped(who) {
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(found(&truth(), &[(0, leads(1000, 1)), (0, stepped_down(2600, 1))]), 0);
         let late = [(0, leads(1000, 1)), (0, stepped_down(3001, 1))];
         assert_eq!(found(&truth(), &late), 1);
-        // The process reports its pause after the step-down.
+        // The process reports its pause only after the step-down that the pause excuses.
         let (mut check, mut truth) = (StepDown::default(), truth());
         late.iter().for_each(|(member, line)| assert!(check.on_event(who(*member), line, &truth).is_empty()));
         truth.stalled(who(0), at(2500), at(3002));

@@ -12,17 +12,18 @@ use std::{
     time::Duration,
 };
 
-/// The time from the end of a tick's catch-up window until the tick is judged. By then it no longer starts.
+/// The time after a tick's catch-up window at which the tick is judged. It can no longer start then.
 const SETTLED: Duration = Duration::from_secs(30);
-/// After a loss of data, a node may also have no records of the ticks that are due within this time.
+/// A node that lost its data may have no records of the ticks within this span before the loss either, because
+/// these records were not written yet.
 const UNKNOWN: Duration = Duration::from_secs(5);
-/// The longest time, on a busy machine, from the moment at which a leader may start a tick until it has
-/// started the tick. It includes earlier catch-up runs, the seal, and the rest of the lease of a leader that
-/// is cut off.
+/// The longest time, on a busy machine, from the moment at which a leader may start a tick until it has started
+/// it. It includes earlier catch-up runs, the seal, and the rest of the lease of a leader that is cut off.
 const TO_START: Duration = Duration::from_secs(5);
-/// The time from the beginning of a term until its leader has sealed the ledger, with the answers of all nodes.
+/// The longest time from the beginning of a term until its leader has sealed the ledger and has the answers of
+/// all nodes.
 const TO_SEAL: Duration = Duration::from_secs(2);
-/// A leader may lead for this time after its last event.
+/// The time after its last event for which a leader may still lead.
 const LAST_EVENT: Duration = Duration::from_millis(500);
 
 /// Checks the starts and ends of ticks. An at-most-once tick starts once or not at all, whatever happens. An
@@ -49,10 +50,10 @@ pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.
     clocks: (WallTime, BootTime),
     jobs: BTreeMap<Arc<str>, BTreeMap<u64, Tick>>,
-    /// For each job, the time up to which its ticks have been judged.
+    /// For each job, the time of the last tick that was judged.
     judged: BTreeMap<Arc<str>, u64>,
     counts: BTreeMap<Arc<str>, Counts>,
-    /// The first and the last event of each term.
+    /// The times of the first and the last event of each term.
     terms: BTreeMap<u64, (BootTime, BootTime)>,
     suspects: Vec<Suspect>,
 }
@@ -61,11 +62,12 @@ pub(crate) struct Ticks {
 struct Tick {
     starts: Vec<(u64, Who, BootTime)>,
     done: Option<(u64, BootTime)>,
-    /// The time at which the same term started another tick: by then the end of this tick was recorded.
+    /// The time at which the same term started another tick of the job. By then it has recorded the end of this
+    /// tick.
     recorded: Option<BootTime>,
 }
 
-/// A start after a recorded end. The process may report later that it was paused, which excuses the start.
+/// A start after a recorded end. It is a violation, unless the process later reports a pause that excuses it.
 #[derive(Debug)]
 struct Suspect {
     who: Who,
@@ -74,7 +76,7 @@ struct Suspect {
     violation: String,
 }
 
-/// The outcomes of the ticks of a job.
+/// The numbers of a job's ticks, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     /// The number of ticks that were due and have been judged.
@@ -85,7 +87,7 @@ pub(crate) struct Counts {
     pub(crate) again: usize,
     /// The number of ticks that completed at least once.
     pub(crate) done: usize,
-    /// The number of ticks that did not start, with an excuse.
+    /// The number of ticks that did not start, and for which this is excused.
     pub(crate) excused: usize,
 }
 
@@ -95,13 +97,13 @@ impl Ticks {
         Self { clocks: (wall, boot), jobs, judged, counts, terms: BTreeMap::new(), suspects: Vec::new() }
     }
 
-    /// Returns the outcomes of the ticks that have been judged, for each job.
+    /// Returns the numbers of the ticks that were judged, for each job.
     pub(crate) fn counts(&self) -> &BTreeMap<Arc<str>, Counts> {
         &self.counts
     }
 
-    /// Returns whether all ticks due by `when` have been decided: ticks run in order, so a later tick that is
-    /// done proves that.
+    /// Returns whether all ticks due by `when` have been decided. Ticks of a job run in order, so a later tick
+    /// that is done proves this.
     pub(crate) fn decided(&self, when: BootTime) -> bool {
         let when = self.wall(when);
         let done = |ticks: &BTreeMap<u64, Tick>| ticks.range(when..).any(|(_, tick)| tick.done.is_some());
@@ -125,12 +127,12 @@ impl Ticks {
         (self.clocks.0 + self.clocks.1.until(at)).as_micros()
     }
 
-    /// Returns the time of a tick on the boot clock.
+    /// Returns the time of a tick, converted to the boot clock.
     fn boot(&self, tick: u64) -> BootTime {
         self.clocks.1 + self.clocks.0.until(WallTime::from_micros(tick))
     }
 
-    /// Judges the ticks before `until`, each once.
+    /// Judges the ticks before `until`. Each tick is judged only once.
     fn judge(&mut self, until: u64, truth: &Truth) -> Vec<String> {
         let (mut found, mut judged) = (Vec::new(), Vec::new());
         for (job, ticks) in &self.jobs {
@@ -166,14 +168,13 @@ impl Ticks {
         found
     }
 
-    /// Returns whether a leader that had to start the tick due at `due` may have lacked knowledge of the
-    /// tick.
+    /// Returns whether the tick due at `due` may have been unknown to a leader that had to start it.
     fn unknown(&self, due: BootTime, truth: &Truth) -> bool {
         let mut led_until = due;
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
             let decides = *last + LAST_EVENT >= starts && starts <= due + CATCH_UP;
-            // If no worker led when the tick was due, the previous leader was the last that knew the job.
+            // If no worker led when the tick was due, only the previous leader can have known the tick.
             let kept_from = if *from > due { due.min(led_until) } else { due } - UNKNOWN;
             led_until = *last;
             let asked = [(*from, *from + TO_SEAL), (starts, starts + TO_START)];
@@ -181,8 +182,8 @@ impl Ticks {
         })
     }
 
-    /// Returns whether a leader may have recorded that it starts the tick due at `due`, and then lost its
-    /// term before it started the tick.
+    /// Returns whether a leader may have recorded the tick due at `due` as started, and then lost its term
+    /// before the run began.
     fn leader_fell(&self, due: BootTime) -> bool {
         self.terms.values().any(|(from, last)| {
             let starts = due.max(*from);
@@ -200,8 +201,8 @@ impl Ticks {
         let (term, who, now) = start;
         let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
         let ticks = self.jobs.entry(Arc::clone(job)).or_default();
-        // The ticks of a job run one at a time. So by now this term has recorded the ends of the job's
-        // earlier ticks.
+        // The ticks of a job run one after the other. So when this term starts a tick, it has recorded the ends
+        // of the earlier ones.
         for tick in ticks.values_mut().filter(|tick| tick.recorded.is_none()) {
             if tick.done.is_some_and(|(by, when)| by == term && when < now) {
                 tick.recorded = Some(now);
@@ -257,7 +258,8 @@ impl Check for Ticks {
         let mut found = self.judge_suspects(now - HORIZON, truth);
         found.extend(self.judge(self.wall(now - CATCH_UP - SETTLED), truth));
         self.terms.retain(|_, (_, last)| *last + CATCH_UP * 4 > now);
-        // The check must also find an at-most-once tick that starts again much later.
+        // At-most-once ticks are kept for longer, because the check must also notice if one starts again much
+        // later.
         let old = self.wall(now - CATCH_UP * 4);
         for ticks in self.jobs.values_mut() {
             let last = ticks.last_key_value().map(|(at, _)| *at).unwrap_or_default();
@@ -280,7 +282,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// Returns a check whose wall clock and boot clock show the same time. Tick `n` is due at `n` seconds.
+    /// Returns a check for which the wall clock and the boot clock show the same time. Tick `n` is due at `n`
+    /// seconds.
     fn ticks() -> Ticks {
         Ticks::new(WallTime::from_micros(0), at(0))
     }
@@ -302,7 +305,7 @@ mod tests {
         read(&mut check, truth, lines) + check.settle(at(15_001) + HORIZON, truth).len()
     }
 
-    /// Returns a record of faults in which these nodes lost their data at this time.
+    /// Returns a record of faults in which these nodes lost their data at `ms` milliseconds.
     fn lost(nodes: std::ops::Range<usize>, ms: u64) -> Truth {
         let mut truth = truth();
         nodes.for_each(|node| truth.lost_data(node, at(ms)));
@@ -338,7 +341,7 @@ mod tests {
         let mut two_away = lost(4..5, 12_000);
         two_away.observe(at(14_000), &[true, true, false, false, true], 4);
         assert_eq!(found(&two_away, &lines), 0, "two of the four others do not answer");
-        // The process reports its pause after the start that the pause excuses.
+        // The process reports its pause only after the start that the pause excuses.
         let (mut check, mut stalled) = (ticks(), truth());
         assert_eq!(read(&mut check, &stalled, &lines), 0);
         assert!(check.settle(at(15_000) + HORIZON, &stalled).is_empty(), "too early");
@@ -356,7 +359,7 @@ mod tests {
                 done(3030, job, 3, 7),
             ];
             let mut check = ticks();
-            // The same leader continues to lead.
+            // In this case the same leader continues to lead.
             check.led(7, at(60_000));
             read(&mut check, truth, &lines);
             (check.finish(at(3500), truth).len(), check.counts()[job])
@@ -383,7 +386,8 @@ mod tests {
             let mut check = ticks();
             let lines = [start(1000, AT_LEAST_ONCE, 1, 7), done(1030, AT_LEAST_ONCE, 1, 7)];
             read(&mut check, truth, &lines);
-            // No worker leads from 1 s to 16 s. The next leader never starts the ticks of 2 to 15 s, nor those of 19 and 20.
+            // No worker leads from 1 s to 16 s. The next leader never starts the ticks from 2 to 15 s, and
+            // those of 19 s and 20 s.
             for n in [16, 17, 18, 21] {
                 let lines = [start(n * 1000, AT_LEAST_ONCE, n, 8), done(n * 1000 + 30, AT_LEAST_ONCE, n, 8)];
                 read(&mut check, truth, &lines);
@@ -398,7 +402,7 @@ mod tests {
     fn an_at_most_once_tick_is_passed_over_only_where_its_leader_fell() {
         let job = AT_MOST_ONCE;
         let leads = |ms, token| valid(ms, TERM, token, 0);
-        // The tick of 20 s never starts. The first leader lost its term at `fell`, and the second leader was
+        // The tick of 20 s never starts. The first leader loses its term at `fell`, and the second one is
         // elected 2 s later.
         let judge = |fell: u64| {
             let mut check = ticks();

@@ -4,7 +4,7 @@ use quorate_postgres::{
     tokio_postgres::{self, Client, NoTls},
 };
 
-/// Returns a client. Its connection ends when the client is dropped.
+/// Connects to the database. The connection ends when the client is dropped.
 pub(super) async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     #[expect(clippy::disallowed_methods, reason = "as the driver requires; it ends with its client")]
@@ -12,8 +12,8 @@ pub(super) async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> 
     Ok(client)
 }
 
-/// Returns the table of a mode's effects. None of its columns is unique, so a second effect of a
-/// message is a second row.
+/// Returns the name of the table for the effects of a mode. None of its columns is unique, so a second effect
+/// of a message is a second row.
 pub(super) fn table(mode: Mode) -> String {
     format!("effects_{mode}")
 }

@@ -30,17 +30,17 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The required number of faults of each kind. If there were fewer, the test had too few messages.
 const EACH: u32 = 2;
 
-/// The mechanism that protects an effect.
+/// The means by which a mode prevents a second effect of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// The claim, and the effect's transaction, which also records the message.
+    /// The claim, and the table of `quorate-postgres`: the effect's transaction also records the message.
     With,
-    /// The claim alone.
+    /// Only the claim.
     Without,
 }
 
-/// The name of the mode in table names.
+/// Formats the mode as a part of the names of its tables.
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::With { "with" } else { "without" })
@@ -83,7 +83,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the violation, if the outcome differs from the required one.
+    /// Returns a violation if the outcome is not the one that the mode must have.
     fn violation(&self) -> Option<String> {
         let (messages, mode, faults) = (self.messages as u64, self.mode, &self.faults);
         let fewest = faults.killed_after.min(faults.stopped_before).min(faults.stopped_after);
@@ -137,12 +137,12 @@ struct Run {
     faults: Faults,
     /// The stopped workers, each with the time of its stop.
     stopped: Vec<(usize, BootTime)>,
-    /// For each worker, whether it has reported that nothing is left to do.
+    /// For each worker, true if it has reported that nothing is left to do.
     done: Vec<bool>,
 }
 
 impl Run {
-    /// Causes one fault after the other, until all workers have reported that nothing is left to do.
+    /// Causes faults, one after the other, until all workers have reported that nothing is left to do.
     fn make_faults(&mut self) {
         let (mut last_fault, mut last_event) = (SystemWorld.now(), SystemWorld.now());
         while self.done.contains(&false) {
@@ -162,7 +162,7 @@ impl Run {
         }
     }
 
-    /// Resumes workers that were stopped for longer than a claim lasts.
+    /// Lets those stopped workers continue whose claims have expired by now.
     fn resume_expired(&mut self, now: BootTime) {
         let long = self.ttl * 3 / 2;
         for (member, _) in self.stopped.extract_if(.., |(_, since)| now.since(*since) > long) {
@@ -170,8 +170,8 @@ impl Run {
         }
     }
 
-    /// Causes a fault of a kind that fits the point at which the worker is, so that all kinds are about
-    /// equally frequent. Returns false if none fits.
+    /// Causes a fault that fits the point at which the worker is. Prefers the kind that was least frequent.
+    /// Returns false if no kind fits.
     fn make_fault(&mut self, member: usize, point: Point) -> bool {
         let Faults { killed_after, stopped_before, stopped_after } = &mut self.faults;
         match point {

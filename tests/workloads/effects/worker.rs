@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// The number of messages that are claimed in one request.
 const BATCH: usize = 50;
-/// The time that a worker waits at each [`Point`] in some of its batches. Meanwhile the director may cause a
-/// fault.
+/// The time that a worker waits at each [`Point`], in some of its batches. The director may cause a fault
+/// during this time.
 const THINKS: Duration = Duration::from_millis(25);
 const THINKS_EACH: u64 = 8;
 
@@ -29,14 +29,15 @@ pub(crate) struct Task {
     pub(crate) database: String,
 }
 
-/// Claims messages in batches, commits their effects in one transaction, and completes them.
+/// The work of one worker process: it claims messages in batches, commits the effects of each batch in one
+/// transaction, and completes the messages.
 pub(crate) async fn work(
     Task { mode, workers, messages, database }: &Task,
     assignment: &Assignment,
     quorum: &Quorum,
     journal: &Journal,
 ) -> Result<(), Failure> {
-    // The worker does not end by itself: the director may still kill or stop it after its last event.
+    // After its last event, the worker waits until it is asked to end. The director may still kill or stop it.
     let told = told_to_end()?;
     let mut worker = Worker {
         mode: *mode,
@@ -48,7 +49,7 @@ pub(crate) async fn work(
     };
     let ids: Vec<String> = (0..*messages).map(|number| format!("m-{number}")).collect();
     let batches: Vec<&[String]> = ids.chunks(BATCH).collect();
-    // Each worker begins with other batches, so that two workers rarely claim the same messages.
+    // Each worker begins with another batch, so that two workers rarely claim the same messages.
     let first = assignment.member * batches.len() / workers;
     let mut open: Vec<usize> = (0..batches.len()).map(|at| (at + first) % batches.len()).collect();
     while !open.is_empty() {
@@ -83,8 +84,8 @@ impl Worker<'_> {
             match outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => mine.push(claim),
                 Ok(ClaimOutcome::Done { .. }) => done += 1,
-                // Another worker has the message, or too few servers answered. The message is claimed again
-                // in the next pass.
+                // Another worker has the message, or too few servers answered. The message is claimed again in
+                // the next pass over the batches.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -95,14 +96,15 @@ impl Worker<'_> {
         self.reach(Point::Claimed).await;
         self.commit_effects(&mine).await?;
         self.reach(Point::Committed).await;
-        // If a claim was lost in the meantime, another worker completes the message, and finds the effect
-        // committed.
+        // If a claim was lost before this, another worker has the message. That worker finds the effect in the
+        // database, and completes the message.
         let completing = mine.into_iter().map(|claim| async move { claim.complete("").await.is_ok() });
         let completed = join_all(completing).await.into_iter().filter(|ok| *ok).count();
         Ok(done + completed == ids.len())
     }
 
-    /// Commits one transaction. The claims are not checked, because a pause may follow any check.
+    /// Commits the effects of the batch in one transaction. The claims are not checked before, because a pause
+    /// could follow any check.
     async fn commit_effects(&mut self, mine: &[Claim]) -> Result<(), Failure> {
         let transaction = self.client.transaction().await?;
         let messages: Vec<_> = mine.iter().map(|claim| (&**claim.id(), claim.token())).collect();
@@ -117,7 +119,7 @@ impl Worker<'_> {
         Ok(transaction.commit().await?)
     }
 
-    /// In some of the batches, writes that the worker is at this point, and waits there.
+    /// Reports that the worker is at this point, and waits there. Does so only in some of the batches.
     async fn reach(&self, point: Point) {
         if self.batches.is_multiple_of(THINKS_EACH) {
             self.journal.write(Event::Reached { point, element: self.batches });

@@ -1,4 +1,4 @@
-//! Accounts for every tick, as a pure function of all journals and of the faults.
+//! Accounts for every tick. The account is a pure function of all journals and of the faults.
 
 use super::to_boot;
 use crate::{
@@ -16,16 +16,17 @@ use quorate_tests::support::Who;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The time, on a busy machine, from the moment at which a leader may start a tick until the run writes its first
-/// event. A fault within this time explains a tick whose start was recorded but is not in the journal.
+/// The longest time, on a busy machine, from the moment at which a leader may start a tick until its run writes
+/// the first event. A fault within this time explains a tick that was recorded as started, but is not in the
+/// journal.
 const TO_START: Duration = Duration::from_secs(1);
-/// The time from the end of a run until it is recorded.
+/// The longest time from the end of a run until the leader has recorded it.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// The longest time, on a busy machine, from the interruption of a run at a step-down until the journals show
-/// that its leader has lost its term.
+/// The longest time, on a busy machine, from the moment at which a step-down interrupts a run until the
+/// journals show that the leader has lost its term.
 const TO_FALL: Duration = Duration::from_secs(10);
-/// The director notes the time of a fault before it causes the fault. The target may have continued for this
-/// time.
+/// The time between the director's note of a fault and the effect of the fault. The target may have continued
+/// for this time.
 const TO_HIT: Duration = Duration::from_millis(50);
 
 /// The way in which a leader lost its term.
@@ -56,7 +57,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The loss of a term by its leader.
+/// The loss of a term by its leader, usually through a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) kind: Kind,
@@ -73,7 +74,7 @@ pub(super) struct Story {
     pub(super) changes: Vec<Change>,
     /// One moment, as read on the wall clock and on the boot clock.
     pub(super) clocks: (WallTime, BootTime),
-    /// Ticks that are due after this are not judged.
+    /// The time of the last tick that is judged.
     pub(super) until: WallTime,
 }
 
@@ -89,7 +90,7 @@ pub(super) struct Account {
     pub(super) explained: Vec<String>,
 }
 
-/// The result of the judgement.
+/// The result of judging all ticks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     pub(super) jobs: BTreeMap<Arc<str>, Account>,
@@ -109,9 +110,9 @@ struct Start {
     interrupted: Option<BootTime>,
 }
 
-/// The starts of each tick, by job and by the time of the tick.
+/// The starts of each tick, by the name of the job and the time of the tick.
 type Ticks = BTreeMap<Arc<str>, BTreeMap<u64, Vec<Start>>>;
-/// For each term, the time at which it began, its number, and its leader.
+/// The terms in order. Each has the time at which it began, its number, and its leader.
 type Terms = Vec<(BootTime, u64, Who)>;
 
 /// Returns the terms that began, in order.
@@ -149,7 +150,7 @@ impl Story {
         verdict
     }
 
-    /// Returns the ticks that were started, with the outcome of each start.
+    /// Returns the ticks that were started. Each has its starts, with their outcomes.
     fn ticks(&self, violations: &mut Vec<String>) -> Ticks {
         let mut jobs = Ticks::new();
         for (who, entry) in &self.lines {
@@ -245,9 +246,10 @@ impl Story {
         account
     }
 
-    /// Returns the reason why a tick must not start again after this start, if there is one.
+    /// Returns the reason why a tick must not start again after this start. Returns `None` if it may.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
-        // The journal shows whether a step-down interrupted the run. The run's term must then have ended.
+        // If the journal shows that a step-down interrupted the run, the term of the run must have ended soon
+        // after that.
         let (until, why) = match first.interrupted {
             Some(interrupted) => (interrupted + TO_FALL, "it was interrupted, and its term did not end"),
             None => {
@@ -258,8 +260,9 @@ impl Story {
         self.hit(first.who, first.term, first.at, until).is_none().then_some(why)
     }
 
-    /// Returns the fault that explains a tick that is not done. The fault hit the tick between its start and
-    /// its end, or between the record of its start and its first event.
+    /// Returns the fault that explains why a tick is not done, as text. The fault must have hit the leader
+    /// between the start and the end of the tick, or between the record of the start and the first event of the
+    /// run.
     fn explanation(&self, due: BootTime, starts: &[Start], takes: Duration, terms: &Terms) -> Option<String> {
         if let Some(start) = starts.first() {
             let change = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD)?;
@@ -270,8 +273,8 @@ impl Story {
             };
             return Some(format!("{how} {:?} ({})", start.who, change.kind));
         }
-        // No start is in the journal: the leader recorded the start, and the fault hit it before the first
-        // event.
+        // The journal has no start. So the leader must have recorded the start, and the fault must have hit it
+        // before the first event of the run.
         let mut hits = terms.iter().filter_map(|(began, term, who)| {
             let starts = due.max(*began);
             self.hit(*who, *term, starts, starts + TO_START)
@@ -280,8 +283,7 @@ impl Story {
         Some(format!("recorded as started before {:?} was hit ({})", change.who, change.kind))
     }
 
-    /// Returns the change that ended this term, if the fault of the change hit the leader between `from` and
-    /// `until`.
+    /// Returns the change that ended this term, if its fault hit the leader between `from` and `until`.
     fn hit(&self, who: Who, term: u64, from: BootTime, until: BootTime) -> Option<&Change> {
         let of = |change: &&Change| change.who == who && change.term == term;
         self.changes.iter().find(of).filter(|change| from <= change.at + TO_HIT && change.at <= until)

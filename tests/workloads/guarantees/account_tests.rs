@@ -1,14 +1,15 @@
-//! Tests with journals written by hand. Each check must find its own violation, and no other.
+//! Tests of the account with journals written by hand. Each check must find its own violation, and no other
+//! one.
 
 use super::*;
 use crate::checks::testing::{acquired, at, done, line, started, who};
 
 const SECOND: u64 = 1_000_000;
 
-/// An edited story. The wall clock equals the boot clock. The tick number `n` is due at `n` seconds. There
-/// are two leaders: the first one leads term 7 from 500 ms on, the second one leads term 8 from 3500 ms on,
-/// after a fault at 3400 ms. Ticks 1 to 5 of each job start 5 ms after they are due, and are done 10 ms
-/// later, on the leader of that time.
+/// A correct story that a test edits. The wall clock equals the boot clock. The tick number `n` is due at `n`
+/// seconds. There are two leaders: the first one leads term 7 from 500 ms on, the second one leads term 8 from
+/// 3500 ms on, after a fault at 3400 ms. Ticks 1 to 5 of each job start 5 ms after they are due, and are done
+/// 10 ms later, on the leader of that time.
 struct Edited(Story);
 
 impl Edited {
@@ -46,7 +47,7 @@ impl Edited {
         self.add(member, line(ms, Event::RunInterrupted { job: job.into(), tick: n * SECOND, term }))
     }
 
-    /// Removes the end of a tick, and with `start_too` also its start.
+    /// Removes the end of a tick. If `start_too` is true, also removes its start.
     fn without(mut self, job: &str, n: u64, start_too: bool) -> Self {
         self.0.lines.retain(|(_, entry)| match &entry.event {
             Event::RunStarted { job: of, tick, .. } if start_too => !(&**of == job && *tick == n * SECOND),
@@ -61,7 +62,7 @@ impl Edited {
         self
     }
 
-    /// Returns the violations, each up to its first colon.
+    /// Returns the beginnings of the violations, each up to its first colon.
     fn found(&self) -> Vec<String> {
         let violations = self.0.judge().violations;
         violations.iter().map(|text| text.split(':').next().unwrap_or_default().to_owned()).collect()
@@ -92,7 +93,7 @@ fn a_second_start_is_found_where_none_is_allowed() {
     assert_eq!(without_cause.found(), ["started again"]);
 }
 
-/// A run that was interrupted may start again, but only if its term has ended.
+/// Checks that an interrupted run may start again only if its term has ended.
 #[test]
 fn a_run_that_is_interrupted_although_its_term_goes_on_is_found() {
     let job = "least-quick";
@@ -116,7 +117,7 @@ fn a_tick_that_is_never_done_is_a_violation_or_explained_by_a_fault() {
         let explained = gone("most-quick", 3, 3010).0.judge();
         assert_eq!(explained.violations, Vec::<String>::new());
         assert!(explained.jobs["most-quick"].explained[0].contains("SIGKILL"), "{explained:?}");
-        // No fault hit the second leader at all.
+        // Nothing explains this tick, because no fault hit the second leader.
         assert_eq!(gone("most-quick", 5, 3400).found(), ["unexplained"]);
     }
 }

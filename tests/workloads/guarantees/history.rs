@@ -31,8 +31,9 @@ pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<HistoryEn
     })
 }
 
-/// Returns a violation for each of the newest ticks of a job whose history differs from the journals or lacks
-/// the tick. If a fault kept a leader from writing an entry, the next leader must write it.
+/// Compares the newest ticks of each job with the job's history. Returns a violation for each tick that is
+/// missing there, or that differs from the journals. If a fault kept a leader from writing an entry, the next
+/// leader must have written it.
 pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<HistoryEntry>>) -> Vec<String> {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
@@ -58,7 +59,7 @@ pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<Histor
     found
 }
 
-/// The events of one job in all journals.
+/// The events of one job, from all journals.
 #[derive(Default)]
 struct JobJournal {
     first: Option<u64>,
@@ -66,7 +67,7 @@ struct JobJournal {
     started: BTreeMap<u64, BTreeSet<u64>>,
     /// For each tick, the terms under which a run of it was completed.
     done: BTreeMap<u64, BTreeSet<u64>>,
-    /// The terms that a change of the leader ended.
+    /// The terms that ended with a change of the leader.
     ended: BTreeSet<u64>,
 }
 
@@ -123,8 +124,8 @@ impl JobJournal {
         if delivery == Delivery::AtLeastOnce {
             return Some("it must run until it is done, and is not".to_owned());
         }
-        // If a fault hits the leader just after the end of a run, the leader may not have recorded that end. The
-        // history then shows the run as lost, with the term under which it began.
+        // A fault may hit the leader just after the end of a run, before it has recorded that end. Then the
+        // history shows the run as lost, with the term under which it began.
         let is_lost = |entry: &&&HistoryEntry| matches!(entry.end, RunOutcome::Lost | RunOutcome::Cancelled);
         match ends.iter().find(is_lost) {
             None => Some("neither done nor lost".to_owned()),
@@ -147,7 +148,7 @@ mod tests {
 
     const TICK: u64 = 7_000_000;
 
-    /// Returns a story in which each job's tick was started and done under term 4.
+    /// Returns a story in which term 4 has started and completed one tick of each job.
     fn story() -> Story {
         let mut story = Story { until: WallTime::from_micros(TICK), ..Story::default() };
         for kind in GUARANTEES {

@@ -1,4 +1,4 @@
-//! Many jobs on one worker: the lateness of their runs, and the cost of a tick.
+//! A plan with many jobs on one worker. It measures the lateness of their runs, and the cost of a tick.
 
 use crate::{
     harness::{
@@ -24,10 +24,10 @@ use std::{
 
 /// The TTL of the leader's lease.
 const TTL: Duration = Duration::from_secs(5);
-/// The time until the measurement begins, in addition to one period after the first tick. Meanwhile the jobs
-/// are registered, and files get into caches.
+/// The time before the measurement, in which the jobs are registered and caches fill. One period after the
+/// first tick is added to it.
 const WARM: Duration = Duration::from_secs(5);
-/// The number of the kernel's units of processor time in a second.
+/// The number of the kernel's units of processor time per second.
 const PER_SECOND: f64 = 100.0;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     bound: Option<Duration>,
 }
 
-/// Starts servers and one worker, and measures.
+/// Starts the servers and one worker, and makes the measurements.
 pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     let servers = Servers::start(options.servers, false, Network::Direct);
     let assignment = Assignment::new(servers.nodes(0), TTL, Work::Load(settings.clone()));
@@ -99,7 +99,7 @@ pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     Report { figures, violations: director.into_violations() }
 }
 
-/// Returns the lateness of each run, in microseconds, for the next second that the worker reports.
+/// Returns the lateness of each run in the next second that the worker reports, in microseconds.
 fn next_second(director: &mut Director) -> Vec<u64> {
     let give_up = SystemWorld.now() + PATIENCE * 3;
     loop {
@@ -121,8 +121,7 @@ fn processor_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / PER_SECOND
 }
 
-/// The schedule of a job that is due once in each period, at its own moment within the period. All times are
-/// in microseconds.
+/// The schedule of a job that is due once per period, at a moment of its own. All times are in microseconds.
 #[derive(Debug)]
 struct Phase {
     period: u64,
@@ -141,7 +140,7 @@ impl Timetable for Phase {
     }
 }
 
-/// Runs the jobs in the worker process.
+/// The work of the worker process: it runs the jobs.
 pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal) -> Result<(), Failure> {
     let (registered, due) = (u64::from(settings.registered), u64::from(settings.due));
     let delivery = if settings.at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce };
@@ -154,11 +153,13 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
             late.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
             async { Ok::<(), Infallible>(()) }
         };
-        // In a burst, all jobs of the same second are due at its start. Otherwise they are spread over the second.
+        // In a burst, all jobs of a second are due at its beginning. Otherwise they are distributed evenly over
+        // it.
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
         let schedule = Schedule::custom(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);
-        // The window is long enough for a handover, and short enough for ten thousand jobs.
+        // The misfire window is long enough for a change of the leader. It is short enough that the ledger of
+        // ten thousand jobs is not too large.
         scheduler = scheduler.job(job.misfire(Misfire::run_once(Duration::from_secs(30))));
     }
     let report = async {

@@ -1,6 +1,7 @@
-//! The guarantees of the scheduler: three worker processes with jobs that tick each second, on five Redis
-//! servers. Two hundred times, the leader is killed, terminated, stopped and resumed late, or cut off. Then
-//! the test accounts for every tick of the whole run, and compares the ticks with the histories of the jobs.
+//! A plan that checks the guarantees of the scheduler. Three worker processes run jobs that are due each
+//! second, on five Redis servers. Two hundred times, the leader is killed, terminated, stopped and resumed
+//! late, or cut off. Then the plan accounts for every tick of the whole run, and compares the ticks with the
+//! histories of the jobs.
 
 mod account;
 mod history;
@@ -32,16 +33,16 @@ use std::{
 };
 
 const WORKERS: usize = 3;
-/// The longest wait for an event in one round of the director.
+/// The longest time that the director waits for an event in one round.
 const STEP: Duration = Duration::from_millis(5);
 /// The shortest and the longest time for which a leader leads before a fault hits it, in milliseconds.
 const LEADS_MS: (u64, u64) = (100, 1900);
 /// The longest time for which a leader stays stopped or cut off after another worker was elected, in
 /// milliseconds.
 const LATE_MS: u64 = 600;
-/// The time until a worker leads.
+/// The longest time until a worker leads.
 const TO_LEAD: Duration = Duration::from_secs(30);
-/// The time that catch-up runs may take once all faults have ended.
+/// The longest time that catch-up runs may take after all faults have ended.
 const TO_DRAIN: Duration = Duration::from_secs(30);
 /// The number of changes between two reports of progress.
 const PROGRESS_EVERY: usize = 20;
@@ -56,7 +57,7 @@ pub(crate) struct Settings {
     ttl: Duration,
 }
 
-/// Makes the changes until there are enough or `stop` is set. Then judges all journals.
+/// Changes the leader until there were enough changes, or `stop` is set. Then judges all journals.
 pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> Report {
     let seed = options.seed();
     eprintln!("workload: guarantees: seed {seed}, {} changes", settings.changes);
@@ -66,7 +67,7 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Guarantees {
-    // Declared first, so that workers are dropped before their servers.
+    // Declared first, so that the workers are dropped before their servers.
     director: Director,
     servers: Servers,
     rng: SeedRng,
@@ -113,14 +114,14 @@ impl Guarantees {
         }
     }
 
-    /// Makes the leader lose its term, and waits until another worker leads.
+    /// Makes the leader lose its term by a fault of this kind. Waits until another worker leads.
     fn change(&mut self, kind: Kind) {
         let (who, term) = self.await_leader(0);
         let hit_at = SystemWorld.now() + self.rng.millis(LEADS_MS.0..=LEADS_MS.1);
         while SystemWorld.now() < hit_at {
             self.listen(STEP);
             if self.director.leader() != Some((who, term)) {
-                // The leader lost its term without a fault, so the next leader is hit instead.
+                // The leader lost its term before the fault. So the fault hits the next leader.
                 return self.change(kind);
             }
         }
@@ -155,7 +156,7 @@ impl Guarantees {
         }
     }
 
-    /// Waits for the end of a worker after SIGTERM, and starts it again.
+    /// Waits until a worker that got SIGTERM has ended, and starts it again.
     fn restart(&mut self, member: usize) {
         let give_up = SystemWorld.now() + PATIENCE;
         while !self.director.ended(PATIENCE).iter().any(|(ended, _)| *ended == member) {
@@ -181,7 +182,7 @@ impl Guarantees {
     fn listen(&mut self, wait: Duration) {
         let before = self.director.leader();
         let Some((who, entry)) = self.director.next(wait) else { return };
-        // A leader that no fault hit has lost its term by itself.
+        // The leader has changed although no fault was caused. So it lost its term by itself.
         if let Some((who, term)) = before
             && self.director.leader() != before
             && !self.story.changes.iter().any(|change| change.term == term)
@@ -200,10 +201,10 @@ impl Guarantees {
         self.story.lines.push((who, entry));
     }
 
-    /// Waits until everything is done, ends the workers, and judges.
+    /// Waits until every tick is done, ends the workers, and judges the journals.
     fn finish(mut self, seed: u64, ttl: Duration) -> Report {
         let until = SystemWorld.wall() + TICK_EVERY * 2;
-        // Waits until the last tick that is judged, and all catch-up runs before it, have ended.
+        // The test waits until the last tick that is judged, and all catch-up runs before it, have ended.
         let give_up = SystemWorld.now() + TO_DRAIN;
         while !(SystemWorld.wall() > until + TICK_EVERY && self.all_done(until.as_micros()))
             && SystemWorld.now() < give_up
@@ -241,7 +242,7 @@ impl Guarantees {
         Report { figures, violations: director.into_violations() }
     }
 
-    /// Returns whether every tick up to `until` that must be done is done.
+    /// Returns whether every tick up to `until` is done, if it has to be.
     fn all_done(&self, until: u64) -> bool {
         let period = TICK_EVERY.as_micros() as usize;
         GUARANTEES.iter().filter(|kind| kind.delivery == Delivery::AtLeastOnce).all(|kind| {
@@ -254,7 +255,8 @@ impl Guarantees {
     }
 }
 
-/// Converts a time of the wall clock to the boot clock, given one moment as read on both.
+/// Converts a time of the wall clock to the boot clock. The first argument is one moment as both clocks showed
+/// it.
 fn to_boot((wall, boot): (quorate::env::WallTime, BootTime), micros: u64) -> BootTime {
     let time = quorate::env::WallTime::from_micros(micros);
     if time < wall { boot - time.until(wall) } else { boot + wall.until(time) }

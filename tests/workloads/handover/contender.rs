@@ -28,13 +28,14 @@ pub(crate) struct Task {
     pub(super) contenders: usize,
     /// The number of turns of each contender.
     pub(super) rounds: usize,
-    /// Set if the contenders share one quorum.
+    /// True if the contenders share one quorum.
     pub(super) one_quorum: bool,
-    /// Set if the contenders elect a leader, and do not acquire a lock.
+    /// True if the contenders elect a leader. False if they acquire a lock.
     pub(super) elect: bool,
 }
 
-/// Runs the contenders, writes their turns once all turns have ended, and waits for SIGTERM.
+/// The work of one process: it runs its contenders, writes their turns when all have ended, and waits for
+/// SIGTERM.
 pub(crate) async fn work(
     task: &Task,
     assignment: &Assignment,
@@ -71,7 +72,7 @@ async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Event> {
         let acquired = env.now().as_nanos();
         env.sleep(HOLD).await;
         let released = env.now().as_nanos();
-        // On a busy machine a majority may answer late, but the lease is released nevertheless.
+        // On a busy machine, a majority may confirm the release too late. The lease has ended nevertheless.
         let _ = lease.release().await;
         turns.push(Event::Turn { requested, acquired, released });
         env.sleep(AWAY).await;
@@ -79,7 +80,7 @@ async fn contend(quorum: &Quorum, rounds: usize) -> Vec<Event> {
     turns
 }
 
-/// Leads, resigns, and campaigns again, for this number of rounds.
+/// Leads, resigns and campaigns again, as often as `rounds` says.
 async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
     let (env, done) = (quorum.env().clone(), CancellationToken::new());
     let progress = Arc::new(Mutex::new((env.now().as_nanos(), Vec::new())));
@@ -92,8 +93,8 @@ async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
             let released = env.now().as_nanos();
             let (requested, turns) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
             turns.push(Event::Turn { requested: *requested, acquired, released });
-            // The campaign continues at once, or after its own back-off. In both cases the wait counts from
-            // this moment.
+            // The candidate campaigns again, at once or after its back-off. The wait for its next turn counts
+            // from now.
             *requested = released;
             if turns.len() >= rounds {
                 over.cancel();

@@ -1,6 +1,6 @@
-//! Hands one lease from contender to contender on real servers, and measures each handover. A handover takes
-//! from just before the holder's release to the return of the next contender's acquire. It counts only if
-//! that contender had waited for at least [`WAITED`].
+//! A plan that passes one lease from contender to contender on real servers, and measures each handover. A
+//! handover begins just before the holder's release, and ends when the next contender's acquire returns. It
+//! counts only if that contender had waited for at least [`WAITED`].
 
 pub(crate) mod contender;
 
@@ -14,8 +14,8 @@ use quorate_tests::support::PATIENCE;
 use serde_json::json;
 use std::time::Duration;
 
-/// The shortest wait of a contender that counts. A contender that waited for a shorter time may not have
-/// subscribed to releases yet when the holder released.
+/// The shortest wait of a contender whose handover counts. After a shorter wait, the contender may not have
+/// subscribed to releases yet.
 const WAITED: Duration = Duration::from_millis(3);
 /// The TTL of the lease.
 const TTL: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     rounds: usize,
 }
 
-/// One contender's turn, in nanoseconds of the boot clock.
+/// The turn of one contender. All times are in nanoseconds of the boot clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Turn {
     requested: u64,
@@ -54,7 +54,7 @@ struct Turn {
     released: u64,
 }
 
-/// Lets every contender have its turns, and measures the handovers.
+/// Lets every contender have all its turns, and measures the handovers.
 pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     let Settings { mode, contenders, rounds } = *settings;
     let servers = Servers::start(options.servers, false, Network::Direct);
@@ -97,8 +97,7 @@ pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     Report { figures, violations: director.into_violations() }
 }
 
-/// Returns the duration of each handover for which a contender had waited. Fails if two contenders held the
-/// lease at the same time.
+/// Returns the duration of each handover that counts. Fails if two contenders held the lease at the same time.
 fn handovers(turns: &mut [Turn]) -> Result<Durations, String> {
     turns.sort_by_key(|turn| turn.acquired);
     let mut handed = Durations::default();

@@ -7,10 +7,10 @@ use quorate_redis::{RedisNode, RedisSession};
 use serde::{Deserialize, Serialize};
 use std::{error::Error, process::Command, time::Duration};
 
-/// The first argument that makes this program a worker.
+/// The first argument of this program when it is started as a worker.
 const ARGUMENT: &str = "__worker";
 
-/// The address of a server: the name by which all workers know it, and the URL over which this worker reaches it.
+/// A server, with the name that all workers use for it and the URL over which this worker reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) name: String,
@@ -31,15 +31,15 @@ pub(crate) struct Assignment {
     pub(crate) ttl: Duration,
     /// The longest TTL of the deployment.
     pub(crate) max_ttl: Duration,
-    /// Set if the servers keep their data over a restart.
+    /// True if the servers keep their data across a restart.
     pub(crate) durable: bool,
-    /// Set if new nodes vote at once. This is safe only if no node ever loses its data.
+    /// True if new nodes vote at once. This is safe only if no node ever loses its data.
     pub(crate) trust_new_nodes: bool,
     pub(crate) work: Work,
 }
 
 impl Assignment {
-    /// Returns the assignment of worker 0, whose nodes never lose their data.
+    /// Returns the assignment of worker 0 in a plan whose nodes never lose their data.
     pub(crate) fn new(nodes: Vec<Node>, ttl: Duration, work: Work) -> Self {
         let (max_ttl, durable, trust_new_nodes) = (ttl, false, true);
         Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, work }
@@ -52,9 +52,10 @@ impl Assignment {
         command
     }
 
-    /// Returns the assignment of this process. Returns `None` if this process is no worker.
+    /// Reads the assignment from the arguments of this process. Returns `None` if this process is not a worker.
     ///
     /// # Panics
+    ///
     /// If the argument cannot be parsed.
     pub(crate) fn from_arguments() -> Option<Self> {
         let mut arguments = std::env::args().skip(1);
@@ -80,8 +81,8 @@ impl Assignment {
     }
 }
 
-/// A node with the name that all workers use. This worker reaches the node over a URL of its own, which may
-/// be that of a proxy for this worker alone.
+/// A node that has the name that all workers use, but its own URL. That URL may lead to a proxy for this worker
+/// only.
 struct RoutedNode {
     name: String,
     node: RedisNode,

@@ -8,15 +8,16 @@ use std::{
 /// The largest number of violations that are reported.
 const REPORTED: usize = 40;
 
-/// Starts the worker processes of a plan, causes their faults, reads their journals, and collects violations.
+/// The part of a plan that starts the worker processes, causes their faults, reads their journals, and collects
+/// violations.
 #[derive(Debug)]
 pub(crate) struct Director {
     crew: Crew,
     truth: Truth,
-    /// The name of the resource whose holder is the leader.
+    /// The name of the resource whose holder is the leader. Empty in a plan without leaders.
     election: &'static str,
     leader: Option<(Who, u64)>,
-    /// The processes whose output has not ended.
+    /// The processes whose output has not ended, so that more events may arrive.
     open: BTreeSet<Who>,
     began: BootTime,
     lines: usize,
@@ -26,8 +27,8 @@ pub(crate) struct Director {
 }
 
 impl Director {
-    /// Starts `workers` processes, each with the assignment that `assign` returns. The name of the election is empty in a
-    /// plan without leaders.
+    /// Starts `workers` processes. `assign` returns the assignment of each. `election` is empty in a plan
+    /// without leaders.
     pub(crate) fn start(
         options: &Options,
         workers: usize,
@@ -36,7 +37,8 @@ impl Director {
     ) -> Self {
         let crew = Crew::new(workers, move |Who { member, run }| {
             let mut command = Assignment { member, run, ..assign(member) }.command();
-            // A Ctrl-C on the terminal must reach only the director, which then ends the workers.
+            // The workers are in a process group of their own. So a Ctrl-C on the terminal reaches only the
+            // director, which then ends the workers.
             command.process_group(0);
             command
         });
@@ -67,7 +69,7 @@ impl Director {
         self.crew.size()
     }
 
-    /// Returns the present run of a worker, or its last run.
+    /// Returns the run of the worker `member`: the active run of its process, or the last one.
     pub(crate) fn who(&self, member: usize) -> Who {
         self.crew.who(member)
     }
@@ -76,12 +78,12 @@ impl Director {
         self.crew.pids()
     }
 
-    /// Returns whether the output of some process has not ended.
+    /// Returns whether there is a process whose output has not ended.
     pub(crate) fn has_output(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Returns the number of lines that have been read.
+    /// Returns the number of journal lines that have been read.
     pub(crate) fn lines(&self) -> usize {
         self.lines
     }
@@ -142,7 +144,7 @@ impl Director {
         Some(at)
     }
 
-    /// Resumes a stopped worker (SIGCONT).
+    /// Lets a stopped worker continue (SIGCONT). Returns false if the worker is not stopped.
     pub(crate) fn resume(&mut self, member: usize) -> bool {
         let who = self.who(member);
         let stopped = self.truth.is_stopped(who);
@@ -153,7 +155,7 @@ impl Director {
         stopped
     }
 
-    /// Resumes all stopped workers. Returns whether there were any.
+    /// Lets all stopped workers continue. Returns whether there were any.
     pub(crate) fn resume_all(&mut self) -> bool {
         (0..self.workers()).map(|member| self.resume(member)).fold(false, |a, b| a | b)
     }
@@ -184,7 +186,8 @@ impl Director {
     fn observe(&mut self, who: Who, entry: &Entry) {
         match &entry.event {
             Event::Stalled { from } => self.truth.stalled(who, BootTime::from_nanos(*from), entry.at()),
-            // The lines of one process arrive in order. The lines of two processes may arrive in any order.
+            // The lines of one process arrive in order, but those of two processes may arrive in any order. So
+            // only a larger term changes the leader.
             Event::Acquired { resource, token, .. }
                 if &**resource == self.election && self.leader.is_none_or(|(_, term)| term < *token) =>
             {
@@ -199,8 +202,8 @@ impl Director {
         }
     }
 
-    /// Returns the workers that have ended, with the time since their SIGTERM. A worker that ends without
-    /// SIGTERM, with a failure, or later than `within` after SIGTERM is a violation.
+    /// Returns the workers that have ended, with the time since their SIGTERM. It is a violation if a worker
+    /// ends without SIGTERM, with a failure, or later than `within` after SIGTERM.
     pub(crate) fn ended(&mut self, within: Duration) -> Vec<(usize, Duration)> {
         let mut in_order = Vec::new();
         for (member, how) in self.crew.ended(within) {
@@ -220,8 +223,8 @@ impl Director {
         assert!(self.violations.is_empty(), "{:?}", self.violations);
     }
 
-    /// Sends SIGTERM to all workers, and reads until the output of every process has ended. A process that
-    /// still runs after `within` is a violation.
+    /// Sends SIGTERM to all workers, and reads until the output of every process has ended. It is a violation
+    /// if a process still runs after `within`.
     pub(crate) fn end(&mut self, within: Duration, mut on_event: impl FnMut(&mut Self, Who, &Entry)) {
         self.resume_all();
         for member in 0..self.workers() {
@@ -251,12 +254,12 @@ impl Director {
         }
     }
 
-    /// Returns the number of violations, including those that were not reported.
+    /// Returns the number of all violations, of which only the first are kept.
     pub(crate) fn violation_count(&self) -> usize {
         self.violation_count
     }
 
-    /// Returns the reported violations. The list is empty only if there was no violation.
+    /// Returns the violations that were kept. The list is empty only if there was no violation.
     pub(crate) fn into_violations(self) -> Vec<String> {
         self.violations
     }

@@ -1,4 +1,5 @@
-//! The journal of a worker on standard output: one JSON object per line, with one `write` call per line.
+//! The journal of a worker. The worker writes it to standard output, as one JSON object per line, with a single
+//! `write` call for each line.
 
 use quorate::env::{BootTime, Env};
 use quorate_tests::support::say;
@@ -11,18 +12,19 @@ use std::{
     time::Duration,
 };
 
-/// An event of a worker. All times are of the machine's boot clock, in nanoseconds, unless stated otherwise.
+/// An event of a worker. Unless stated otherwise, all times are in nanoseconds of the machine's boot clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
     /// The worker has started.
     Ready,
-    /// A lease was acquired and was valid just *before* this time. It was requested at `requested` or later.
+    /// A lease was acquired, and was valid just *before* this time. The attempt began at `requested` or later.
     /// `requested` is 0 if that time is not known.
     Acquired { resource: Arc<str>, token: u64, requested: u64, until: u64 },
-    /// A lease was valid just *after* this time, and ends at `until` at the earliest unless it is lost.
+    /// A lease was valid just *after* this time. It ends at `until`, or later if it is extended, unless it is
+    /// lost.
     Valid { resource: Arc<str>, token: u64, until: u64 },
-    /// The same as `Valid`. The worker ends the lease next.
+    /// The lease was valid, as for `Valid`. The worker ends it next.
     Releasing { resource: Arc<str>, token: u64 },
     /// A lease was found to have ended.
     Ended { resource: Arc<str>, token: u64 },
@@ -34,8 +36,8 @@ pub(crate) enum Event {
     RunDone { job: Arc<str>, tick: u64, term: u64 },
     /// The run was dropped before it completed.
     RunInterrupted { job: Arc<str>, tick: u64, term: u64 },
-    /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds.
-    /// During that time a node may have lost its data after it had sent its reply.
+    /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds. During
+    /// that time, a node may have sent its reply and then lost its data.
     MessageDone { message: u64, token: u64, nodes: usize, took: u64 },
     /// A message was found to be done already.
     MessageFoundDone { message: u64 },
@@ -54,11 +56,11 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Point {
-    /// The worker has read the set. It waits, and then checks its lease, if its mode requires that.
+    /// The worker has read the set, and waits. Then it checks its lease, if its mode requires that.
     Read,
-    /// The worker checks its lease next, if its mode requires that.
+    /// The worker has waited, and checks its lease next, if its mode requires that.
     Checking,
-    /// The lease has been checked, if the mode requires that. The worker waits, and then writes.
+    /// The worker has checked its lease, if its mode requires that, and waits. Then it writes.
     Checked,
     /// The check of the lease failed, and the worker wrote nothing.
     Skipped,
@@ -103,19 +105,18 @@ impl Journal {
         self.0.now()
     }
 
-    /// Writes an event that happens now. Once this returns, a SIGKILL cannot lose the line, because the
-    /// kernel has it.
+    /// Writes an event that happens now. After that the kernel has the line, so a SIGKILL cannot lose it.
     pub(crate) fn write(&self, event: Event) {
         self.write_at(self.now(), event);
     }
 
-    /// Writes an event that happened at `at`, a moment ago.
+    /// Writes an event that happened at `at`, shortly before now.
     pub(crate) fn write_at(&self, at: BootTime, event: Event) {
         say(&Entry { at: at.as_nanos(), event });
     }
 }
 
-/// Writes the events of one lease. Writes its end and its step-down only once each.
+/// Writes the events of one lease to the journal. The end and the step-down are written only once each.
 #[derive(Debug)]
 pub(crate) struct LeaseLog {
     journal: Journal,
@@ -126,8 +127,8 @@ pub(crate) struct LeaseLog {
 }
 
 impl LeaseLog {
-    /// Writes that a lease was acquired. `remaining` returns the remaining time of the lease. Returns `None`
-    /// if the lease has already ended.
+    /// Writes that a lease was acquired. `remaining` must return its remaining time. Returns `None` if the
+    /// lease has already ended.
     pub(crate) fn begin(
         journal: &Journal,
         resource: &str,
@@ -161,8 +162,7 @@ impl LeaseLog {
         valid
     }
 
-    /// Checks the lease for the last time, before the worker itself ends it. Returns `false` if the lease has
-    /// already ended.
+    /// Checks the lease just before the worker itself ends it. Returns `false` if the lease has already ended.
     pub(crate) fn end(&self, remaining: impl FnOnce() -> Duration) -> bool {
         if self.closed.swap(true, Ordering::Relaxed) {
             return false;

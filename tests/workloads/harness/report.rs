@@ -10,8 +10,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints the report, as one JSON object or as a table, and returns a failure if there are violations.
-    /// The JSON object contains the violations.
+    /// Prints the report as one JSON object or as a table. The JSON object contains the violations. Returns a
+    /// failure if there are violations.
     pub(crate) fn print(self, as_json: bool) -> ExitCode {
         let Self { mut figures, violations } = self;
         figures["violations"] = json!(violations);
@@ -26,7 +26,7 @@ impl Report {
     }
 }
 
-/// Turns nested objects into rows with dotted names.
+/// Converts nested objects to rows whose names are joined by dots.
 fn flatten(name: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     let nested = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
     match value {
@@ -38,12 +38,12 @@ fn flatten(name: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     }
 }
 
-/// Durations, of which a report shows quantiles.
+/// A collection of durations, of which a report shows quantiles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations(Vec<Duration>);
 
 impl Durations {
-    /// The largest number of durations that are kept, so that the memory of a soak test of days is bounded.
+    /// The largest number of durations that are kept. It limits the memory of a soak test that runs for days.
     const MOST: usize = 1_000_000;
 
     pub(crate) fn add(&mut self, duration: Duration) {
@@ -56,8 +56,8 @@ impl Durations {
         self.0.len()
     }
 
-    /// Returns the duration that `per_mille` per mille of the durations do not exceed. Returns `None` if
-    /// there are no durations.
+    /// Returns the duration that is not exceeded by `per_mille` in a thousand of the durations. Returns `None`
+    /// if there are no durations.
     pub(crate) fn quantile(&self, per_mille: usize) -> Option<Duration> {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

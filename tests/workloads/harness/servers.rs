@@ -7,44 +7,43 @@ use quorate_testkit::{
 use quorate_tests::support::PATIENCE;
 use std::time::Duration;
 
-/// Workers reconnect within this time to a server that was unreachable.
+/// The time within which a worker reconnects to a server that was unreachable.
 const RECONNECTED: Duration = Duration::from_millis(600);
 
-/// The network between workers and servers.
+/// The way in which workers reach the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// No proxy.
+    /// Directly, without a proxy.
     Direct,
-    /// One proxy before each server.
+    /// Through one proxy for each server, which all workers use.
     Shared,
-    /// One proxy before each server for each of this number of workers, so that one worker can be
-    /// cut off.
+    /// Through one proxy for each server and each of this number of workers, so that one worker can be cut off.
     PerWorker(usize),
 }
 
-/// A fault of one server, or its end.
+/// A fault of one server, or the end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeFault {
     Kill,
     Restart,
-    /// SIGSTOP.
+    /// Stops the process (SIGSTOP).
     Stop,
-    /// SIGCONT.
+    /// Lets the process continue (SIGCONT).
     Resume,
     /// Deletes all data.
     Flush,
     Cut(Directions),
-    /// Delays each direction by the first duration and a random part of the second duration.
+    /// Delays messages in each direction by the first duration, plus a random part of the second.
     Slow(Duration, Duration),
     /// Ends the faults of the network.
     Heal,
     /// Breaks every connection.
     Sever,
-    /// Breaks a connection after this number of bytes of the next reply.
+    /// Breaks a connection after it has passed this number of bytes of the next reply.
     CutReply(usize),
 }
 
-/// The Redis servers with the proxies before them. Dropping this value ends both.
+/// The Redis servers of a plan, with the proxies before them. Dropping this value ends all of them.
 #[derive(Debug)]
 pub(crate) struct Servers {
     durable: bool,
@@ -60,7 +59,7 @@ struct Server {
     down: bool,
     stopped: bool,
     cut: bool,
-    /// The server votes from this time on, unless another fault prevents that.
+    /// The time from which the server can vote, unless another fault prevents it.
     votes_from: BootTime,
 }
 
@@ -72,7 +71,8 @@ impl Servers {
     /// If `redis-server` cannot be started. The message says how to install it.
     pub(crate) fn start(count: usize, durable: bool, network: Network) -> Self {
         let start = |_| {
-            // A Ctrl-C on the terminal must reach only this process, which then ends the servers.
+            // The servers are in a process group of their own. So a Ctrl-C on the terminal reaches only this
+            // process, which then ends the servers.
             let config = RedisConfig::new().own_process_group();
             let config = if durable { config.append_only() } else { config };
             let process = config.start().unwrap_or_else(|error| panic!("{error}"));
@@ -89,7 +89,7 @@ impl Servers {
         Self { durable, proxies, network, servers }
     }
 
-    /// Returns the addresses of the servers for one worker.
+    /// Returns the servers with the URLs over which one worker reaches them.
     pub(crate) fn nodes(&self, member: usize) -> Vec<Node> {
         let direct = self.servers.iter().map(|server| server.process.url());
         match self.network {
@@ -104,7 +104,7 @@ impl Servers {
         }
     }
 
-    /// Returns the addresses of the servers without proxies.
+    /// Returns the servers with URLs that lead to them directly, without proxies.
     pub(crate) fn direct_nodes(&self) -> Vec<Node> {
         self.servers
             .iter()
@@ -123,7 +123,7 @@ impl Servers {
         block_on(async {
             let quorum = assignment.quorum().expect("a valid configuration");
             quorum.met(PATIENCE).await;
-            // On a busy machine a server may not answer in time at first.
+            // On a busy machine, a server may not answer in time at first. So the request is repeated.
             let give_up = quorum.env().now() + PATIENCE;
             while let Err(error) = quorum.trust_nodes().await {
                 assert!(quorum.env().now() < give_up, "{error}");
@@ -140,7 +140,7 @@ impl Servers {
         self.servers.iter().map(votes).collect()
     }
 
-    /// Causes or ends a fault. Returns false if the server is not in a state that permits this.
+    /// Causes a fault of a server, or ends one. Returns false if the state of the server does not permit this.
     pub(crate) fn make(&mut self, node: usize, fault: NodeFault, truth: &mut Truth) -> bool {
         let (server, durable) = (&mut self.servers[node], self.durable);
         let proxy = self.proxies.first().map(|proxies| &proxies[node]);
@@ -206,7 +206,7 @@ impl Servers {
         true
     }
 
-    /// Ends all faults of servers and of the shared network.
+    /// Ends all faults of the servers, and of the network that all workers share.
     pub(crate) fn heal_all(&mut self, truth: &mut Truth) {
         for node in 0..self.servers.len() {
             for end in [NodeFault::Heal, NodeFault::Resume, NodeFault::Restart] {
@@ -220,7 +220,7 @@ impl Servers {
         self.proxies[member].iter().for_each(|proxy| proxy.cut(Directions::Both));
     }
 
-    /// Connects the worker again. Then the data that waited in the proxies arrives.
+    /// Connects a worker that was cut off. The data that waited in the proxies then arrives.
     pub(crate) fn reconnect(&self, member: usize) {
         self.proxies[member].iter().for_each(Proxy::heal);
     }

@@ -1,5 +1,5 @@
-//! The director's own record of its faults: the processes that it stopped, and the servers that lost their data or could
-//! not answer.
+//! The director's record of the faults: which processes it stopped, and which servers lost their data or could
+//! not answer. The checks use it to excuse effects of the faults.
 
 use quorate::{env::BootTime, quorum::QuorumConfig};
 use quorate_tests::support::Who;
@@ -8,22 +8,22 @@ use std::{collections::BTreeSet, time::Duration};
 /// The longest TTL of the deployments whose servers lose their data.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(3);
 
-/// The time for which events are kept: longer than any check looks back.
+/// The time for which the record keeps events. No check looks back further.
 const KEPT: Duration = Duration::from_secs(300);
-/// The longest time from the loss of a node's data until a worker connects to the node. The quarantine begins
-/// with that connection.
+/// The longest time from the loss of a node's data until a worker connects to the node, which begins its
+/// quarantine.
 const CONNECTED: Duration = Duration::from_millis(600);
-/// The accuracy with which the times of faults of a server are known.
+/// The accuracy of the times at which a server could or could not vote.
 const ACCURACY: Duration = Duration::from_secs(1);
 
-/// A time in which a process did not run. `None` as the end means that the process still does not run.
+/// A time in which a process did not run. The end is `None` if it still does not run.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     who: Who,
     from: BootTime,
     until: Option<BootTime>,
-    /// Set if the director stopped the process. Otherwise the process reported in its journal that the system
-    /// did not schedule it.
+    /// True if the director stopped the process. False if the process itself reported that the system did not
+    /// schedule it.
     ordered: bool,
 }
 
@@ -33,19 +33,19 @@ impl Pause {
     }
 }
 
-/// The pauses, losses and outages, by the machine's boot clock.
+/// The record of the pauses, losses and outages, with times of the machine's boot clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pauses: Vec<Pause>,
-    /// For each loss of data, its time and the node.
+    /// The losses of data, each with its time and its node.
     losses: Vec<(BootTime, usize)>,
     /// For each node, the times at which it became able or unable to vote.
     votes: Vec<Vec<(BootTime, bool)>>,
     /// The time of the director's last fault, or of the end of a fault.
     disturbed: BootTime,
-    /// The time since which a majority of the nodes could vote without a break.
+    /// The time since which a majority of the nodes could vote without interruption.
     quorate: Option<BootTime>,
-    /// The time since which at least one worker has run.
+    /// The time since which at least one worker has run without interruption.
     staffed: Option<BootTime>,
 }
 
@@ -72,7 +72,7 @@ impl Truth {
         }
     }
 
-    /// Notes a time in which a process was not scheduled, as the process itself reports.
+    /// Notes a time in which a process was not scheduled, as the process has reported it.
     pub(crate) fn stalled(&mut self, who: Who, from: BootTime, until: BootTime) {
         self.pauses.push(Pause { who, from, until: Some(until), ordered: false });
     }
@@ -97,8 +97,8 @@ impl Truth {
         self.staffed = if workers > 0 { self.staffed.or(Some(now)) } else { None };
     }
 
-    /// Returns the time since which a majority of nodes could vote without a break. Returns `None` if no
-    /// majority can vote now.
+    /// Returns the time since which a majority of the nodes could vote without interruption. Returns `None` if
+    /// no majority can vote now.
     pub(crate) fn quorate_since(&self) -> Option<BootTime> {
         self.quorate
     }
@@ -109,8 +109,8 @@ impl Truth {
         Some(self.quorate?.max(self.staffed?).max(self.disturbed))
     }
 
-    /// Finds the time for which the director stopped `who`, if that stop began within `after` from `at`.
-    /// Returns the end of the stop, or `now` if it has not ended.
+    /// Returns the end of a stop of `who` by the director, if the stop began within `after` from `at`. If the
+    /// stop has not ended, returns `now`. Returns `None` if there was no such stop.
     pub(crate) fn stop_after(
         &self,
         who: Who,
@@ -128,14 +128,14 @@ impl Truth {
         self.pauses.iter().any(|pause| pause.who == who && pause.until.is_none())
     }
 
-    /// Returns whether `who` did not run at some moment of this time.
+    /// Returns whether `who` did not run at some moment between `from` and `until`.
     pub(crate) fn was_paused(&self, who: Who, from: BootTime, until: BootTime) -> bool {
         self.pauses.iter().any(|pause| pause.who == who && pause.touches(from, until))
     }
 
-    /// Returns whether pauses of `who` explain that an action, which was due at `due`, came only at `at`. The
-    /// pauses must begin at most `grace` after `due`. From then until `at`, `who` must never have run for
-    /// longer than `grace` between two pauses.
+    /// Returns whether pauses of `who` explain that an action, which was due at `due`, happened only at `at`.
+    /// The pauses must begin at most `grace` after `due`, and after that `who` must never have run for longer
+    /// than `grace` without a pause.
     pub(crate) fn delayed(&self, who: Who, due: BootTime, at: BootTime, grace: Duration) -> bool {
         let mut since = at;
         let before = |since: BootTime| {
@@ -154,8 +154,8 @@ impl Truth {
         self.losers(from, until).len()
     }
 
-    /// Returns the number of nodes that have kept their data since `kept_from`, and could answer throughout
-    /// all times in `answered`.
+    /// Returns the number of nodes that have kept their data since `kept_from`, and could answer during all of
+    /// the times in `answered`.
     pub(crate) fn remembering(&self, kept_from: BootTime, answered: &[(BootTime, BootTime)]) -> usize {
         let last = answered.iter().map(|(_, until)| *until).max().unwrap_or(kept_from);
         let lost = self.losers(kept_from, last);
@@ -184,14 +184,14 @@ impl Truth {
         self.pauses.retain(|pause| pause.until.is_none_or(|until| until >= old));
         self.losses.retain(|(at, _)| *at >= old);
         for log in &mut self.votes {
-            // The last entry before `old` stays, because it is the state at `old`.
+            // The last entry before `old` is kept, because it is the state at that time.
             let stale = log.iter().filter(|(at, _)| *at < old).count().saturating_sub(1);
             log.drain(..stale);
         }
     }
 }
 
-/// Returns the time after which a node that lost its data can vote again.
+/// Returns the time after a loss of data at which the node can vote again.
 pub(crate) fn vote_again_after() -> Duration {
     QuorumConfig { max_ttl: MAX_TTL, ..QuorumConfig::default() }.quarantine() + CONNECTED
 }

@@ -40,22 +40,21 @@ use std::{
 use store::{Set, Store};
 
 const WORKERS: usize = 5;
-/// The number of additions of other workers that must be acknowledged during a pause. Without them the paused
+/// The number of additions by other workers that must be acknowledged during a pause. Without them, the paused
 /// worker could not overwrite anything.
 const OTHERS: usize = 3;
-/// The longest time that a request takes from a worker to the store, or a line from a worker's output to the
-/// director.
+/// The longest time that a request takes to reach the store, or a journal line to reach the director.
 const UNDER_WAY: Duration = Duration::from_millis(100);
 
-/// The mechanism that protects the set in addition to the lock.
+/// The mechanism that protects the set besides the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// No mechanism.
+    /// Only the lock.
     Naive,
-    /// The worker checks its lease before it writes.
+    /// The worker checks its lease before it writes to the store.
     Check,
-    /// The store refuses a token lower than the largest that it has seen.
+    /// The store compares tokens. It refuses one that is lower than the largest that it has seen.
     Fenced,
 }
 
@@ -82,21 +81,21 @@ pub(crate) fn run(settings: &Settings, options: &Options) -> Report {
     Report { figures: json!({ "ttl_ms": ttl, "pause_every_ms": every, "runs": outcomes }), violations }
 }
 
-/// One mode.
+/// The run of one mode.
 struct Run {
     director: Director,
     store: Store,
     ttl: Duration,
     acknowledged: BTreeSet<u64>,
     skipped: BTreeSet<u64>,
-    /// For each worker, the element that it was about to add when it last began to check its lease.
+    /// For each worker, the element that it was adding when it last began to check its lease.
     checking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
 }
 
 impl Run {
-    /// Starts the workers, and pauses them until the time is over. The pauses are alternately before and
-    /// after the check.
+    /// Starts the workers of a mode, and pauses them until the time is over. The pauses alternate: one is
+    /// before the check, the next one after it.
     fn start(mode: Mode, settings: &Settings, options: &Options, nodes: Vec<Node>) -> Self {
         let store = Store::serve(Set::new(mode == Mode::Fenced)).expect("a port");
         let task = worker::Task { mode, store: store.port() };
@@ -118,7 +117,7 @@ impl Run {
     fn make_pauses(&mut self, duration: Duration, every: Duration) {
         let began = SystemWorld.now();
         let give_up = began + duration + PATIENCE * 3;
-        // Each kind of pause happens at least once, however short the time is.
+        // There must be a pause of each kind, even if the time is very short.
         let mut next = began + every / 2;
         while SystemWorld.now() < began + duration || self.pauses.len() < 2 {
             assert!(SystemWorld.now() < give_up, "no pause hits its point: {:?}", self.pauses);
@@ -131,25 +130,26 @@ impl Run {
         }
     }
 
-    /// Pauses a worker that adds `element`, until its lease has ended and other workers have added elements.
-    /// Returns false if the worker had passed `point` before it stopped.
+    /// Pauses a worker that is adding `element`, until its lease has ended and other workers have added
+    /// elements. Returns false if the worker had already passed `point` when it stopped.
     fn pause(&mut self, member: usize, point: Point, element: u64) -> bool {
         let stopped = self.director.stop(member).expect("it runs");
-        // A request that the worker sent before it was stopped arrives within this time.
+        // A request that the worker sent before it was stopped arrives within this time, so that the store has
+        // seen it.
         thread::sleep(UNDER_WAY);
         while self.listen_for(Duration::ZERO).is_some() {}
         let mut hit = self.is_at(member, point, element);
         if hit {
             self.wait_for_others(stopped);
-            // A journal line that took longer has arrived by now.
+            // By now, even a slow journal line of the worker has arrived. So its position is checked again.
             hit = self.is_at(member, point, element);
         }
         self.director.resume(member);
         hit
     }
 
-    /// Returns whether, according to the lines that have arrived, a stopped worker has not passed `point`
-    /// with `element`.
+    /// Returns whether a stopped worker has not passed `point` with `element`, according to the journal lines
+    /// that have arrived.
     fn is_at(&self, member: usize, point: Point, element: u64) -> bool {
         let beyond = point == Point::Read && self.checking.get(&member) == Some(&element);
         !beyond && !self.store.set().has_seen(element)
@@ -182,8 +182,8 @@ impl Run {
         Some((who.member, point, element))
     }
 
-    /// Lets the worker of the last pause finish its addition, ends all processes, and compares the set with
-    /// the acknowledgements.
+    /// Lets the worker of the last pause finish its addition. Ends all processes, and compares the set with the
+    /// acknowledged additions.
     fn finish(mut self, mode: Mode) -> Outcome {
         if let Some(last) = self.pauses.last().copied() {
             let give_up = SystemWorld.now() + PATIENCE;
@@ -195,7 +195,8 @@ impl Run {
         for member in 0..self.director.workers() {
             self.director.kill(member);
         }
-        // Acknowledgements that are still in transit count, until the output of every process has ended.
+        // Acknowledgements that have not arrived yet count too. So the output of every process is read to its
+        // end.
         let give_up = SystemWorld.now() + PATIENCE;
         while self.director.has_output() {
             assert!(SystemWorld.now() < give_up, "the output of a killed worker does not end");

@@ -1,7 +1,7 @@
-//! The outcome of a mode, as a pure function.
+//! Computes the outcome of a mode, as a pure function.
 //!
-//! *Lost* counts elements as Jepsen does: those that were acknowledged but are not in the set at the end. The
-//! late write of a paused worker may leave out more elements than that. If another holder read the set just
+//! *Lost* counts elements as Jepsen does: additions that were acknowledged but are not in the set at the end.
+//! The late write of a paused worker may leave out more elements than that. If another holder read the set just
 //! before that write, its own write restores these elements, and leaves out the addition of the paused worker
 //! instead.
 
@@ -73,7 +73,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the violation, if the outcome differs from the required one.
+    /// Returns a violation if the outcome is not the one that the mode must have.
     pub(super) fn violation(&self) -> Option<String> {
         let Pauses { pauses: before, lost: lost_before, .. } = self.before_check;
         let Pauses { pauses: after, lost: lost_after, .. } = self.after_check;

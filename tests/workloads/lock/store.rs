@@ -1,7 +1,8 @@
-//! The store that the lock guards: a set that is read and written as a whole, over TCP, with one line per
-//! request.
+//! The store that the lock protects. It is a set that is read and written as a whole, over TCP, with one line
+//! per request.
 //!
-//! The reply to `read TOKEN` is `set E,E,…` or `refused`; the reply to `write TOKEN ELEMENT E,E,…` is `ok` or `refused`.
+//! The reply to `read TOKEN` is `set E,E,…` or `refused`. The reply to `write TOKEN ELEMENT E,E,…` is `ok` or
+//! `refused`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,26 +18,26 @@ pub(super) struct Set {
     fences: bool,
     largest: u64,
     elements: BTreeSet<u64>,
-    /// The lost elements, under the element whose write left them out.
+    /// The lost elements. The key is the element whose write left them out.
     lost: BTreeMap<u64, Vec<u64>>,
     /// The elements of refused writes.
     refused: BTreeSet<u64>,
 }
 
 impl Set {
-    /// Returns an empty set. With `fences`, its store compares tokens.
+    /// Returns an empty set. If `fences` is true, it compares tokens.
     pub(super) fn new(fences: bool) -> Self {
         Self { fences, ..Self::default() }
     }
 
-    /// Returns the elements. Returns `None` if the set compares tokens and a later holder has read or written
-    /// it.
+    /// Returns the elements. Returns `None` if the set compares tokens, and a holder with a larger token has
+    /// read or written it.
     pub(super) fn read(&mut self, token: u64) -> Option<&BTreeSet<u64>> {
         self.admits(token).then_some(&self.elements)
     }
 
-    /// Replaces the elements. Does nothing if the set compares tokens and a later holder has read or written
-    /// it. The same mutex covers the comparison of the token and the write.
+    /// Replaces the elements. Returns false if the set compares tokens, and a holder with a larger token has
+    /// read or written it. The comparison and the write are under one mutex.
     pub(super) fn write(&mut self, token: u64, added: u64, elements: BTreeSet<u64>) -> bool {
         if !self.admits(token) {
             self.refused.insert(added);
@@ -50,7 +51,7 @@ impl Set {
         true
     }
 
-    /// Returns whether the write of this element has arrived, accepted or not.
+    /// Returns whether the write of this element has arrived, whether or not it was accepted.
     pub(super) fn has_seen(&self, added: u64) -> bool {
         self.elements.contains(&added)
             || self.refused.contains(&added)
@@ -80,7 +81,7 @@ impl Set {
     }
 }
 
-/// A [`Set`] that is served on a port of the loopback interface.
+/// A server for a [`Set`], on a port of the loopback interface.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     set: Arc<Mutex<Set>>,
@@ -88,7 +89,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Serves a set until the process ends.
+    /// Starts the server for a set. It runs until the process ends.
     pub(super) fn serve(set: Set) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let store = Self { set: Arc::new(Mutex::new(set)), port: listener.local_addr()?.port() };
@@ -151,8 +152,8 @@ pub(super) fn split(text: &str) -> Option<BTreeSet<u64>> {
 mod tests {
     use super::*;
 
-    /// The holder of token 1 reads and is paused. The holder of token 2 reads, and adds 20. Then the holder
-    /// of token 1 continues.
+    /// Returns a set after this history: the holder of token 1 reads and is paused, the holder of token 2 reads
+    /// and adds 20, and then the holder of token 1 adds its element.
     fn overtaken(fences: bool) -> Set {
         let mut set = Set::new(fences);
         let mut first = set.read(1).expect("the first").clone();

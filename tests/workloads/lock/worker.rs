@@ -24,8 +24,8 @@ pub(crate) struct Task {
     pub(crate) store: u16,
 }
 
-/// Acquires the lock, reads the set, adds an element, writes the set, and releases the lock,
-/// repeatedly.
+/// The work of one worker process. Again and again, it acquires the lock, reads the set, adds an element,
+/// writes the set, and releases the lock.
 pub(crate) async fn work(
     Task { mode, store }: &Task,
     assignment: &Assignment,
@@ -57,7 +57,7 @@ pub(crate) async fn work(
                 reached(Point::Acknowledged, element);
             }
         }
-        // A worker that has lost its lease has nothing to release. That does not matter here.
+        // If the worker has lost its lease, the release fails. This is not an error here.
         let _ = lease.release().await;
         think(env).await;
     }

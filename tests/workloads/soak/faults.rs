@@ -1,5 +1,5 @@
-//! The faults of the soak test. The seed shuffles a list of all kinds of faults, the deck. The test uses the
-//! whole deck before it shuffles again, so each kind occurs.
+//! The faults of the soak test. A list of all kinds of faults, the *deck*, is shuffled by the seed. The deck is
+//! used up before it is shuffled again, so every kind occurs.
 
 use crate::harness::NodeFault;
 use quorate_testkit::{proxy::Directions, sim::SeedRng};
@@ -12,36 +12,36 @@ pub(super) enum Target {
     Member(usize),
 }
 
-/// An action of the director.
+/// An action of the director, by which it causes or ends a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Kill(Target),
     Terminate(Target),
     Stop(Target),
-    /// Kills the leader when it begins to run a job. The worker is started again a second later.
+    /// Waits until the leader begins to run a job, and kills it. The worker is started again a second later.
     KillLeaderInRun,
-    /// Stops the leader when it begins to run a job, for this time.
+    /// Waits until the leader begins to run a job, and stops it for this time.
     StopLeaderInRun(Duration),
     ResumeWorkers,
     StartWorkers,
     Node(usize, NodeFault),
 }
 
-/// A fault: its kind, and its actions. Each action has a time, counted from the beginning of the episode.
+/// A fault, with its kind and its actions. The time of each action counts from the beginning of the episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: &'static str,
     pub(super) actions: Vec<(Duration, Action)>,
 }
 
-/// Faults that may overlap, and the time without faults after the last of them.
+/// A number of faults, which may overlap, and the time without faults that follows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Episode {
     pub(super) faults: Vec<Fault>,
     pub(super) calm: Duration,
 }
 
-/// The random choices of one fault.
+/// The choices that were drawn for one fault.
 struct Choice<'a> {
     /// The time at which the fault begins.
     at: Duration,
@@ -57,18 +57,18 @@ struct Choice<'a> {
 type Actions = Vec<(Duration, Action)>;
 
 impl Choice<'_> {
-    /// Returns the actions that hit a worker or a server, and later end the fault.
+    /// Returns the two actions that begin and end a fault of a worker or a server.
     fn then(self, hit: Action, end: Action) -> Actions {
         vec![(self.at, hit), (self.until, end)]
     }
 
-    /// Returns the actions of a fault of one server.
+    /// Returns the actions for a fault of the chosen server.
     fn one(self, fault: NodeFault, end: NodeFault) -> Actions {
         let node = self.node;
         self.then(Action::Node(node, fault), Action::Node(node, end))
     }
 
-    /// Returns the actions of a fault of `count` adjacent servers, beginning with the chosen server.
+    /// Returns the actions for the same fault on `count` neighbouring servers, from the chosen one on.
     fn each(self, count: usize, fault: NodeFault, end: Option<NodeFault>) -> Actions {
         let nodes = (0..count).map(|n| (self.node + n) % self.nodes);
         let of = |node| {
@@ -93,8 +93,8 @@ impl Choice<'_> {
         stops.chain([(self.until, Action::ResumeWorkers)]).collect()
     }
 
-    /// Stops two workers and flushes all nodes. The leases of the stopped workers stay valid for more than
-    /// another second, although no node remembers them.
+    /// Stops two workers, and flushes all nodes. The leases of the stopped workers remain valid for more than a
+    /// second, although no node stores them.
     fn holders_stopped_all_flushed(self) -> Actions {
         let stops = [(self.at, Action::Stop(Target::Leader)), (self.at, Action::Stop(self.worker))];
         let at = self.at + Duration::from_millis(50);
@@ -114,7 +114,7 @@ impl Choice<'_> {
     }
 }
 
-/// The name of a kind of fault, and its actions.
+/// A kind of fault: its name, and the function that returns its actions.
 type Kind = (&'static str, fn(Choice<'_>) -> Actions);
 
 const KINDS: [Kind; 23] = [
@@ -152,11 +152,11 @@ const KINDS: [Kind; 23] = [
     ("connection severed within a reply", |c| c.reply_cut()),
 ];
 
-/// The indices of the kinds that a deck contains twice: those that kill the leader. Most checks are about the
-/// end of a leader.
+/// The indices of the kinds that are in the deck twice. These kinds kill the leader, and most checks are about
+/// the end of a leader.
 const TWICE: [usize; 2] = [0, 3];
 
-/// Hands out the faults one after the other.
+/// Returns the faults, one after the other.
 #[derive(Debug)]
 pub(super) struct Deck {
     rng: SeedRng,
@@ -178,8 +178,8 @@ impl Deck {
             Fault { kind: KINDS[kind].0, actions: self.actions(kind) }
         });
         let faults = faults.collect();
-        // The calm is either long enough for a quarantine to end and for every limit of the liveness check,
-        // or very short.
+        // The time without faults is either long enough for a quarantine and for every limit of the liveness
+        // check, or very short.
         let calm =
             if self.rng.chance(350) { self.rng.millis(11_500..=14_000) } else { self.rng.millis(500..=3000) };
         Episode { faults, calm }

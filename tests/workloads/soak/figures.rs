@@ -15,12 +15,12 @@ pub(super) struct Figures {
     lost: usize,
     stalls: usize,
     pub(super) faults: BTreeMap<&'static str, usize>,
-    /// The times from a leader's crash to the next leader, if a majority of nodes could vote the
-    /// whole time.
+    /// The times from the crash of a leader to the next leader. They count only if a majority of the nodes
+    /// could vote the whole time.
     after_crash: Durations,
-    /// The times from a leader's SIGTERM to the next leader, under the same condition.
+    /// The times from the SIGTERM to a leader to the next leader. They count under the same condition.
     after_sigterm: Durations,
-    /// The times from the last event of a valid term to the next leader, in all cases.
+    /// The times from the last event of a valid term to the next leader, whatever ended the term.
     without_leader: Durations,
     /// The times from the notice to step down to the end of validity.
     notice: Durations,
@@ -36,7 +36,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Notes that the leader was killed, or that it received SIGTERM.
+    /// Notes that the leader was killed (`crash` is true), or got SIGTERM.
     pub(super) fn leader_ends(&mut self, at: BootTime, crash: bool) {
         self.ended = Some((at, crash));
     }
@@ -74,7 +74,7 @@ impl Figures {
         }
     }
 
-    /// Removes leases of processes that could not report their end.
+    /// Removes the leases of processes that ended without reporting the ends of their leases.
     pub(super) fn prune(&mut self, now: BootTime) {
         self.until.retain(|_, until| *until + Duration::from_secs(30) > now);
     }

@@ -29,20 +29,22 @@ use std::{
 const WORKERS: usize = 4;
 /// The TTL of every lease, term and claim.
 const TTL: Duration = Duration::from_secs(2);
-/// The longest wait for events in one round of the director.
+/// The longest time that the director waits for an event in one round.
 const STEP: Duration = Duration::from_millis(10);
-/// The largest number of events that are read before the agenda is checked again.
+/// The largest number of events that are read before the planned actions are checked again.
 const EVENTS: usize = 500;
-/// The time between two judgements of the checks.
+/// The time between two calls of `settle`, by which the checks judge the events that are old enough.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
-/// The time that a worker may take to end: its grace period, a completion that is retried for a TTL, and a busy machine.
+/// The time that a worker may take to end. It covers the grace period, a completion that is repeated for a TTL,
+/// and a busy machine.
 const TO_END: Duration = Duration::from_secs(6);
-/// The time that the workers may take to complete everything once all faults have ended.
+/// The time within which the workers must complete everything after all faults have ended.
 const TO_DRAIN: Duration = Duration::from_secs(45);
 /// The time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
-/// Makes faults for the duration of the options or until `stop`, then ends them and waits until everything is done.
+/// Causes faults until the given time is over or `stop` is set. Then ends them, and waits until all work is
+/// done.
 pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
     let mut soak = Soak::start(options);
     let until = SystemWorld.now() + options.duration.unwrap_or(Duration::from_secs(20 * 60));
@@ -56,16 +58,16 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
 }
 
 struct Soak {
-    // Declared first, so that workers are dropped before their servers.
+    // Declared first, so that the workers are dropped before their servers.
     director: Director,
     servers: Servers,
     seed: u64,
     verbose: bool,
     deck: Deck,
-    /// The actions to come, in order, each with the kind of fault that begins with it.
+    /// The planned actions, in order. The first action of a fault has the fault's kind.
     agenda: BTreeMap<(BootTime, u64), (Option<&'static str>, Action)>,
     planned: u64,
-    /// The planned action on the leader, which happens once the leader begins to run a job.
+    /// The planned action that is carried out when the leader begins to run a job.
     ambush: Option<Action>,
     next_episode: BootTime,
     figures: Figures,
@@ -74,7 +76,7 @@ struct Soak {
     progress_at: BootTime,
 }
 
-/// The invariants to check.
+/// The invariants that the soak test checks.
 struct Checks {
     exclusion: Exclusion,
     fencing: Fencing,
@@ -94,7 +96,7 @@ impl Checks {
 impl Soak {
     fn start(options: &Options) -> Self {
         let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
-        // With an odd seed, the servers keep an append-only file, so a restart loses no data.
+        // If the seed is odd, the servers keep an append-only file, so that a restart loses no data.
         let durable = !seed.is_multiple_of(2);
         let servers = Servers::start(options.servers, durable, Network::Shared);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
@@ -145,14 +147,14 @@ impl Soak {
     }
 
     fn plan_episode(&mut self, now: BootTime) {
-        // A worker may have ended late, in the episode before. It is started again.
+        // A worker may have ended late, in the previous episode. So it is started again here.
         self.act(None, Action::StartWorkers);
         let Episode { faults, calm } = self.deck.episode();
         let mut last = now;
         for Fault { kind, actions } in faults {
             let mut kind = Some(kind);
             for (after, action) in actions {
-                // The fault is counted once, with its first action.
+                // Each fault is counted once, with its first action.
                 self.plan(now + after, kind.take(), action);
                 last = last.max(now + after);
             }
@@ -165,7 +167,7 @@ impl Soak {
         self.agenda.insert((at, self.planned), (kind, action));
     }
 
-    /// Ends all faults, waits until all is done, ends the workers, and checks what remains.
+    /// Ends all faults, waits until all work is done, ends the workers, and checks what is left.
     fn finish(&mut self) {
         self.agenda.clear();
         self.ambush = None;
@@ -174,7 +176,8 @@ impl Soak {
         self.act(None, Action::StartWorkers);
         self.director.truth_mut().disturb(SystemWorld.now());
         let due = SystemWorld.now();
-        // The ticks that are due now may start a little later. The lease of a crashed holder ends by itself.
+        // The ticks that are due now may still start a little later, and the lease of a crashed holder must
+        // still end.
         let (least, most) = (due + TTL * 2, due + TO_DRAIN);
         let done = |checks: &mut Checks| checks.claims.all_done(due) && checks.ticks.decided(due);
         while SystemWorld.now() < least || (SystemWorld.now() < most && !done(&mut self.checks)) {
@@ -184,7 +187,7 @@ impl Soak {
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
         let mut found = checks.claims.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
-        // No event can arrive any more. The checks settle everything up to this later time.
+        // No more events can arrive. This time is so late that the checks now judge all events.
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
@@ -205,7 +208,7 @@ impl Soak {
         Report { figures, violations: self.director.into_violations() }
     }
 
-    /// Reads events, and judges them at intervals.
+    /// Reads and handles events for one round. Calls `settle` of the checks at regular intervals.
     fn step(&mut self) {
         for (_, took) in self.director.ended(TO_END) {
             self.figures.to_end.add(took);
@@ -305,7 +308,7 @@ impl Soak {
         at.is_some()
     }
 
-    /// Carries out the planned action, if there is one, on the leader that has just begun to run a job.
+    /// Carries out the planned action on the leader, if there is one. The leader has just begun to run a job.
     fn spring_ambush(&mut self, who: Who) {
         let (end, after) = match self.ambush.take() {
             Some(Action::StopLeaderInRun(time)) if self.director.stop(who.member).is_some() => {
@@ -321,7 +324,7 @@ impl Soak {
         self.plan(now + after, None, end);
     }
 
-    /// Returns the keys that are left although the last lease must have ended.
+    /// Returns a violation for each key that is left although the last lease must have ended.
     fn leftovers(&self) -> Vec<String> {
         let give_up = SystemWorld.now() + TTL + Duration::from_secs(1);
         loop {
@@ -336,7 +339,7 @@ impl Soak {
     }
 }
 
-/// Counts an event and checks it.
+/// Gives an event to the counters and to all checks.
 fn take(director: &mut Director, figures: &mut Figures, checks: &mut Checks, who: Who, entry: &Entry) {
     let truth = director.truth();
     figures.on_event(entry, truth);

@@ -1,4 +1,4 @@
-//! A worker that campaigns for the leadership, and runs jobs while it leads.
+//! The part of a worker that campaigns for the leadership, and runs jobs while it leads.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Event, Journal, LeaseLog};
@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const GROUP: &str = "workload";
 /// The name of the election in journals.
 pub(crate) const TERM: &str = "election/workload";
-/// The job of the soak test with at-most-once delivery: each tick starts at most once.
+/// The job of the soak test with at-most-once delivery. Each of its ticks starts at most once.
 pub(crate) const AT_MOST_ONCE: &str = "at-most-once";
-/// The job of the soak test with at-least-once delivery: each tick starts until it is done.
+/// The job of the soak test with at-least-once delivery. Each of its ticks starts again until it is done.
 pub(crate) const AT_LEAST_ONCE: &str = "at-least-once";
 /// The time between two ticks of a job.
 pub(crate) const TICK_EVERY: Duration = Duration::from_secs(1);
@@ -31,18 +31,18 @@ pub(crate) const HISTORY: usize = 100;
 pub(crate) struct JobKind {
     pub(crate) name: &'static str,
     pub(crate) delivery: Delivery,
-    /// The usual duration of a run, and the duration of every eighth run.
+    /// The usual duration of a run, and the duration of every eighth run, which is longer.
     pub(crate) takes: [Duration; 2],
 }
 
-/// The jobs of the soak test. Some of their runs are active when a fault occurs.
+/// The jobs of the soak test. Their runs take so long that faults often hit active runs.
 pub(crate) const SOAK: &[JobKind] = &[
     job(AT_MOST_ONCE, Delivery::AtMostOnce, [30, 700]),
     job(AT_LEAST_ONCE, Delivery::AtLeastOnce, [30, 700]),
 ];
 
-/// Two jobs of each delivery rule. The runs of one job end at once, and the runs of the other job are often
-/// active when a fault occurs.
+/// The jobs of the plan `guarantees`: two for each delivery rule. The runs of one end at once. The runs of the
+/// other take so long that faults often hit active runs.
 pub(crate) const GUARANTEES: &[JobKind] = &[
     job("most-quick", Delivery::AtMostOnce, [5, 5]),
     job("most-long", Delivery::AtMostOnce, [450, 450]),
@@ -71,7 +71,7 @@ pub(super) async fn lead(
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
             let (number, unknown) = (term.token().get(), BootTime::default());
-            // A term that has already ended starts no work. The campaign continues.
+            // If the term has already ended, no work is started, and the worker campaigns again.
             let log = LeaseLog::begin(&journal, TERM, number, unknown, || term.remaining());
             let Some(log) = log else { return Ok(()) };
             let leadership = Leadership { term, log };
@@ -88,8 +88,8 @@ pub(super) async fn lead(
     Ok(campaign.until(stop.cancelled()).await?)
 }
 
-/// A term and its log. The campaign drops this value when the lease is lost, and before it releases the
-/// lease.
+/// A term, with the log that writes its events. The campaign drops this value when the lease is lost, or before
+/// it releases the lease.
 struct Leadership {
     term: Term,
     log: LeaseLog,
@@ -122,7 +122,7 @@ impl Drop for Leadership {
     }
 }
 
-/// A run. If it is dropped before it is done, it writes to the journal that it was interrupted.
+/// A run. If this value is dropped before the run is done, the journal shows the run as interrupted.
 pub(crate) struct Run {
     journal: Journal,
     job: Arc<str>,
@@ -165,6 +165,6 @@ fn start_job(kind: JobKind, journal: &Journal) -> Result<Job, Failure> {
         }
     };
     let job = Job::new(kind.name, every(TICK_EVERY)?, handler).delivery(kind.delivery);
-    // The history keeps more entries than are checked, because it is pruned only at intervals.
+    // The history must keep more entries than are checked, because pruning deletes many at once.
     Ok(job.misfire(Misfire::run_all(CATCH_UP)).history(HISTORY * 2))
 }

@@ -1,5 +1,5 @@
-//! A worker that competes for locks. It holds most of them for a short time, and some for so long that
-//! they need extensions.
+//! The part of a worker that competes for locks. It holds most of them for a short time, and some for so long
+//! that they need extensions.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Journal, LeaseLog};
@@ -78,7 +78,7 @@ async fn hold(
             return await_step_down(env, &log, lease.step_down_token()).await;
         }
         if rng.chance(30) {
-            // The next check of the lease shows the result of the extension.
+            // The next check of the lease shows whether the extension succeeded.
             let _ = lease.extend().await;
         }
     }
@@ -86,7 +86,7 @@ async fn hold(
         return await_step_down(env, &log, lease.step_down_token()).await;
     }
     if rng.chance(800) {
-        // A release ends the lease in this worker even if it reached no majority.
+        // The release ends the lease in this worker even if no majority has confirmed it.
         let _ = lease.release().await;
     }
 }

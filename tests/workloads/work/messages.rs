@@ -1,4 +1,5 @@
-//! A worker that sees every message, claims those that no worker has claimed, and handles them.
+//! The part of a worker that handles messages. It sees every message, and claims those that no other worker has
+//! claimed.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Event, Journal, LeaseLog};
@@ -18,7 +19,7 @@ const MESSAGES: &str = "soak";
 const MESSAGE_EVERY: Duration = Duration::from_millis(100);
 /// The time for which nodes remember that a message is done.
 pub(crate) const RETENTION: Duration = Duration::from_secs(120);
-/// The age of the oldest message that a newly started worker claims.
+/// The age of the oldest message that a worker claims after its start.
 const OLDEST: Duration = Duration::from_secs(60);
 /// The largest number of messages that are claimed in one request.
 const BATCH: usize = 16;
@@ -26,7 +27,7 @@ const BATCH: usize = 16;
 const AT_ONCE: usize = 32;
 /// The time between two requests.
 const CLAIM_EVERY: Duration = Duration::from_millis(60);
-/// The longest time until a message that another worker handles is claimed again.
+/// The longest time until the worker again tries to claim a message that another worker handles.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Returns the time at which a message is sent.
@@ -80,7 +81,7 @@ pub(super) async fn handle(
                     let fails = rng.chance(50);
                     env.spawn(async move {
                         let handled = task.run(takes, fails, &stop).await;
-                        // The receiver no longer exists if the worker is ending.
+                        // The send fails if the worker is ending, and has dropped the receiver.
                         let _ = done.send((message, handled));
                     });
                 }
@@ -88,8 +89,8 @@ pub(super) async fn handle(
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     open.put_back(message, env.now() + retry_after.unwrap_or_default().min(AGAIN));
                 }
-                // Too few nodes answered, or a later version of the library has added this outcome. Some
-                // worker, perhaps this worker, tries again.
+                // Too few nodes answered, or a later version of the library has added this outcome. The message
+                // is claimed again later.
                 Ok(_) | Err(_) => open.put_back(message, env.now() + AGAIN),
             }
         }
@@ -150,18 +151,17 @@ impl Task {
                 journal.write(Event::MessageDone { message, token, nodes, took });
                 true
             }
-            // The completion was not recorded. The next worker that claims the message learns whether it is
-            // done.
+            // The completion was not recorded. A later claim shows whether the message is done.
             Err(_) => false,
         }
     }
 }
 
-/// The messages that are not done, as far as this worker knows.
+/// The messages that are not done yet, as far as this worker knows.
 struct Open {
     epoch: BootTime,
     next: u64,
-    /// Each message with the time before which this worker does not claim it.
+    /// The messages, each with the time before which this worker does not claim it.
     messages: BTreeMap<u64, BootTime>,
 }
 

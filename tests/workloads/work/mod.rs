@@ -1,4 +1,4 @@
-//! The worker processes: the work of each plan, with a journal.
+//! The worker processes. Each does the work of its plan, and writes a journal.
 
 pub(crate) mod lead;
 mod locks;
@@ -22,7 +22,7 @@ use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
-/// The longest time from the sudden loss of a lease until its work receives the notice to step down.
+/// The longest time from the sudden loss of a lease until its work gets the notice to step down.
 pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
 /// The grace period of work after the notice to step down.
 const GRACE: Duration = Duration::from_millis(400);
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(400);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// The time between two beats of [`pulse`].
 const BEAT: Duration = Duration::from_millis(20);
-/// The lateness of a beat from which on this process counts as not scheduled.
+/// A beat that is late by this much shows that the process was not scheduled.
 const STALLED: Duration = Duration::from_millis(100);
 
 pub(crate) type Failure = Box<dyn Error>;
@@ -38,27 +38,27 @@ pub(crate) type Failure = Box<dyn Error>;
 /// The work of a plan, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Competes for locks, runs jobs while it leads, and handles messages. The first message was sent at
-    /// `epoch`.
+    /// For the plan `soak`: competes for locks, runs jobs while it leads, and handles messages. The first
+    /// message was sent at `epoch`.
     Soak { epoch: u64 },
-    /// Runs jobs while it leads.
+    /// For the plan `guarantees`: runs jobs while it leads.
     Jobs,
-    /// Runs the jobs with any-worker placement.
+    /// For the plan `any-worker`: runs jobs that are placed on any worker.
     AnyWorker(any_worker::Settings),
-    /// Runs many jobs that do nothing.
+    /// For the plan `load`: runs many jobs that do nothing.
     Load(guarantees::load::Settings),
-    /// Under a lock: reads a set, adds an element, and writes the set back.
+    /// For the plan `lock`: reads a set under a lock, adds an element, and writes the set back.
     Lock(lock::worker::Task),
-    /// Claims messages and commits their effects.
+    /// For the plan `effects`: claims messages and commits their effects.
     Effects(effects::worker::Task),
-    /// Acquires and releases one lease repeatedly.
+    /// For the plan `handover`: acquires and releases one lease, again and again.
     Handover(handover::contender::Task),
 }
 
 /// Runs a worker process.
 pub(crate) fn main(assignment: &Assignment) -> ExitCode {
-    // A worker that is paused must be paused as a whole, so it has one thread. A worker whose times are
-    // measured has several threads, as in a service.
+    // If a worker is paused, all of it must be paused, so it has a single thread. If times are measured, the
+    // worker has several threads, like a real service.
     let measured = matches!(assignment.work, Work::Load(_) | Work::Handover(_));
     let mut builder = if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     let runtime = builder.enable_all().build().expect("a runtime");
@@ -114,8 +114,8 @@ async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Re
     led.and(ended)
 }
 
-/// Writes, after the end of a lease, that its work received the notice to step down. Writes nothing if the
-/// notice does not arrive in time.
+/// After a lease has ended, waits until its work gets the notice to step down, and writes this. Writes nothing
+/// if the notice does not come in time.
 async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToken) {
     if env.before(env.now() + NOTIFIED, step_down.cancelled()).await.is_some() {
         log.step_down();
@@ -133,7 +133,7 @@ async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to the journal each time in which this process was not scheduled.
+/// Writes to the journal each time that this process was not scheduled.
 async fn pulse(journal: &Journal, stop: &CancellationToken) {
     let mut last = journal.now();
     while !stop.is_cancelled() {

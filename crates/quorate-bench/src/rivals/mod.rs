@@ -26,7 +26,8 @@ pub(crate) enum Kind {
     Quorate,
     /// The crate `rslock`.
     Rslock,
-    /// Quorate's script calls on raw sockets, without logic.
+    /// Quorate's script calls on raw sockets, without the library's own work. It shows the limit that the
+    /// library could reach.
     Limit,
     /// The plain Redlock commands on raw sockets: `SET NX PX`, and a script that deletes a key if it has the
     /// expected value.
@@ -102,7 +103,8 @@ impl Rival {
     pub(crate) async fn release(&self, held: HeldLock) {
         match (self, held) {
             (Self::Quorate(_), HeldLock::Quorate(lease)) => {
-                // Too few nodes may confirm the release in time. The lease has ended nevertheless.
+                // The release may fail because too few nodes confirm it in time. The lease has ended
+                // nevertheless.
                 let _ = lease.release().await;
             }
             (Self::Rslock(rslock), HeldLock::Rslock(lock)) => rslock.release(&lock).await,

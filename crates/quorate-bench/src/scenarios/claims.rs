@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The number of ids that the rival has in flight at a time. [`Claims::claim_many`] has as many.
 const PIPELINED: usize = 512;
-/// One id in this many is claimed when ids are claimed one by one, because all ids would take too long.
+/// When ids are claimed one by one, only one id of this many is claimed, because all ids would take too long.
 const SINGLY_PART: usize = 10;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -25,8 +25,7 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 struct Rates {
     singly: Vec<f64>,
     batches: Vec<f64>,
-    /// The processor time for each id, in microseconds: that of this process, and that of the servers
-    /// together.
+    /// The processor time for each id, in microseconds, of this process and of all servers together.
     ours: Vec<f64>,
     theirs: Vec<f64>,
     counted: Vec<f64>,
@@ -88,8 +87,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// The ids per second on one server, and the longest time for which that server served no other client. On
-/// a machine with two cores, the server has one core to itself.
+/// The ids per second with only one server, and the longest time for which that server served no other client.
+/// On a machine with two cores, the server then has one core to itself.
 struct SingleServer {
     singly: Vec<f64>,
     batches: Vec<f64>,

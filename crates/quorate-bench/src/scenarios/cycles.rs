@@ -95,8 +95,8 @@ fn speed(lane: &Lane) -> Spread {
     Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
 }
 
-/// Returns the ratio of Quorate's figure to that of the rival `to`. It is computed for each round, because in
-/// one round both rivals had the same other load on the machine.
+/// Returns the ratio of Quorate's figure to that of the rival `to`. The ratio is computed for each round,
+/// because both rivals run at about the same time in a round and meet the same other load.
 fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
     let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
     let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));

@@ -66,7 +66,7 @@ async fn contend(
         env.sleep(HOLD).await;
         given(&baton);
         lease.release().await.map_err(|error| error.to_string())?;
-        // The pause lets a contender that is already waiting acquire first.
+        // The pause gives a contender that already waits the time to acquire first.
         env.sleep(HOLD / 2).await;
     }
     quorum.close().await;
@@ -83,7 +83,7 @@ async fn rslocks(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Sa
         let env = quorate::env::Env::system();
         tasks.push(spawn(async move {
             while baton.lock().unwrap_or_else(PoisonError::into_inner).gaps.len() < enough {
-                // The rival waits by retrying without a limit.
+                // An attempt of the rival may fail. The loop then tries again, without a limit.
                 let Ok(guard) = manager.acquire(&*resource, TTL).await else { continue };
                 taken(&baton);
                 env.sleep(HOLD).await;

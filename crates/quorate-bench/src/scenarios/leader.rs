@@ -31,8 +31,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Measures resignations, with two candidates that alternate. The leader's campaign is shut down, and the
-/// same candidate then campaigns again.
+/// Measures resignations. Two candidates alternate: when the leader's campaign is shut down, the other
+/// candidate wins, and the first one campaigns again.
 async fn graceful(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     let (elected, mut elections) = mpsc::unbounded_channel::<Elected>();
     let over = CancellationToken::new();

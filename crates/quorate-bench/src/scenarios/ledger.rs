@@ -32,7 +32,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let all = quorum(servers.urls(), "bench-ledger").await?;
     let mut rows = seal_and_prune_on(&all, plan, servers).await?;
-    // With a single server, on a machine with two cores, the server has a core to itself.
+    // The measurement is repeated with a single server. On a machine with two cores, that server has a core to
+    // itself.
     let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
     let alone = seal_and_prune_on(&one, plan, servers).await?;
     rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
@@ -42,8 +43,8 @@ async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
 async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
-    // The ticks are 100 µs apart. They are in the future, because a node counts for a record only if the
-    // node's memory began before the record's time.
+    // The ticks are 100 µs apart and lie in the future. A node's vote on a record counts only if the node's
+    // memory began before the record's time, and this holds for every node if the time is in the future.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
     let begin = now_micros + 2 * SECOND;
     let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));

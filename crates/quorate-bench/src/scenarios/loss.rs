@@ -21,7 +21,7 @@ struct Observed {
     step_down_before: Duration,
     /// The time between the end of validity and the loss signal.
     lost_after: Duration,
-    /// Set if the step-down signal came only after validity had ended.
+    /// True if the step-down signal came only after the end of validity, which must never happen.
     late: bool,
 }
 
@@ -56,7 +56,7 @@ async fn one_stop(plan: &Plan, servers: &Servers, stop: usize) -> Result<Vec<Obs
         let lock = quorum.lock(format!("loss-{stop}-{number}")).ttl(TTL);
         leases.push(lock.acquire().await.map_err(|error| error.to_string())?);
     }
-    // Each stop happens at a different moment within a renewal period.
+    // The wait differs from stop to stop, so that each stop hits another moment of the renewal period.
     quorum.env().sleep(TTL / 3 + TTL / 3 * u32::try_from(stop % 10).unwrap_or(0) / 10).await;
     let holders: Vec<_> = leases.into_iter().map(|lease| spawn(hold(lease))).collect();
     let which = [0, 1, 2].map(|server| (server + stop) % servers.urls().len());

@@ -22,14 +22,15 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 
 async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let quorum = quorum(servers.urls(), "bench-many").await?;
-    // Connections and buffers are allocated before the first lease is counted.
+    // Some leases are acquired and dropped first. They allocate the connections and buffers, which must not
+    // count as memory of the leases.
     let warm = acquire(&quorum, plan, "warm", CONCURRENT * 4).await?;
     for lease in warm {
         lease.release().await.map_err(|error| error.to_string())?;
     }
     let before = resident();
     let leases = acquire(&quorum, plan, "many", plan.leases).await?;
-    // The handles belong to the caller, but their memory counts as part of the leases.
+    // The caller owns the handles of the leases. Their memory is counted too.
     let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let env = quorum.env();
     // The measurement begins when each lease has been renewed once, so that it does not include the effects

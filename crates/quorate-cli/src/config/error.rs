@@ -161,8 +161,9 @@ fn key_at(text: &str, start: usize) -> Option<&str> {
         let keys = keys.trim_end();
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let (line, key) = keys.split_at(keys.trim_end_matches(bare).len());
-        // If a string lacks its closing quote, the `=` may be part of a password. So the word before it counts
-        // as a key only if it is a known key, or if it begins its line.
+        // If a string lacks its closing quote, the `=` may be part of a password. Then the word before the `=`
+        // must not be shown as a key. So that word counts as a key only if it is a known key, or if it begins
+        // its line.
         let known =
             KEYS.contains(&key) || (!key.is_empty() && line.trim_end_matches([' ', '\t']).ends_with('\n'));
         return known.then_some(key);
@@ -202,7 +203,7 @@ fn choice(word: &str, among: &[&str], all: &str) -> String {
     }
 }
 
-/// Returns the fix for a value of the wrong type, by the expected type.
+/// Returns advice on how to write a value of the expected type. `message` names the type.
 fn fix(message: &str, key: &str) -> &'static str {
     if message.contains("expected a duration") {
         return "; write it like \"500ms\", \"10s\" or \"1h 30m\"";
@@ -238,7 +239,8 @@ fn example(key: &str) -> &'static str {
 
 /// Returns the word of `words` that the user probably meant.
 pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Computing a distance takes time and memory in proportion to the product of both lengths.
+    // The time and the memory for a distance grow with the product of both lengths. So long words are not
+    // compared.
     if word.len() > 64 {
         return None;
     }

@@ -176,8 +176,8 @@ impl<'de> Deserialize<'de> for NodeText {
 }
 
 impl FileText {
-    /// Returns the settings of the file. Keys that the file does not have get the library's defaults; the
-    /// name of the worker is then `worker`.
+    /// Returns the settings of the file. Keys that the file does not have get the library's defaults. The
+    /// default name of the worker is the argument `worker`.
     pub(super) fn quorum_config(&self, worker: &str) -> QuorumConfig {
         let default = QuorumConfig::default();
         QuorumConfig {

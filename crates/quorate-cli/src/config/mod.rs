@@ -165,8 +165,9 @@ impl Validation<'_> {
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
         let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
-        // The directory belongs to one user of one host, so no other machine can have granted a lease on it. The
-        // first lock need not wait for a quarantine. (Do not delete the directory while a lock in it is held.)
+        // The directory belongs to one user of one host, so no other machine can have granted a lease on it.
+        // Therefore its nodes are trusted at once, and the first lock does not wait for a quarantine. (The
+        // directory must not be deleted while a lock in it is held.)
         settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
         settings.validate(&names).map_err(|error| self.setting(&error.to_string(), &nodes_from))?;

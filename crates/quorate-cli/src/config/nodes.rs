@@ -234,8 +234,8 @@ pub(crate) fn redact(text: &str) -> String {
     shown + hidden
 }
 
-/// Hides a port that is not a number. If `@host` is missing, or if a comma in a password split the list, the
-/// password is in the place of the port.
+/// Hides a port that is not a number, because it may be a password. A password is at this place if `@host` is
+/// missing, or if a comma in the password split the list.
 fn without_odd_port(rest: &str) -> String {
     let host_ends = match rest.find(']') {
         Some(end) if rest.starts_with('[') => end + 1,
@@ -248,7 +248,7 @@ fn without_odd_port(rest: &str) -> String {
     match host.is_empty() || !digits(port) {
         true => format!("{host}:***"),
         false if digits(database.trim_start_matches('/')) => rest.to_owned(),
-        // The rest may be part of a password that contains a slash.
+        // The text after the port may be part of a password that contains a slash. So it is hidden.
         false => format!("{host}:{port}/***"),
     }
 }

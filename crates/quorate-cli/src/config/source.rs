@@ -56,8 +56,7 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// The environment of the process, as far as the configuration depends on it. Tests create an environment of
-/// their own.
+/// The parts of the process's environment on which the configuration depends. Tests create their own.
 pub struct Environment<'a> {
     /// The environment variables. Variables that are not UTF-8 are left out, except those whose names begin with `QUORATE_`.
     pub env: BTreeMap<String, String>,

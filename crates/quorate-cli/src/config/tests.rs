@@ -174,7 +174,7 @@ fn every_key_is_read() {
 #[test]
 fn errors_name_line_key_value_and_fix() {
     let table: [(String, &[&str]); 74] = [
-        // Keys and types.
+        // Unknown or missing keys, and values of the wrong type.
         ("nodez = []".into(), &["/q.toml:1: unknown key `nodez`; did you mean `nodes`?"]),
         (
             format!("{NODES}colour = 1"),
@@ -198,14 +198,14 @@ fn errors_name_line_key_value_and_fix() {
         (format!("{NODES}durable = \"yes\""), &[":2: durable: ", "expected a boolean"]),
         (format!("{NODES}group = \"a\"\ngroup = \"b\""), &[":3: duplicate key `group`; keep one"]),
         (format!("{NODES}group = \"a"), &[":2: "]),
-        // Durations.
+        // Invalid durations.
         (format!("{NODES}node_timeout = 100"), &[":2: node_timeout: ", "`100`", "write it like \"500ms\""]),
         (
             format!("{NODES}max_ttl = \"10 parsecs\""),
             &[":2: max_ttl: ", "10 parsecs", "write it like \"500ms\""],
         ),
         (format!("{NODES}lease = {{ ttl = \"\" }}"), &[":2: ttl: ", "write it like \"500ms\""]),
-        // Timings.
+        // Values that are too large or too small, or that contradict another setting.
         (format!("{NODES}lease = {{ ttl = \"40s\" }}"), &[":2: ttl is 40s, above max_ttl 30s; shorten ttl"]),
         (format!("{NODES}lease = {{ ttl = \"0s\" }}"), &[":2: ttl is 0ns", "lengthen ttl"]),
         (format!("{NODES}lease = {{ ttl = \"200ms\" }}"), &[":2: ttl is 200ms", "node_timeout 100ms"]),
@@ -219,7 +219,7 @@ fn errors_name_line_key_value_and_fix() {
         ),
         (format!("{NODES}drift_rate = 3"), &[":2: drift_rate is 3, not between 0 and 0.5; give it 0 to 0.5"]),
         (format!("{NODES}worker = \"\""), &[":2: worker is \"\""]),
-        // Nodes.
+        // Invalid nodes.
         ("nodes = []".into(), &[":1: nodes is empty"]),
         ("nodes = \"redis://:hush@a\"".into(), &[":1: nodes: ", "write a list"]),
         ("nodes = \"redis://me:hush\"".into(), &[":1: nodes: ", "write a list"]),
@@ -237,7 +237,7 @@ fn errors_name_line_key_value_and_fix() {
             "nodes = [{ password_file = \"a\" }]".into(),
             &[":1: the key `url` is missing; give the node's address"],
         ),
-        // Names.
+        // Invalid names.
         (format!("{NODES}group = \"a{{b}}\""), &[":2: the group is \"a{b}\", which holds a brace"]),
         (format!("{NODES}group = \"\""), &[":2: the group is \"\", which is empty; choose another name"]),
         (
@@ -249,7 +249,7 @@ fn errors_name_line_key_value_and_fix() {
             &[":2: the group is \"ggg", "is longer than 512 bytes"],
         ),
         (format!("{NODES}prefix = \"a{{\""), &[":2: prefix \"a{\" holds a brace"]),
-        // Jobs.
+        // Invalid jobs.
         (
             job("schedule = \"61 * * * *\""),
             &[":5: job \"n\" has a schedule that cannot be used: in `61 * * * *`: minute `61`"],
@@ -504,7 +504,8 @@ fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this
     let none = Flags::default();
     let file = tls(&none, &[]).unwrap();
     assert_eq!(file, ("/etc/x/ca.pem".into(), client("/c.pem", "/etc/x/k")));
-    // The certificate and its key come from one source.
+    // The certificate and its key come from the same source. A source that names only one of them is not
+    // combined with another.
     let env = [("QUORATE_CERT_FILE", "e.pem"), ("QUORATE_KEY_FILE", "e.key")];
     assert_eq!(tls(&none, &env).unwrap(), ("/etc/x/ca.pem".into(), client("e.pem", "e.key")));
     let names = TlsNames { ca_file: Some("f.pem".into()), ..TlsNames::default() };

@@ -52,7 +52,7 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Failover {
     pub(crate) signal: &'static str,
-    /// The time from the signal to the next worker's `elected`, in milliseconds; `None` if there was none.
+    /// The time from the signal to the next worker's `elected`, in milliseconds. `None` if there was none.
     pub(crate) ms: Option<f64>,
 }
 
@@ -64,7 +64,8 @@ pub(crate) struct Ticks {
     pub(crate) started: usize,
     /// The number of ticks whose handlers began more than once.
     pub(crate) started_twice: usize,
-    /// The number of ticks that the SIGKILL interrupted: recorded as started, or begun, and never completed.
+    /// The number of ticks that the SIGKILL interrupted. Such a tick was recorded as started, or its handler
+    /// began, and it was never completed.
     pub(crate) interrupted: usize,
     /// The number of ticks that neither began nor were recorded as started by the worker that was killed.
     pub(crate) missed: usize,
@@ -145,8 +146,8 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
         let recorded = evidence.ledger.get(&tick);
-        // A SIGKILL may fall between a record on the nodes and its line in the journal, at the start of a run
-        // and at its end. So a record counts, too.
+        // At the start and at the end of a run, a worker writes a record on the nodes and a line in its
+        // journal. A SIGKILL may fall between the two. So a record counts even without its line.
         let finished = done.contains(&tick) || recorded.is_some_and(|(_, last)| *last);
         let by_killed = match starts {
             [] => recorded.is_some_and(|(term, _)| killed_terms.contains(term)),
@@ -274,15 +275,18 @@ mod tests {
         let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
         entries.push(start("a", 6));
         let mut evidence = evidence(entries);
-        // The start was recorded, and the worker was killed before the handler's first line.
+        // In this case the worker recorded the start of tick 7, and was killed before the first line of the
+        // handler.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // The done record was written, and the worker was killed before the journal line about it.
+        // In this case the worker wrote the done record of tick 6, and was killed before it wrote the line in
+        // its journal.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // The record of a worker that was not killed is no excuse.
+        // In this case worker `b`, which was not killed, wrote the record. Its missing line has no excuse, so
+        // the tick counts as missed.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
         evidence.ledger.remove(&WallTime::from_micros(tick(7)));

@@ -38,8 +38,8 @@ impl Nodes {
         builder.build().map_err(|error| Failure::new(FAILURE, error))
     }
 
-    /// Returns the demo's own quorum, after a handshake with every node. The nodes are new and no worker has
-    /// used them. So a quarantine would serve no purpose, and the nodes are trusted at once.
+    /// Returns the demo's own quorum, after a handshake with every node. The nodes are new, so they cannot have
+    /// lost leases. Therefore they are trusted at once, without a quarantine.
     pub(crate) async fn admitted(&self, dir: &Path) -> Result<Quorum, Failure> {
         let quorum = self.quorum(dir, "demo")?;
         let met = quorum.met(PATIENCE).await;

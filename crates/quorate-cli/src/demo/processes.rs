@@ -73,7 +73,7 @@ impl Processes {
         Ok((who, pid))
     }
 
-    /// Sends `signal`, which will end the worker. Returns the time just before the signal was sent.
+    /// Sends the worker a signal that will end it. Returns the time just before the signal was sent.
     pub(crate) fn signal(&mut self, who: &WorkerId, signal: Signal) -> Result<BootTime, Failure> {
         let fail = |why: &str| Failure::new(FAILURE, format!("{} cannot be signalled: {why}", who.worker));
         let member = self.running.get_mut(who).ok_or_else(|| fail("it does not run"))?;
@@ -103,7 +103,7 @@ impl Processes {
     pub(crate) async fn end(&mut self) -> bool {
         for member in self.running.values_mut() {
             member.ending = true;
-            // The process has not been reaped, so its process id is not reused.
+            // The worker has not been reaped, so its process id cannot belong to another process.
             let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
         }
         let deadline = self.env.now() + TO_END;

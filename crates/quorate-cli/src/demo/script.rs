@@ -103,7 +103,7 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Reports how many of the ticks that were due since `from` the new leader has run.
+    /// Prints how many of the ticks that were due since `from` have been run by the new leader.
     async fn report_catch_up(&mut self, leader: &WorkerId, from: WallTime) -> Result<(), Failure> {
         let now = self.env.wall();
         let of = |entry: &Entry| tick_start(entry).filter(|_| entry.who == *leader);
@@ -114,7 +114,8 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Waits for everything that is due, ends the workers, and collects the evidence.
+    /// Waits until everything that is due has happened, ends the workers, and collects the evidence for the
+    /// figures.
     async fn close(&mut self) -> Result<Evidence, Failure> {
         self.watch.send(false);
         let until = self.env.wall();
@@ -139,7 +140,8 @@ impl Scenario<'_> {
             if self.until(ASK_EVERY, all).await?.is_some() {
                 break;
             }
-            // If a SIGKILL kept a worker from writing an event, that event will never be in the journals.
+            // If a SIGKILL kept a worker from writing an event, the journals will never contain that event. So
+            // the nodes are asked for it.
             let unwritten = self.unwritten(sent).await?.len();
             if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
                 break;

@@ -57,8 +57,8 @@ impl Servers {
             let deadline = self.env.now() + PATIENCE;
             let mut ended = None;
             while ended.is_none() && self.env.now() < deadline {
-                // The server's own log is read, because another server on the same port would answer a
-                // connection, too.
+                // The server's own log shows whether it listens. A connection would not show it, because
+                // another server on the same port would answer, too.
                 log = fs::read_to_string(log_of(dir)).unwrap_or_default();
                 if log.contains(READY) {
                     self.supervisors.push(supervisor);

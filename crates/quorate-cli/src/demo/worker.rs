@@ -113,8 +113,8 @@ async fn wait_for_stop(terminate: &mut Signal, parent: &pipe::Receiver, stop: &C
 
 /// Campaigns, and runs the job while it leads.
 async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> Result<(), Failure> {
-    // A worker has two parts: `lead` and `handle`. When this part ends, for any reason, the guard stops
-    // `handle`.
+    // A worker runs two parts, `lead` and `handle`. When `lead` ends for any reason, this guard cancels `stop`,
+    // and `handle` ends too.
     let _stop = stop.clone().drop_guard();
     let election =
         Election::new(quorum, GROUP).ttl(LEASE_TTL).step_down_grace(STEP_DOWN_GRACE).end_on_error();
@@ -128,7 +128,8 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // These two values are the last that hold the election. Once they are dropped, the stream of events ends.
+    // The stream of events ends when the last handle of the election is dropped. These two values are the last
+    // ones.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)
@@ -157,15 +158,15 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
             ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
-            // The handler of the term writes `Elected` itself, before it does anything else.
+            // The work of the term writes `Elected` itself, before it does anything else. The other events are
+            // not needed.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Reads every message, claims those that no other worker has, and handles them, whether this worker leads or
-/// not.
+/// Reads every message, and handles each one that it can claim. It does so whether this worker leads or not.
 async fn handle(
     quorum: &Quorum,
     journal: &Journal,
@@ -189,8 +190,8 @@ async fn handle(
                     let wait = retry_after.unwrap_or_default().min(LOOK_AGAIN);
                     open.put_back(at, id, env.now() + wait);
                 }
-                // Too few nodes answered, or a later version of the library has added this outcome. This
-                // worker or another worker will try again.
+                // Either too few nodes answered, or a later version of the library reports an outcome that this
+                // code does not know. A worker will try the message again later.
                 Ok(_) | Err(_) => open.put_back(at, id, env.now() + LOOK_AGAIN),
             }
         }
@@ -234,7 +235,7 @@ async fn handle_batch(
     for (at, id, token, completing) in completing {
         match completing.await {
             Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
-            // The completion is not recorded. The next claim shows whether the message is done.
+            // The done record may be missing. The next claim shows whether the message is done.
             _ => again.push((at, id)),
         }
     }

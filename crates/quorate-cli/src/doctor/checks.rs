@@ -193,7 +193,8 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
                 "apply the fix that the message names",
             ));
         }
-        // For Redis servers, the doctor's own requests report the cause.
+        // For a Redis server, the doctor's own requests report the cause. So only a directory gets a finding
+        // here.
         NodeState::Unreachable(_) | NodeState::Connecting => {
             if matches!(node.kind, NodeKind::Directory) {
                 let NodeState::Unreachable(cause) = &node.state else { return };
@@ -362,7 +363,8 @@ impl Node<'_> {
     fn rights(&mut self) {
         let user = self.examined.examination.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.node_report.prefix);
-        // The handshake succeeds without these permissions.
+        // The handshake succeeds even if the user lacks these permissions. So a missing one has a finding of
+        // its own.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
             self.examined.examination.denied.iter().partition(spared);

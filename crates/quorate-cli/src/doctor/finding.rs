@@ -27,7 +27,7 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// The node; `None` for a finding about the set of nodes.
+    /// The node. `None` for a finding about the set of nodes.
     pub(super) node: Option<String>,
     /// The problem, or the fact.
     pub(super) problem: String,

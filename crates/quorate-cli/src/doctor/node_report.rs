@@ -62,7 +62,8 @@ impl Examined {
         let micros = |nanos: u64| i128::from(nanos) / 1_000;
         let offset = quickest(&examination.looks).map(|look| {
             let half = micros(look.sent.until(look.received).as_nanos() as u64) / 2;
-            // The time of this machine's wall clock in the middle of the round trip.
+            // The time that this machine's wall clock showed in the middle of the round trip. The node's time
+            // is compared with it.
             let ours = wall + micros(look.sent.as_nanos()) + half - micros(boot_nanos);
             (i128::from(look.node_time.as_micros()) - ours, half)
         });

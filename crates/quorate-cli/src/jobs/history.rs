@@ -1,4 +1,4 @@
-//! `quorate jobs history`.
+//! The command `quorate jobs history`.
 
 use super::{failure, look, page::RunEnd, print, table::table};
 use crate::{args::HistoryArgs, config::Config, exit::Failure};

@@ -1,4 +1,4 @@
-//! `quorate jobs list` and `quorate jobs show`.
+//! The commands `quorate jobs list` and `quorate jobs show`.
 
 use super::{
     failure, look,
@@ -102,7 +102,7 @@ impl ActiveRun {
 }
 
 impl RunEnd {
-    /// Returns the outcome on one line.
+    /// Returns the outcome of a run in one line.
     pub(super) fn short(&self) -> String {
         let took = self.duration().map_or_else(String::new, |took| format!(" in {took}"));
         let attempts =

@@ -1,4 +1,4 @@
-//! `quorate jobs`: shows the jobs of a group and controls them, from any machine.
+//! The command `quorate jobs`, which shows and controls the jobs of a group from any machine.
 
 mod history;
 mod list;
@@ -50,7 +50,7 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
     })
 }
 
-/// Connects without writing anything to the nodes.
+/// Connects to the nodes to read, without writing anything to them.
 async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = group(args, config)?;
     let quorum = connect::only_looking(config)?;
@@ -60,7 +60,7 @@ async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failu
     Ok((quorum, jobs))
 }
 
-/// Returns the failure of a read or a request.
+/// Converts the error of a read or a request to a failure with its exit status.
 fn failure(error: &JobsError) -> Failure {
     match error {
         JobsError::NoMajority(report) => connect::no_quorum("cannot read the jobs of the group", report),
@@ -78,7 +78,7 @@ fn code(error: &JobsError) -> u8 {
     }
 }
 
-/// Prints `page` as one JSON document, or prints the text for people.
+/// Prints `page` as one JSON document if `json` is true, otherwise the text for people.
 fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     show::print(&if json { show::json(page)? } else { text() })
 }

@@ -1,4 +1,4 @@
-//! `quorate jobs next`.
+//! The command `quorate jobs next`.
 
 use super::{failure, look, print};
 use crate::{
@@ -18,7 +18,7 @@ use serde::Serialize;
 struct Page {
     job: String,
     schedule: String,
-    /// The source of the schedule: the path of the file, or the ledger of a group.
+    /// The source of the schedule: the path of the configuration file, or the ledger of a group.
     source: String,
     from: String,
     next: Vec<TickPage>,
@@ -27,12 +27,12 @@ struct Page {
 #[derive(Debug, Serialize)]
 struct TickPage {
     tick: String,
-    /// The tick in the zone of the schedule.
+    /// The time of the tick, in the zone of the schedule.
     local: String,
 }
 
-/// Shows the ticks according to the schedule in the file. Returns `None` if the file does not have the job,
-/// or names another group.
+/// Shows the job's next ticks by the schedule in the configuration file. Returns `None` if the file does not
+/// have the job, or has another group.
 pub(super) fn from_file(
     args: &NextArgs,
     flags: &Flags,
@@ -50,7 +50,7 @@ pub(super) fn from_file(
     Ok(Some(0))
 }
 
-/// Shows the ticks according to the schedule that a leader has registered in the ledger.
+/// Shows the job's next ticks by the schedule in the ledger, where a leader has registered it.
 pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
     let found = jobs.schedule(&args.job).await.map_err(|error| failure(&error));
@@ -66,7 +66,7 @@ impl Page {
         let from = args.from.unwrap_or_else(|| Env::system().wall());
         let count = usize::try_from(args.count).unwrap_or(usize::MAX);
         let show = |at: WallTime| TickPage { tick: rfc3339(at), local: schedule.format(at) };
-        // A schedule that counts from the end of the previous run has no ticks known in advance.
+        // If each tick counts from the end of the run before it, no tick is known in advance.
         let count = if schedule.is_after_end() { 0 } else { count };
         Self {
             job: plain(&args.job, 200),

@@ -1,5 +1,5 @@
-//! Jobs as the commands show them. The field names are also the names in the JSON output. So a renamed field
-//! breaks programs that read this output.
+//! Jobs in the form in which the commands show them. The names of the fields are also the names in the JSON
+//! output, so programs that read this output break if a field is renamed.
 
 use crate::time::rfc3339;
 use quorate::{
@@ -25,7 +25,7 @@ pub(super) struct JobPage {
     pub(super) placement: String,
     pub(super) registered: String,
     pub(super) paused: Option<PausedPage>,
-    /// The next tick; `null` if the job is paused or never due again, or if the tick is not known.
+    /// The next tick. `null` if the job is paused, if it is never due again, or if the tick is not known.
     pub(super) next: Option<String>,
     pub(super) running: Vec<ActiveRun>,
     pub(super) last: Vec<RunEnd>,
@@ -44,7 +44,8 @@ pub(super) struct ActiveRun {
     pub(super) request: Option<String>,
     pub(super) worker: String,
     pub(super) term: u64,
-    /// True if the term of the run has ended. The next leader runs the tick again, or records it as lost.
+    /// True if the term under which the run was started has ended. The next leader runs the tick again, or
+    /// records it as lost.
     pub(super) orphaned: bool,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct RunEnd {
     /// The duration in microseconds.
     pub(super) took_us: Option<u64>,
     pub(super) attempts: u32,
-    /// The error of the last attempt that failed, even if a later attempt succeeded.
+    /// The error of the last failed attempt, even if a later attempt succeeded.
     pub(super) last_error: Option<String>,
     pub(super) output: Option<String>,
 }
@@ -125,7 +126,7 @@ impl RunEnd {
         self.took_us.map(|micros| format!("{:.1?}", Duration::from_micros(micros)))
     }
 
-    /// Returns the reason, and the error of a failed attempt if the two differ.
+    /// Returns the reason, and also the error of a failed attempt if it differs from the reason.
     pub(super) fn explanation(&self) -> String {
         match &self.last_error {
             Some(error) if *error != self.reason => {
@@ -137,7 +138,7 @@ impl RunEnd {
     }
 }
 
-/// Removes the characters that control a terminal from each line of `text`.
+/// Returns `text` without the characters that control a terminal, except line ends.
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(|line| plain(line, usize::MAX)).collect();
     lines.join("\n")

@@ -1,4 +1,5 @@
-//! `quorate jobs trigger`, `pause`, `resume`, `backfill` and `cancel`: requests to the leader.
+//! The commands `quorate jobs trigger`, `pause`, `resume`, `backfill` and `cancel`, which send requests to the
+//! leader.
 
 use super::{code, failure, look, print};
 use crate::{
@@ -85,8 +86,8 @@ async fn send(
     environment: &Environment<'_>,
     request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
 ) -> Result<u8, Failure> {
-    // The command first only reads whether the job exists. If the list of nodes is mistyped, it finds no job, and
-    // ends before it has written markers to these nodes.
+    // A quorum that only reads checks first whether the job exists. If the list of nodes is mistyped, there is
+    // no such job, and the command ends before it has written markers to these nodes.
     let (looking, jobs) = look(&args.group, config).await?;
     let exists = jobs.check_exists(job).await.map_err(|error| failure(&error));
     looking.close().await;
@@ -94,7 +95,8 @@ async fn send(
     let quorum = connect::quorum(config, config.settings.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
     let jobs = jobs.requester(&requester(environment)).wait(args.wait);
-    // A missing quorum is no error here: the request then fails, and names the reason of each node.
+    // A missing quorum is not reported here, because the request below then fails with the reason for each
+    // node.
     let _ = quorum.ready(PATIENCE).await;
     let answer = request(&jobs).await;
     quorum.close().await;

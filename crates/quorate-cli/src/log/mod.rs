@@ -1,12 +1,12 @@
 //! Log lines, on standard error.
 //!
-//! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a separate thread
-//! writes it. A daemon that waited here would keep its leadership without doing any work.
+//! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a separate
+//! thread writes it. If a daemon waited here, it would keep its leadership without doing any work.
 //!
 //! # What is not guaranteed
 //!
-//! Not every line is written: lines that find the queue full are dropped and counted, and [`finish`] waits for the
-//! reader for at most a second.
+//! Not every line is written: lines that find the queue full are dropped and counted, and [`finish`] waits for
+//! the reader for at most a second.
 
 mod queue;
 
@@ -57,7 +57,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         )
     }));
     let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    // A test may have installed a subscriber already. That is no reason to end.
+    // A test may already have installed a subscriber. In that case, that subscriber is kept.
     let _ = match format {
         LogFormat::Json => {
             lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
@@ -77,8 +77,8 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     }));
 }
 
-/// Writes a message to standard error. Waits for the reader of standard error only if [`start`] has not been
-/// called.
+/// Writes a message to standard error. If [`start`] has been called, the message is queued, and the caller does
+/// not wait.
 pub(crate) fn say(text: &str) {
     let text = show::page(text);
     match QUEUE.get() {
@@ -87,15 +87,15 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// Waits until all lines are written, for at most a second.
+/// Waits until all lines are written, but at most a second.
 pub(crate) fn finish() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FINISH_WITHIN);
     }
 }
 
-/// Writes one field of a log line. Whatever the value is, the line stays one line, and contains no character
-/// that controls a terminal.
+/// Writes one field of a log line. The line stays a single line without characters that control a terminal,
+/// whatever the value is.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let text = show::line(&format!("{value:?}"), FIELD_MAX);
     match field.name() {
@@ -104,7 +104,7 @@ fn field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     }
 }
 
-/// A writer of JSON lines that also escapes the characters that control a terminal, which JSON does not require.
+/// A writer of JSON lines. It also escapes the characters that control a terminal, which JSON does not require.
 struct JsonLines(Arc<Queue>);
 
 impl io::Write for &JsonLines {
@@ -122,7 +122,7 @@ impl io::Write for &JsonLines {
 
 fn now() -> String {
     let mut time = String::new();
-    // Writing to a string cannot fail.
+    // Formatting into a string never fails.
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
     time
 }
@@ -158,7 +158,7 @@ mod tests {
         assert!(json["timestamp"].as_str().is_some_and(|at| text.starts_with(&at[..10])), "{text}");
     }
 
-    /// Puts a hostile text into the message and every kind of field, in both formats.
+    /// Checks a hostile text in the message and in every kind of field, in both formats.
     #[test]
     fn a_line_stays_one_line_without_control_characters() {
         let hostile = "a\u{1b}[2Jb\r\n2026-01-01T00:00:00Z  INFO forged\u{7}\u{9b}31m\u{202e}\u{7f}\u{200b}";

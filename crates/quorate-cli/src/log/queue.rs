@@ -24,7 +24,7 @@ struct State {
     waiting: Vec<u8>,
     /// The number of lines that were dropped because the queue was full.
     dropped: u64,
-    /// Set while the thread has lines that are not written yet.
+    /// True while the thread is writing lines that it has taken out of the queue.
     writing: bool,
 }
 
@@ -36,7 +36,8 @@ impl Queue {
         let write = move || {
             loop {
                 let (lines, dropped) = shared.take();
-                // A failed write is no reason to end: a terminal or a file may become writable again.
+                // A failed write does not end the thread, because a terminal or a file may become writable
+                // again.
                 let _ = to.write_all(&lines).and_then(|()| match dropped {
                     0 => to.flush(),
                     count => to.write_all(notice(count).as_bytes()).and_then(|()| to.flush()),
@@ -45,16 +46,17 @@ impl Queue {
                 shared.changed.notify_all();
             }
         };
-        // Without a thread the queue fills up, and the rest of the process continues.
+        // If the thread cannot be started, the queue fills up and drops lines, and the rest of the process
+        // continues.
         let _ = thread::Builder::new().name("quorate-log".to_owned()).spawn(write);
         queue
     }
 
-    /// Queues a line, or counts it as dropped.
+    /// Queues a line. If the queue is full, drops the line and counts it.
     pub(super) fn add(&self, line: &[u8]) {
         let mut state = self.lock();
-        // After a dropped line, all lines are dropped until the thread runs. So the notice of the thread
-        // appears at the place of the missing lines.
+        // Once a line was dropped, all further lines are dropped until the thread takes the queue. So the
+        // notice about dropped lines appears exactly where the lines are missing.
         if state.dropped > 0 || state.waiting.len() + line.len() > BYTES_MAX {
             state.dropped = state.dropped.saturating_add(1);
         } else {
@@ -64,7 +66,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for at most `within` until all lines are written. Returns whether they are.
+    /// Waits until all lines are written, but at most `within`. Returns whether all were written.
     pub(super) fn flush(&self, within: Duration) -> bool {
         let is_busy = |state: &mut State| state.is_waiting() || state.writing;
         let waited = self.changed.wait_timeout_while(self.lock(), within, is_busy);
@@ -90,7 +92,7 @@ impl State {
     }
 }
 
-/// Each call of `write` must pass one whole line.
+/// A writer that queues lines. Each call of `write` must pass one whole line.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.add(line);
@@ -102,7 +104,7 @@ impl Write for &Queue {
     }
 }
 
-/// The output of a queue in a test.
+/// A buffer that a test uses as the output of a queue.
 #[cfg(test)]
 #[derive(Clone, Default)]
 pub(super) struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -138,7 +140,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let queue = Queue::start(writer, |count| format!("{count} dropped\n"));
         let line = |number: usize| format!("{number:099}\n").into_bytes();
-        // The lines are many times larger than the pipe and the queue.
+        // The lines together are many times larger than the pipe and the queue.
         let lines = 40_000;
         for number in 0..lines {
             queue.add(&line(number));

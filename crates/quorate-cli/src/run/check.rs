@@ -1,4 +1,4 @@
-//! `quorate run --check`: prints the meaning of the file.
+//! The command `quorate run --check`, which checks the configuration file and prints what it means.
 
 use crate::{
     config::{Config, JobConfig},

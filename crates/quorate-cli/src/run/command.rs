@@ -1,4 +1,4 @@
-//! A job of the file: its command, run for one tick under a supervisor process.
+//! A job of the configuration file. Each tick runs the job's command under a supervisor process.
 
 use super::{notify, output::Output};
 use crate::{
@@ -24,8 +24,8 @@ pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
     config.with_rules(job)
 }
 
-/// Runs one attempt. At a step-down, at its timeout and when it is cancelled, the command gets SIGTERM, and
-/// then has its grace period in which to end. The scheduler reports the reason.
+/// Runs one attempt. At a step-down, at the attempt's timeout and when the run is cancelled, the command gets
+/// SIGTERM. It then has the grace period in which to end. The scheduler records the reason.
 async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
     let mut output = None;
@@ -36,8 +36,8 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     }
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    // From here on the command may run, even if the future of the start is dropped, or the supervisor process
-    // does not answer in time.
+    // The command may run from now on, even if the start is not confirmed because its future is dropped or the
+    // supervisor process does not answer in time.
     let unconfirmed = Unconfirmed(tick);
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
@@ -57,16 +57,16 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     }
     let cancelled = tick.cancellation_token().is_cancelled();
     if exit.ended_by.is_some() && !cancelled {
-        // The guard ended the command without a request to stop. With at-least-once delivery, the tick runs
-        // again.
+        // The supervisor ended the command although the scheduler had not asked it to stop. The work is not
+        // done, so the tick of an at-least-once job runs again.
         tick.mark_interrupted();
     }
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
 /// A command whose processes may still run. If this value is dropped, the lease of the term, or the claim of
-/// the run, is not released: other workers must wait until that lease or claim expires. Call
-/// [`Unconfirmed::confirm`] instead once the end of all processes was observed.
+/// the run, is not released, and other workers must wait until it expires. Call [`Unconfirmed::confirm`]
+/// instead once the end of all processes was observed.
 struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {
@@ -81,13 +81,13 @@ impl Drop for Unconfirmed<'_> {
     }
 }
 
-/// Returns the command, with the additional variables from the file and the variables that describe its tick.
+/// Returns the command with its environment: the variables from the file, and those that describe the tick.
 fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, String> {
     let token = tick.fencing_token().map_err(|error| error.to_string())?;
     let (program, args) = job.command.split_first().ok_or("the command is empty")?;
     let mut spec = CommandSpec::new(program).args(args).stdin(Stream::Null);
     for name in notify::VARIABLES {
-        // The messages to systemd concern the unit of this process, and not its commands.
+        // Messages to systemd must come from this process, and not from its commands.
         spec = spec.env_remove(name);
     }
     for (name, value) in &job.env {
@@ -99,14 +99,15 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
-    // A run with any-worker placement is protected by a claim and has no term.
+    // A run on any worker executes under a claim, and has no term.
     spec = match tick.term() {
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),
         None => spec.env_remove("QUORATE_RESOURCE"),
     };
     spec = match job.timeout {
         Some(timeout) => spec.env("QUORATE_DEADLINE", rfc3339(env.wall() + timeout)),
-        // This process may itself run as a command of a job. The deadline of that outer run is not inherited.
+        // This process may itself have been started as a command of a job. Its commands must not inherit the
+        // deadline of that outer run.
         None => spec.env_remove("QUORATE_DEADLINE"),
     };
     if let Some(dir) = &job.cwd {

@@ -24,7 +24,7 @@ use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The number of beats of the loop within the longest silence that the heartbeat allows.
+/// The number of iterations of the loop, and so of beats, within the longest silence that the heartbeat allows.
 const BEATS: u32 = 4;
 
 /// The signals that the daemon handles.
@@ -36,7 +36,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers: after this, none of these signals ends this process by itself.
+    /// Installs the handlers. After this call, none of these signals ends this process by itself.
     pub(super) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -64,10 +64,10 @@ pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
-    /// The heartbeat of the lease, which is extended only while the loop beats.
+    /// The heartbeat of the lease. The lease is extended only while the loop beats.
     heartbeat: Heartbeat,
     guard: Guard,
-    /// The configuration in use: that of the last file contents without an error.
+    /// The configuration in use. It is from the last contents of the file that had no error.
     config: Config,
     reader: ConfigReader,
     notifier: Notifier,
@@ -96,7 +96,7 @@ impl Daemon {
         })
     }
 
-    /// Campaigns, and runs the jobs while it leads, until a signal stops it.
+    /// Runs the daemon until a signal stops it. The daemon campaigns, and runs the jobs while its worker leads.
     pub(super) async fn run(
         mut self,
         jobs: &[JobConfig],
@@ -150,14 +150,14 @@ impl Daemon {
         }
     }
 
-    /// Returns the latest time at which the loop must run again.
+    /// Returns the latest time at which the loop must run its next iteration.
     fn wake(&self, stopping: bool) -> BootTime {
         let beat_at = self.env.now() + self.heartbeat.max_silence() / BEATS;
         let reader = (!stopping).then(|| self.reader.wake());
         [self.notifier.beat_at(), reader].into_iter().flatten().fold(beat_at, BootTime::min)
     }
 
-    /// Applies the new contents of the file. A leader keeps its term.
+    /// Applies the new contents of the file to the scheduler. A leader keeps its term.
     fn on_file_event(&mut self, handle: &SchedulerHandle, event: FileEvent) {
         let is_changed = |config: &Config| {
             !self.config.job_changes(config).is_empty() || !self.config.needs_restart(config).is_empty()
@@ -205,7 +205,7 @@ impl Daemon {
         jobs.iter().map(|job| command::job(job, &self.env, self.guard)).collect()
     }
 
-    /// Returns the status for `systemctl status`.
+    /// Returns the text that `systemctl status` shows.
     fn status(&self) -> String {
         let leads = self.election.term().filter(quorate::election::Term::is_valid);
         if let Some(term) = leads {
@@ -224,8 +224,8 @@ impl Daemon {
     }
 }
 
-/// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which
-/// it did not run. The lease may then be lost although all nodes answer.
+/// Returns a warning if the main loop did not run for longer than `allowed`. `silence` is the time for which it
+/// did not run. In such a pause the lease may be lost although all nodes answer.
 fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(
@@ -235,10 +235,9 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     })
 }
 
-/// Returns the longest pause of the main loop during which the lease is still extended. The loop beats at
-/// each iteration, and a lease is not extended while the last beat is older than the returned time. The
-/// returned time is also the time between two extensions. If the pause continues, the lease ends one TTL
-/// after its last extension.
+/// Returns how long the main loop may pause without the lease being lost: the time between two extensions. The
+/// loop beats in each iteration, and the lease is not extended while the last beat is older than this. If the
+/// pause continues, the lease ends one TTL after its last extension.
 fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }

@@ -1,4 +1,4 @@
-//! `quorate run`: the daemon, which runs the jobs of the file while its worker leads.
+//! The command `quorate run`, the daemon that runs the jobs of the configuration file while its worker leads.
 
 mod check;
 mod command;
@@ -43,8 +43,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         config.nodes.len(),
         config.nodes_from
     );
-    // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
-    // fix ends the daemon.
+    // If a majority is unreachable for now, the daemon waits for it. If the nodes refuse this worker for a
+    // reason that only an operator can fix, the daemon ends with an error.
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;

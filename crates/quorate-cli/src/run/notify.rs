@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The environment variables that are meant for this process and not for the commands that it runs.
+/// The environment variables that systemd sets for this process. The commands that it runs must not get them.
 pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// The connection to the service manager, if there is one.
@@ -24,13 +24,14 @@ pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATC
 pub(super) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
-    /// The time of the next watchdog message.
+    /// The time at which the next watchdog message is due.
     beat_at: BootTime,
     status: String,
 }
 
 impl Notifier {
-    /// Connects by this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    /// Connects to the service manager that `NOTIFY_SOCKET` and `WATCHDOG_USEC` in this process's environment
+    /// describe.
     pub(super) fn from_env() -> Self {
         let variable = |name: &str| std::env::var_os(name);
         Self::new(
@@ -63,7 +64,7 @@ impl Notifier {
         Self { to, watchdog, ..Self::default() }
     }
 
-    /// Returns the period in which [`Notifier::beat`] must be called; `None` without a watchdog.
+    /// Returns the period within which [`Notifier::beat`] must be called, or `None` without a watchdog.
     pub(super) fn beats_every(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
@@ -73,7 +74,7 @@ impl Notifier {
         self.send("READY=1");
     }
 
-    /// Reports the status for `systemctl status`, if it has changed.
+    /// Sends the text that `systemctl status` shows, if it has changed.
     pub(super) fn status(&mut self, text: &str) {
         if self.status != text {
             text.clone_into(&mut self.status);
@@ -81,7 +82,7 @@ impl Notifier {
         }
     }
 
-    /// Reports that the daemon is reading the file again. [`Notifier::ready`] ends the reload.
+    /// Reports that the daemon reads its file again. [`Notifier::ready`] reports the end of that.
     pub(super) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
@@ -94,8 +95,8 @@ impl Notifier {
         self.status("resigning");
     }
 
-    /// Sends a watchdog message, at most once per half of the watchdog's period. Call it only from the loop
-    /// that the watchdog monitors.
+    /// Sends a watchdog message, but at most one per half of the watchdog's period. It must be called only from
+    /// the loop that the watchdog monitors.
     pub(super) fn beat(&mut self, env: &Env) {
         let Some(every) = self.beats_every() else { return };
         let now = env.now();
@@ -138,7 +139,7 @@ fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has abstract names"))
 }
 
-/// Returns the period of the watchdog if the watchdog is meant for this process. The rule is that of
+/// Returns the period of the watchdog, if the watchdog monitors this process. The rule is that of
 /// sd_watchdog_enabled(3).
 fn watchdog(usec: Option<&str>, pid: Option<Option<&str>>, ours: u32) -> Option<Duration> {
     let usec: u64 = usec?.parse().ok()?;

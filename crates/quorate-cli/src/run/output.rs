@@ -1,4 +1,4 @@
-//! The output of a command: this module passes the output on, and keeps its last bytes.
+//! The output of a command. It is passed on to this process's own output, and its last bytes are kept.
 
 use super::sink::Sink;
 use quorate::env::{Env, ScopedTask};
@@ -13,12 +13,12 @@ use tokio::{
     net::unix::pipe::Receiver,
 };
 
-/// The longest wait for the output after the command has ended: a process that has left the group may keep
-/// the pipe open, and the output of this process may be blocked.
+/// The longest wait for the rest of the output after the command has ended. A process that has left the group
+/// may keep the pipe open, or this process's own output may be blocked.
 const AFTER_ITS_END: Duration = Duration::from_secs(1);
 
-/// Copies the two outputs of a command to those of this process. Dropping this value stops the copying: a
-/// command that keeps writing gets an error.
+/// The copies of a command's two outputs to those of this process. Dropping this value stops the copying, and
+/// the command then gets an error if it writes more.
 #[derive(Debug)]
 pub(super) struct Output {
     env: Env,
@@ -27,8 +27,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Creates two pipes for standard output and standard error of a command. Keeps the last `limit` bytes of
-    /// both outputs together.
+    /// Creates two pipes for a command's standard output and standard error. The last `limit` bytes of both
+    /// together are kept.
     pub(super) fn piped(env: &Env, limit: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
         let tail = Arc::new(Mutex::new(Tail::new(limit)));
         let (out, their_out) = pipe()?;
@@ -40,7 +40,7 @@ impl Output {
         Ok((Self { env: env.clone(), tail, pumps }, their_out, their_err))
     }
 
-    /// Waits for the rest of the output, after the command has ended. Returns the kept bytes as text.
+    /// Waits for the rest of the output after the command has ended. Returns the kept bytes as text.
     pub(super) async fn tail(self) -> String {
         let [out, err] = self.pumps;
         let both = async {
@@ -52,7 +52,7 @@ impl Output {
     }
 }
 
-/// Creates a pipe. Returns the read end, for this process, and the write end, for the command.
+/// Creates a pipe. Returns the read end, which this process uses, and the write end, which the command gets.
 fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     let (ours, theirs) = io::pipe()?;
     Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
@@ -63,7 +63,8 @@ async fn pump(mut from: impl AsyncRead + Unpin, to: Sink, tail: Arc<Mutex<Tail>>
     let mut closed = false;
     while let Ok(n @ 1..) = from.read(&mut bytes).await {
         tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
-        // If the output of this process is closed, the last bytes of the command's output are still kept.
+        // If the output of this process is closed, the command's output can no longer be passed on, but its
+        // last bytes are still kept.
         closed = closed || to.write(&bytes[..n]).await.is_err();
     }
 }
@@ -83,7 +84,8 @@ impl Tail {
 
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // The bytes are moved rarely: once for each `limit` new bytes.
+        // The kept bytes are moved only once for each `limit` new bytes, because moving them each time would be
+        // slow.
         if self.bytes.len() > self.limit.saturating_mul(2) {
             self.shorten();
         }
@@ -95,13 +97,13 @@ impl Tail {
         self.bytes.drain(..over);
     }
 
-    /// Returns the tail in whole characters. Invalid UTF-8 is shown as `\u{FFFD}`.
+    /// Returns the kept bytes as text that begins with a whole character. Invalid UTF-8 is shown as `\u{FFFD}`.
     fn text(&mut self) -> String {
         self.shorten();
         let begin =
             if self.cut { self.bytes.iter().take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
         let mut text = String::from_utf8_lossy(&self.bytes[begin..]).into_owned();
-        // An invalid byte becomes a character of three bytes, so the text may be longer than the limit.
+        // Each invalid byte becomes a character of three bytes, so the text may be longer than the limit.
         while text.len() > self.limit {
             text.remove(0);
         }
@@ -143,7 +145,7 @@ mod tests {
         let kept = Arc::new(Mutex::new(Tail::new(4)));
         let (mut passed, ours) = io::pipe().unwrap();
         pump(&b"one two"[..], Sink::new("test", ours), Arc::clone(&kept)).await;
-        // The thread ends together with the sink, and closes the pipe.
+        // When the sink is dropped, its thread ends and closes the pipe, so the read ends.
         assert_eq!(io::read_to_string(&mut passed).unwrap(), "one two");
         assert_eq!(kept.lock().unwrap().text(), " two");
     }

@@ -1,4 +1,5 @@
-//! The reads of the daemon's configuration file. The loop of the daemon never waits for a read.
+//! Reads the daemon's configuration file on a separate thread, so that the loop of the daemon never waits for a
+//! file system.
 
 use super::watch::{LOOK_EVERY, Seen, Stamp};
 use crate::{
@@ -9,8 +10,8 @@ use quorate::env::{BootTime, Env};
 use std::{fmt, io, path::PathBuf, time::Duration};
 use tokio::sync::oneshot;
 
-/// The time after which an access is reported as late. A read of a pipe without data fails earlier, with an
-/// error that says more.
+/// The time after which an access to the file is reported as late. A read of a pipe without data fails earlier,
+/// with an error that has more details.
 const LATE_AFTER: Duration = files::DEADLINE.saturating_add(Duration::from_secs(1));
 
 /// The reason why the file is read again.
@@ -34,7 +35,8 @@ impl fmt::Display for ReloadReason {
 pub(super) enum FileEvent {
     /// The file was read. The result is its configuration, or the error of an invalid file.
     Read(ReloadReason, Result<Box<Config>, ConfigError>),
-    /// The file system has not answered yet. `None` if only the state of the file was requested.
+    /// The file system has not answered yet. The value is the reason for reading the file, or `None` if only
+    /// the state of the file was requested.
     Late(Option<ReloadReason>),
 }
 
@@ -49,7 +51,7 @@ pub(super) struct ConfigReader {
     seen: Seen,
     look_at: BootTime,
     access: Option<Access>,
-    /// Set if a reload was requested while an access had not ended.
+    /// True if a reload was requested while an access was in progress. The file is then read after that access.
     reload_requested: bool,
 }
 
@@ -69,7 +71,7 @@ enum Found {
 }
 
 impl ConfigReader {
-    /// Returns a reader of the file at `path`, which the program has read by `flags`.
+    /// Returns a reader of the file at `path`. The program has already read this file with the flags `flags`.
     pub(super) fn new(env: &Env, path: Option<PathBuf>, flags: Flags) -> io::Result<Self> {
         let (env, files) = (env.clone(), FileThread::start()?);
         let look_at = env.now();
@@ -85,7 +87,7 @@ impl ConfigReader {
         })
     }
 
-    /// Reads the file now, or as soon as the current access has ended.
+    /// Requests that the file is read now, or as soon as the access in progress has ended.
     pub(super) fn request_reload(&mut self) {
         match self.access {
             None => self.read(ReloadReason::Requested),
@@ -93,7 +95,8 @@ impl ConfigReader {
         }
     }
 
-    /// Starts an access that is due. Returns an event, once, for an access that is late.
+    /// Starts an access if one is due. Returns an event if the access in progress is late, but only once for
+    /// each access.
     pub(super) fn poll(&mut self) -> Option<FileEvent> {
         let now = self.env.now();
         match &mut self.access {
@@ -121,7 +124,7 @@ impl ConfigReader {
         }
     }
 
-    /// Waits for the current access, and returns its result.
+    /// Waits for the access in progress, and returns its result.
     ///
     /// # Cancel safety
     /// Safe: the access continues, and its result is kept for the next call.

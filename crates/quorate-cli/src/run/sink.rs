@@ -5,9 +5,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// An output of this process, to which the outputs of commands are written. One thread writes to it, however
-/// many commands wait for the reader of the output. With one blocked thread for each command, no thread would
-/// be left for other work.
+/// An output of this process that receives the output of commands. One thread writes to it, however many
+/// commands have output. If each command had a thread, blocked writes could use up all threads.
 #[derive(Clone, Debug)]
 pub(super) struct Sink(mpsc::Sender<Chunk>);
 
@@ -36,11 +35,11 @@ impl Sink {
         let write = move || {
             while let Some(Chunk { bytes, written }) = chunks.blocking_recv() {
                 let result = to.write_all(&bytes).and_then(|()| to.flush());
-                // The run that waits for the result may have ended.
+                // The send fails if the run that waits for the result has ended.
                 let _ = written.send(result);
             }
         };
-        // If the thread cannot be started, the channel is closed, and each write is an error.
+        // If the thread cannot be started, the channel is closed, and each write returns an error.
         let _ = thread::Builder::new().name(name.to_owned()).spawn(write);
         Self(sink)
     }

@@ -1,4 +1,4 @@
-//! Ends a daemon that does not end by itself.
+//! Ends the process if the daemon does not end by itself after a stop signal.
 
 use crate::{exit::FAILURE, log};
 use signal_hook::{
@@ -34,7 +34,7 @@ impl StopDeadline {
         }
         let within = grace + REST;
         let watch = move || {
-            // The end of the stream ends the watch.
+            // If the stream ends without a byte, the watch was dropped, and the thread ends.
             if !matches!(receiver.read(&mut [0]), Ok(1)) {
                 return;
             }
@@ -44,8 +44,7 @@ impl StopDeadline {
                  ended now, and another worker leads when the lease has expired"
             ));
             log::finish();
-            // The process ends without the handlers of `exit`, because these may wait for the same resource
-            // as the loop.
+            // The handlers of `exit` are skipped, because they may wait for the same resource as the loop.
             low_level::exit(i32::from(FAILURE));
         };
         thread::Builder::new().name("quorate-stop".to_owned()).spawn(watch)?;

@@ -1,12 +1,13 @@
-//! Detects changes of the configuration file, as a pure function of the observed states.
+//! Detects changes of the configuration file from the states of the file that were observed. All functions are
+//! pure.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// The time between two looks. A change counts once two looks in a row find the same state, because an editor
-/// may still be writing the file.
+/// The time between two checks of the file. A change counts only if two checks in a row find the same state,
+/// because an editor may still be writing the file.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The properties that distinguish two states of a file.
+/// The properties of a file that show whether it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -17,7 +18,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the stamp of the file at `path`. Follows links, so that a replaced directory is detected, too.
+    /// Returns the stamp of the file at `path`. Symbolic links are followed, so that a replaced directory is
+    /// detected too.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self {
@@ -32,15 +34,15 @@ impl Stamp {
 /// The states of the file that were seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The state of the file when it was last read. `None` before the first look, because the file may have
+    /// The state of the file when it was last read. `None` before the first check, because the file may have
     /// changed since the program read it.
     read: Option<Stamp>,
-    /// The state at the last look; `None` if there was no file.
+    /// The state at the last check. `None` if there was no file.
     last: Option<Stamp>,
 }
 
 impl Seen {
-    /// Records one look. Returns whether the file must be read now.
+    /// Records the state that a check has found. Returns whether the file must be read now.
     pub(super) fn look(&mut self, now: Option<Stamp>) -> bool {
         let settled = now.is_some() && now == self.last;
         self.last = now;

@@ -1,5 +1,5 @@
-//! A cgroup for the command alone, if this process's cgroup is delegated to its user. With it, `cgroup.kill`
-//! can also end processes that changed their user.
+//! A cgroup of the command's own, which is possible if the user may manage this process's cgroup. With it,
+//! `cgroup.kill` can also end processes that changed their user.
 //!
 //! Only an unprivileged supervisor process uses it. It needs a cgroup of version 2 that belongs to its user,
 //! and a kernel with `cgroup.kill` (Linux 5.14). Root can signal every process without a cgroup, and the
@@ -22,8 +22,8 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates the cgroup and moves this process into it, so that the command starts in that cgroup. Returns
-    /// `None` if no cgroup is delegated.
+    /// Creates the cgroup and moves this process into it, so that the command starts in it. Returns `None` if
+    /// the user must not create one.
     pub(super) fn enter() -> Option<Self> {
         if geteuid().is_root() {
             return None;
@@ -41,8 +41,8 @@ impl Cgroup {
         Some(Self { own, dir })
     }
 
-    /// Moves this process back to its own cgroup. Returns `None` if that fails. In that case this process
-    /// shares the command's cgroup, which must not be killed.
+    /// Moves this process back to its own cgroup. Returns `None` if that fails. Then this process is still in
+    /// the command's cgroup, which must not be killed.
     pub(super) fn leave(self) -> Option<Self> {
         fs::write(self.own.join("cgroup.procs"), "0").ok()?;
         (own()? == self.own).then_some(self)
@@ -53,7 +53,7 @@ impl Cgroup {
         kill(&self.dir);
     }
 
-    /// Removes the cgroup. First moves the processes that still run in it to the supervisor process's cgroup,
+    /// Removes the cgroup. Processes that still run in it are first moved to the supervisor process's cgroup,
     /// as far as that is permitted.
     pub(super) fn remove(&self) {
         for pid in fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default().lines() {
@@ -63,14 +63,16 @@ impl Cgroup {
     }
 }
 
-/// Kills the processes in the cgroup that `supervisor`, a child of this process, has created for its command.
+/// Kills the processes in the cgroup that `supervisor` has created for its command. `supervisor` is a child of
+/// this process.
 pub(super) fn kill_command_of(supervisor: Pid) {
     if let Some(own) = own() {
         kill(&dir_of(&own, supervisor));
     }
 }
 
-/// Removes the cgroup that `supervisor`, which has ended, has created for its command, if the cgroup is empty.
+/// Removes the cgroup that `supervisor` has created for its command, if the cgroup is empty. `supervisor` has
+/// ended.
 pub(super) fn remove_command_of(supervisor: Pid) {
     if let Some(own) = own() {
         let _ = fs::remove_dir(dir_of(&own, supervisor));
@@ -81,10 +83,11 @@ fn dir_of(own: &Path, supervisor: Pid) -> PathBuf {
     own.join(format!("quorate-{}", supervisor.as_raw_pid()))
 }
 
-/// Kills a cgroup, unless this process is in it or below it.
+/// Kills the processes of a cgroup, unless this process is itself in it or below it.
 fn kill(dir: &Path) {
     if own().is_some_and(|own| !own.starts_with(dir)) {
-        // The file is opened but never created. If the cgroup does not exist, there is nothing to kill.
+        // The file is opened without creating it. If it does not exist, the cgroup is gone, and there is
+        // nothing to kill.
         let file = fs::File::options().write(true).open(dir.join("cgroup.kill"));
         let _ = file.and_then(|mut file| io::Write::write_all(&mut file, b"1"));
     }

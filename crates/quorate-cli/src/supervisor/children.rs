@@ -17,8 +17,8 @@ pub(super) enum Change {
     Exited(Status),
 }
 
-/// Returns the next change of the command that was not returned before. A command that has ended stays a
-/// zombie, so that its process id, which is also the id of the group, is not reused.
+/// Returns the next change of the command that has not been returned yet. A command that has ended is not
+/// reaped: its process id, which is also the id of its group, must not be reused.
 pub(super) fn change(command: Pid) -> Option<Change> {
     let stop = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
     if let Ok(Some(stop)) = stop
@@ -34,7 +34,8 @@ pub(super) fn change(command: Pid) -> Option<Change> {
             (None, Some(signal)) => Status::Signal(signal),
             (None, None) => Status::Unknown,
         })),
-        // The command is no longer a child of this process, because another process has reaped it.
+        // The command is no longer a child of this process, because another process has reaped it. So its exit
+        // status is not known.
         Err(_) => Some(Change::Exited(Status::Unknown)),
     }
 }
@@ -54,27 +55,29 @@ impl ProcessTree {
         Self { command, is_subreaper, cgroup, signalled: BTreeSet::new() }
     }
 
-    /// Signals the group, whose leader has not been reaped.
+    /// Sends a signal to the command's group. The group's leader has not been reaped, so the id of the group is
+    /// valid.
     pub(super) fn signal(&self, signal: Signal) {
-        // `ProcessTree::refusing` finds the processes that cannot be signalled. The result of the call for
-        // the whole group hides them.
+        // A process that must not be signalled does not show in the result of a call for the whole group.
+        // `ProcessTree::refusing` finds it.
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Sends SIGTERM to the processes that have left the group and lost their parent, once to each of them.
+    /// Sends SIGTERM, once, to each process that has left the group and lost its parent.
     pub(super) fn end_escaped(&mut self) {
         for orphan in self.orphans() {
             if Process::read(orphan).is_some_and(|orphan| orphan.runs() && !orphan.is_in(self.command))
                 && self.signalled.insert(orphan.as_raw_pid())
             {
-                // Only this process reaps the orphan, so the orphan's process id is not reused.
+                // Only this process can reap the orphan. So the process id cannot belong to another process
+                // yet.
                 let _ = kill_process(orphan, Signal::TERM);
                 let _ = kill_process(orphan, Signal::CONT);
             }
         }
     }
 
-    /// Kills the group. With `with_escaped`, also kills all other processes that the command has started.
+    /// Kills the group. If `with_escaped` is true, also kills all other processes that the command has started.
     pub(super) fn kill(&self, with_escaped: bool) {
         self.signal(Signal::KILL);
         if with_escaped {
@@ -87,7 +90,7 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the processes that this user has no right to signal.
+    /// Returns the processes that this process has no right to signal.
     pub(super) fn refusing(&self, with_escaped: bool) -> Vec<Survivor> {
         self.survivors(with_escaped).into_iter().filter(|one| !one.permitted).collect()
     }
@@ -105,19 +108,19 @@ impl ProcessTree {
     }
 
     /// Returns whether no process runs any more, after the command itself has ended. If descendants can be
-    /// listed, the command stays unreaped, so that the id of its group is not reused.
+    /// listed, the command is not reaped, so that the id of its group is not reused.
     pub(super) fn is_gone(&self, with_escaped: bool) -> bool {
         if !self.is_subreaper {
             self.reap();
             return test_kill_process_group(self.command) == Err(rustix::io::Errno::SRCH);
         }
         self.reap_orphans();
-        // The processes are listed twice. At most one of the two lists misses a process that is just changing
-        // its parent.
+        // A process that changes its parent at this moment may be missing from one list, but not from both. So
+        // the processes are listed twice.
         self.running(with_escaped).is_empty() && self.running(with_escaped).is_empty()
     }
 
-    /// Reaps all processes. The group must not be signalled afterwards, because its id may be reused.
+    /// Reaps all processes. After that the group must not be signalled, because its id may be reused.
     pub(super) fn finish(self) {
         self.reap();
         self.reap_orphans();
@@ -130,8 +133,8 @@ impl ProcessTree {
         let _ = waitid(WaitId::Pid(self.command), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 
-    /// Returns the running processes: the command, its group and, if `with_escaped`, the processes that have
-    /// left the group. If this process is not a subreaper, it can find only the command itself.
+    /// Returns the processes that still run: the command, its group and, if `with_escaped` is true, those that
+    /// have left the group. If this process is not a subreaper, it can find only the command itself.
     fn running(&self, with_escaped: bool) -> Vec<Process> {
         if !self.is_subreaper {
             return Process::read(self.command).into_iter().filter(Process::runs).collect();
@@ -141,8 +144,8 @@ impl ProcessTree {
         all
     }
 
-    /// Returns the children of this process except the command. They became children of this process when
-    /// they lost their parents.
+    /// Returns the children of this process, except the command. They became its children when they lost their
+    /// parents.
     fn orphans(&self) -> Vec<Pid> {
         let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);
@@ -150,8 +153,8 @@ impl ProcessTree {
     }
 }
 
-/// Makes this process the parent of every descendant that loses its own parent. Returns `false` if that is
-/// not possible, or if the children of this process cannot be listed.
+/// Makes this process the parent of every descendant that loses its own parent. Returns `false` if the system
+/// does not support this, or if the children of this process cannot be listed.
 #[cfg(target_os = "linux")]
 pub(super) fn become_subreaper() -> bool {
     let listed = std::fs::exists("/proc/thread-self/children").unwrap_or(false);

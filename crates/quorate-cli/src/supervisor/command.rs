@@ -119,7 +119,7 @@ impl CommandSpec {
 }
 
 impl fmt::Debug for CommandSpec {
-    /// Leaves out arguments and variables, because they may contain secrets.
+    /// Arguments and variables are left out, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandSpec").field("program", &self.program).finish_non_exhaustive()
     }

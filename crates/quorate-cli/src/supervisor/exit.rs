@@ -8,8 +8,8 @@ pub enum Status {
     Code(i32),
     /// This signal ended the command.
     Signal(i32),
-    /// Unknown: another process has reaped the command, its supervisor process had ended, or the command
-    /// still runs.
+    /// The status is not known. Another process has reaped the command, or its supervisor process had ended, or
+    /// the command still runs.
     Unknown,
 }
 
@@ -19,8 +19,8 @@ pub enum Status {
 pub enum EndedBy {
     /// [`Supervisor::step_down`](super::Supervisor::step_down) was called.
     StepDown,
-    /// The last deadline's time of SIGTERM or SIGKILL passed before a later deadline arrived. Or the
-    /// supervisor process observed the end of all the command's processes only after the time of SIGKILL.
+    /// The deadline had passed before a later one arrived. Or the command had ended, but the supervisor process
+    /// observed the end of its last process only after the time of SIGKILL.
     Deadline,
     /// The parent of the supervisor process had ended, or had closed the connection because it could send no
     /// more orders.
@@ -40,10 +40,10 @@ pub struct Survivor {
     pub pid: i32,
     /// The name, without control characters.
     pub name: String,
-    /// The user id; `None` if the system hides it.
+    /// The user id, or `None` if the system hides it.
     pub user: Option<u32>,
-    /// True if this user has the right to signal the process. In that case the process is inside a system
-    /// call that cannot be interrupted.
+    /// True if this user has the right to signal the process. Then the process did not end because it is inside
+    /// a system call that cannot be interrupted.
     pub permitted: bool,
 }
 
@@ -87,8 +87,8 @@ impl Exit {
         self.survivors.is_empty() && self.ended_by != Some(EndedBy::SupervisorGone)
     }
 
-    /// Returns the exit code that a shell would return: the command's own, or 128 plus the signal number. It
-    /// is 125 if the status is unknown.
+    /// Returns the exit code that a shell would return: the command's own, or 128 plus the signal's number.
+    /// Returns 125 if the status is not known.
     pub fn code(&self) -> u8 {
         let code = match self.status {
             Status::Code(code) => code,
@@ -103,7 +103,7 @@ impl Exit {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The program does not exist: exit code 127.
+    /// The program does not exist. Exit code 127.
     #[error("{}: {why}", shown(.program))]
     NotFound {
         /// The program as it was given.
@@ -111,7 +111,7 @@ pub enum StartError {
         /// The error of the system.
         why: String,
     },
-    /// The program exists but cannot be executed: exit code 126.
+    /// The program exists but cannot be executed. Exit code 126.
     #[error("{}: {why}", shown(.program))]
     NotExecutable {
         /// The program as it was given.
@@ -119,10 +119,10 @@ pub enum StartError {
         /// The error of the system.
         why: String,
     },
-    /// The supervisor process could not be started: exit code 125.
+    /// The supervisor process could not be started. Exit code 125.
     #[error("cannot start the supervisor process that guards the command: {0}")]
     Io(#[from] io::Error),
-    /// The supervisor process did not answer, or there was no time left: exit code 125.
+    /// The supervisor process did not answer, or the deadline was too near. Exit code 125.
     #[error("the command was not started: {0}")]
     Supervisor(String),
 }

@@ -1,4 +1,5 @@
-//! Decides when the supervisor process signals its command, as a pure function of the orders and the time.
+//! Decides when the supervisor process signals its command. The decisions are a pure function of the orders and
+//! the time.
 
 use super::{Deadline, EndedBy, Exit, Status};
 use quorate::env::BootTime;
@@ -9,35 +10,36 @@ const AFTER_ITS_END: Duration = Duration::from_secs(2);
 /// The longest wait for the end of a killed group.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
-/// The next action.
+/// The next action of the supervisor process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Do nothing before this time.
     Wait(BootTime),
     /// Send SIGTERM to the group.
     Term,
-    /// Send SIGKILL to the group, and check again at this time.
+    /// Send SIGKILL to the group, and check at this time whether it has ended.
     Kill(BootTime),
     /// All processes have ended.
     Done(Exit),
-    /// A process survives SIGKILL: give up. The exit does not name the survivors yet.
+    /// A process has survived SIGKILL, so the supervisor process ends its wait. The caller adds the names of
+    /// the survivors to the exit.
     GiveUp(Exit),
 }
 
 /// HUP, INT, QUIT and TERM: the signals that ask a command to end.
 pub(super) const ASK_TO_END: [i32; 4] = [1, 2, 3, 15];
 
-/// The state of one command.
+/// The state of the supervision of one command.
 #[derive(Debug)]
 pub(super) struct Guard {
     deadline: Deadline,
-    /// The first reason why the command must end. After the command has ended by itself, this is set only if
-    /// the time of SIGKILL passes.
+    /// The first reason why the command must end. If the command has ended by itself, a reason is set only if
+    /// the time of SIGKILL passes before its whole group has ended.
     ended_by: Option<EndedBy>,
-    /// Set once the group has been sent SIGTERM or SIGKILL.
+    /// True once the group has been sent SIGTERM or SIGKILL.
     term_sent: bool,
-    /// Set once a signal asked the command to end. Then no process that the command has started may outlive
-    /// the command.
+    /// True once a forwarded signal has asked the command to end. Then no process that the command has started
+    /// may outlive the command.
     end_requested: bool,
     /// The time of the first SIGKILL to the group.
     killed: Option<BootTime>,
@@ -49,7 +51,7 @@ impl Guard {
         Self { deadline, ended_by: None, term_sent: false, end_requested: false, killed: None, exited: None }
     }
 
-    /// Sets a new deadline. After SIGTERM only the time of SIGKILL moves.
+    /// Sets a new deadline. After SIGTERM, only the time of SIGKILL changes.
     pub(super) fn set_deadline(&mut self, deadline: Deadline) {
         self.deadline = deadline;
     }
@@ -61,17 +63,17 @@ impl Guard {
         }
     }
 
-    /// Records a signal that was forwarded to the command.
+    /// Records that a signal was forwarded to the command.
     pub(super) fn forwarded(&mut self, signal: i32) {
         self.end_requested |= ASK_TO_END.contains(&signal);
     }
 
-    /// Records that the command itself has ended. Other processes of its group may run.
+    /// Records that the command itself has ended. Other processes of its group may still run.
     pub(super) fn exited(&mut self, status: Status, now: BootTime) {
         self.exited.get_or_insert((status, now));
         if let Status::Signal(signal) = status {
-            // The signal came from the terminal or from another process, and not through the supervisor
-            // process.
+            // The signal may have come from the terminal or from another process. It counts as if it had been
+            // forwarded to the command.
             self.forwarded(signal);
         }
     }
@@ -100,12 +102,12 @@ impl Guard {
         self.deadline.kill
     }
 
-    /// Returns the action at `now`. `gone` is set if none of the processes that must end was still running,
-    /// as observed before `now`.
+    /// Returns the action at `now`. `gone` is true if, shortly before `now`, no process ran any more that has
+    /// to end.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
-            // The reason is also set if the command has ended by itself: it may have ended after the
-            // deadline.
+            // The reason is also set if the command has ended by itself, because it may have ended only after
+            // the deadline.
             self.ended_by.get_or_insert(EndedBy::Deadline);
         }
         if let Some((status, _)) = self.exited
@@ -134,7 +136,7 @@ impl Guard {
 
     fn kill_at(&self) -> BootTime {
         match (self.killed, self.exited) {
-            // A kill that has begun is completed, even if a later deadline arrives.
+            // Once a kill has begun, it is completed, even if a later deadline arrives.
             (Some(since), _) => since,
             (None, Some((_, at))) => self.deadline.kill.min(at + AFTER_ITS_END),
             (None, None) => self.deadline.kill,
@@ -216,7 +218,8 @@ mod tests {
         assert_eq!(guard.step(at(15), false), Step::Wait(at(30)));
         guard.set_deadline(until(16, 17));
         assert_eq!(guard.step(at(16), false), Step::Term);
-        // The worker resigned, so the lease is held while its work ends.
+        // The worker has resigned. Its lease is still extended while the work ends, so the time of SIGKILL
+        // moves.
         guard.set_deadline(until(60, 70));
         assert_eq!(guard.step(at(17), false), Step::Wait(at(70)));
         assert!(matches!(guard.step(at(70), false), Step::Kill(_)));
@@ -251,19 +254,19 @@ mod tests {
         guard.exited(Status::Code(0), at(19));
         assert_eq!(done(guard.step(at(19), true)).ended_by, None);
 
-        // The supervisor process was stopped for a while.
+        // The supervisor process was stopped for a while, and acts only after both deadlines.
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(1000));
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // The command ended in time, but the supervisor process observed the end of the remaining processes
-        // only later.
+        // The command itself ended in time. But the supervisor process observed the end of its other processes
+        // only after the deadline.
         let mut guard = Guard::new(until(10, 20));
         guard.exited(Status::Code(0), at(9));
         assert_eq!(guard.step(at(9), false), Step::Term);
         assert_eq!(done(guard.step(at(1000), true)).ended_by, Some(EndedBy::Deadline));
 
-        // A later deadline had arrived before this step, and applies.
+        // A later deadline had arrived before this step, so the later deadline applies.
         let mut guard = Guard::new(until(10, 20));
         guard.set_deadline(until(2000, 3000));
         guard.exited(Status::Code(0), at(1000));

@@ -12,24 +12,25 @@ use tokio::{
     signal::unix::{Signal as Signals, SignalKind, signal},
 };
 
-/// The longest time after [`Deadline::kill`] that the supervisor process has to act, before this process kills the group.
+/// The time after [`Deadline::kill`] that the supervisor process has to act. After that, this process kills the
+/// group itself.
 const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
-/// The longest time after the end of the command in which the supervisor process must report it. Processes that the
-/// command leaves behind have two seconds until SIGKILL, and five after it.
+/// The time within which the supervisor process must report the end of the command after the command has ended.
+/// Processes that the command leaves behind have two seconds until SIGKILL, and five seconds after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-/// The longest wait for the end of a supervisor process that has nothing left to do. Also the longest time
-/// from a kill by this process until it no longer waits for a report.
+/// The longest wait for the end of a supervisor process that has nothing left to do. After a kill by this
+/// process, also the longest wait for a report.
 const EXIT_WITHIN: Duration = Duration::from_secs(6);
-/// The shortest wait for the report of a supervisor process whose command this process has killed. While
-/// killed processes still run, the wait continues, up to [`EXIT_WITHIN`].
+/// The shortest wait for the report of a supervisor process whose command this process has killed. While killed
+/// processes still run, the wait continues until [`EXIT_WITHIN`].
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
-/// The time between two looks at killed processes.
+/// The time between two checks of killed processes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The longest wait for the end of a group that this process killed.
+/// The longest wait for the end of the processes that this process has killed.
 const SEEN_GONE_WITHIN: Duration = Duration::from_secs(1);
-/// The time after which this process continues a stopped command. (When the command stops, this process sends
-/// itself the stop signal, too. If it still runs after this time, it was not stopped.) A SIGCONT ends the
-/// wait early.
+/// The time after which this process lets a stopped command continue. When the command stops, this process
+/// sends itself the stop signal too. If it still runs after this time, the signal had no effect. A SIGCONT ends
+/// the wait early.
 const NOT_STOPPED: Duration = Duration::from_millis(100);
 
 /// A command that runs under a supervisor process. See the [module](super) for its guarantees and their limits.
@@ -39,26 +40,27 @@ const NOT_STOPPED: Duration = Duration::from_millis(100);
 pub struct Supervisor {
     env: Env,
     child: Child,
-    /// `None` once no more messages can be exchanged.
+    /// The connection to the supervisor process. `None` once no more messages can be exchanged.
     socket: Option<UnixStream>,
     inbox: Vec<u8>,
     command: CommandView,
     deadline: Deadline,
     /// The deadline to kill that the supervisor process has acknowledged.
     accepted: BootTime,
-    /// The time at which the deadline was last shortened. The shortened deadline may have passed already
-    /// then.
+    /// The time at which the deadline was last made earlier. The new deadline may already have passed at that
+    /// time.
     shortened_at: BootTime,
     /// The time at which the end of the command itself was observed.
     ended_at: Option<BootTime>,
     continued: Option<Signals>,
-    /// The time at which this process continues a stopped command, if this process itself was not stopped.
+    /// The time at which this process lets a stopped command continue, unless this process itself is stopped.
     resume_at: Option<BootTime>,
-    /// Set once this process has killed the group itself.
+    /// Set once this process itself has killed the group.
     killed: Option<Killed>,
     exit: Option<Exit>,
     /// The time limits of the two waits at the end: for the supervisor process, and then for the killed
-    /// processes. They are fields, because [`Supervisor::wait`] may be dropped and called again at any time.
+    /// processes. They are stored here, because the future of [`Supervisor::wait`] may be dropped and created
+    /// again at any time.
     clean_up: Option<CleanUp>,
     reaped: bool,
 }
@@ -137,7 +139,8 @@ impl Supervisor {
         };
         drop(unstarted);
         if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
-            // Kills the processes that the supervisor process may already have started, and then that process.
+            // The supervisor process did not end in time. The processes that it may already have started are
+            // killed first, and then the supervisor process itself.
             CommandView::new(supervisor, supervisor).kill(Some(supervisor));
             let _ = child.start_kill();
         }
@@ -149,7 +152,7 @@ impl Supervisor {
         self.command.group().as_raw_pid()
     }
 
-    /// Sets a new deadline. After SIGTERM only the time of SIGKILL moves. Never blocks.
+    /// Sets a new deadline. After SIGTERM, only the time of SIGKILL changes. The call never blocks.
     pub fn extend(&mut self, deadline: Deadline) {
         if deadline.kill < self.deadline.kill {
             self.shortened_at = self.env.now();
@@ -170,8 +173,8 @@ impl Supervisor {
     }
 
     /// Waits for the end of the command and of its group. When the command stops or continues, this process
-    /// does the same. Returns at most a few seconds after the deadline that the supervisor process last
-    /// acknowledged: if the supervisor process stays silent, this process kills it and its command.
+    /// does the same. If the supervisor process stays silent, this process kills it and its command, so the
+    /// call returns at most a few seconds after the deadline that was last acknowledged.
     ///
     /// # Cancel safety
     /// Safe: call it again.
@@ -192,18 +195,18 @@ impl Supervisor {
             self.clean_up().await;
             self.reaped = true;
         }
-        // `exit` is never `None` here.
+        // `exit` is always set here. The fallback only avoids a panic.
         self.exit.clone().unwrap_or_else(|| self.own_exit(EndedBy::SupervisorGone))
     }
 
-    /// Returns the time at which this process acts, unless the supervisor process has reported the end by
-    /// then.
+    /// Returns the time at which this process acts by itself, unless the supervisor process has reported the
+    /// end of the command by then.
     fn overdue(&self) -> BootTime {
         if let Some(killed) = &self.killed {
             return killed.look_at;
         }
-        // A supervisor process that has not read the last deadline acts by the previous one. So the earlier
-        // of the two counts.
+        // If the supervisor process has not read the last deadline, it acts by the one before. So the earlier
+        // of the two deadlines counts.
         let kill = self.deadline.kill.min(self.accepted);
         let overdue = kill.max(self.shortened_at) + self.slack();
         self.ended_at.map_or(overdue, |at| overdue.min(at + REPORTED_WITHIN))
@@ -215,7 +218,7 @@ impl Supervisor {
     }
 
     /// Reaps the supervisor process. After a kill by this process, also waits for the end of the killed
-    /// processes. Each wait has one limit, which does not begin again when the future is dropped and created
+    /// processes. Both waits have a limit, which does not begin again if the future is dropped and created
     /// again.
     async fn clean_up(&mut self) {
         let started =
@@ -232,13 +235,14 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the killed processes have ended, until `late` at most. The exit names those that still run.
+    /// Waits until the killed processes have ended, but at most until `late`. Notes in the exit those that
+    /// still run.
     async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The exit keeps the survivors that the supervisor process may have named: this process cannot
-                // see all of them.
+                // The exit keeps the survivors that the supervisor process has named, because this process may
+                // not be able to see all of them.
                 return;
             }
             if self.env.now() >= late {
@@ -259,15 +263,15 @@ impl Supervisor {
                 self.post(Order::Continue);
             }
             Event::Ended => self.ended_at = Some(self.env.now()),
-            // The supervisor process has died: this process is the only guard of the group.
+            // The supervisor process has died. Now only this process can end the group.
             Event::Report(None) => {
                 let exit = self.own_exit(EndedBy::SupervisorGone);
                 self.kill(EndedBy::SupervisorGone);
                 self.exit = Some(exit);
             }
             Event::Overdue => {
-                // This process may have been stopped for a while. So it first reads every report that had
-                // arrived by `now`.
+                // This process may have been stopped for a while. So the reports that have arrived by now are
+                // read before it acts.
                 let now = self.env.now();
                 while let Some(report) = self.arrived() {
                     self.take_report(report);
@@ -283,9 +287,9 @@ impl Supervisor {
         match report {
             Report::Ended(exit) => {
                 self.exit = Some(match self.killed {
-                    // This process killed the command. If the supervisor process had not yet read the order
-                    // to end the command, its report has no reason. The exit then gets the reason of this
-                    // process.
+                    // This process has killed the command. The supervisor process may not have read the order
+                    // to end the command, and then its report has no reason. In that case the exit gets the
+                    // reason that this process knows.
                     Some(killed) if exit.status == Status::Signal(9) => {
                         Exit { ended_by: exit.ended_by.or(Some(killed.why)), killed: true, ..exit }
                     }
@@ -302,9 +306,9 @@ impl Supervisor {
             }
             Report::Stopped(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    // The signal stops this process too, with its whole process group. After SIGCONT it
-                    // continues below this call. In an orphaned process group the system ignores the signal,
-                    // so this process is not stopped.
+                    // The signal stops this process and its whole process group. After SIGCONT, this process
+                    // continues after this call. In an orphaned process group the system ignores the signal, so
+                    // this process is not stopped.
                     let _ = kill_current_process_group(signal);
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
@@ -314,7 +318,7 @@ impl Supervisor {
     }
 
     /// Handles a supervisor process that has not acted in time. First kills the command. If the supervisor
-    /// process does not report the end of the command, kills the supervisor process, too, and ends the wait.
+    /// process still does not report the end of the command, kills it too, and ends the wait.
     fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
@@ -326,7 +330,8 @@ impl Supervisor {
             self.exit = Some(self.own_exit(killed.why));
             let _ = self.child.start_kill();
         } else {
-            // The first kill may have missed a process that was just changing its parent.
+            // A process that changed its parent during the first kill may have been missed, so everything is
+            // killed again.
             self.kill(killed.why);
         }
     }
@@ -341,7 +346,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// Returns the exit as far as this process can determine it without a report from the supervisor process.
+    /// Returns the exit as far as this process knows it without a report of the supervisor process.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -361,8 +366,7 @@ impl Supervisor {
             if let Some(report) = wire::take(&mut self.inbox) {
                 return report.ok();
             }
-            // Reads without asking the runtime whether the socket is readable, because the runtime may not
-            // have noticed the arrival yet.
+            // The socket is read directly, because the runtime may not have noticed yet that data has arrived.
             let mut bytes = [0; 4096];
             match rustix::net::recv(self.socket.as_ref()?, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((read @ 1.., _)) => self.inbox.extend_from_slice(&bytes[..read]),
@@ -374,9 +378,9 @@ impl Supervisor {
 
     fn post(&mut self, order: Order) {
         let line = wire::line(&order);
-        // If the supervisor process no longer reads, or the socket took only a part of the line, this process
-        // can send no more orders, and closes its side of the stream. The supervisor process ends the command
-        // at the end of the stream, or at the last deadline that it knows.
+        // If the supervisor process does not read, or the socket took only a part of the line, no more orders
+        // can be sent. This process then closes its side of the connection. The supervisor process ends the
+        // command when it sees this, or at the last deadline that it knows.
         if self
             .socket
             .as_ref()
@@ -386,8 +390,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the time that the supervisor process has after [`Deadline::kill`] before this process kills
-    /// the command itself. With the deadlines of `crate::guard` that time ends before the lease does.
+    /// Returns the time that the supervisor process has after [`Deadline::kill`], before this process kills the
+    /// command itself. With the deadlines of `crate::guard`, this time ends before the lease does.
     fn slack(&self) -> Duration {
         (self.deadline.step_down.until(self.deadline.kill) / 6).min(SUPERVISOR_SLACK)
     }
@@ -402,7 +406,7 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if self.exit.is_none() {
-            // After the drop the lease may be released at once, so no process of the group may still run.
+            // The lease may be released right after the drop, so no process of the group may run any more.
             self.post(NOW);
             let supervisor = self.supervisor();
             self.command.kill(supervisor);

@@ -1,4 +1,4 @@
-//! The start of the supervisor process.
+//! Starts the supervisor process.
 
 use super::process::{Invocation, JobControl};
 use super::wire::{self, Order};
@@ -21,24 +21,24 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A supervisor process that has not yet reported that the command runs. Dropping this value sends it a deadline
-/// that has passed, so that it ends the command.
+/// A supervisor process that has not yet reported that the command runs. Dropping this value sends a deadline
+/// that has already passed, so that the supervisor process ends the command.
 pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
 impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            // If the message cannot be sent, the supervisor process ends the command at the end of the
-            // stream, or at its own deadline.
+            // If this message cannot be sent, the supervisor process ends the command when the connection
+            // closes, or at its own deadline.
             let _ = socket.try_write(&wire::line(&NOW));
         }
     }
 }
 
-/// A deadline that has passed.
+/// A deadline that has already passed.
 pub(super) const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
 
-/// Runs this same binary as the supervisor process, with the socket as its standard input.
+/// Starts this same binary as the supervisor process. Its standard input is the socket.
 pub(super) fn spawn_supervisor(
     command: &CommandSpec,
     deadline: Deadline,
@@ -52,8 +52,8 @@ pub(super) fn spawn_supervisor(
         Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
     supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
-    // The list of nodes may contain the nodes' passwords. A command gets this variable only if the job's
-    // `env` sets it.
+    // The list of nodes may contain the passwords of the nodes. So the command gets this variable only if the
+    // job's `env` sets it.
     supervisor.env_remove(config::NODES_VARIABLE);
     for name in &command.without {
         supervisor.env_remove(name);

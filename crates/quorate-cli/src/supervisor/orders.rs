@@ -1,4 +1,4 @@
-//! The orders of the parent, as they arrive on the supervisor's standard input.
+//! Receives the orders of the parent, on the standard input of the supervisor process.
 
 use super::wire::{self, Order};
 use rustix::net::RecvFlags;
@@ -7,12 +7,12 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// The receiving side of the socket to the parent.
+/// The receiving end of the connection to the parent.
 #[derive(Debug)]
 pub(super) struct Orders {
     socket: OwnedFd,
     inbox: Vec<u8>,
-    /// Set once the parent has ended, has closed the connection, or has sent an invalid order.
+    /// True once the parent has ended, has closed the connection, or has sent an invalid order.
     closed: bool,
 }
 
@@ -30,8 +30,8 @@ impl Orders {
         (!self.closed).then(|| self.socket.as_fd())
     }
 
-    /// Takes all orders that have arrived, without waiting. A final `None`, returned once, means that no more
-    /// orders will arrive.
+    /// Returns all orders that have arrived, without waiting. A `None` at the end means that no more orders
+    /// will arrive. It is returned only once.
     pub(super) fn take(&mut self) -> Vec<Option<Order>> {
         let mut taken = Vec::new();
         if self.closed {
@@ -48,7 +48,8 @@ impl Orders {
             while let Some(order) = wire::take(&mut self.inbox) {
                 match order {
                     Ok(order) => taken.push(Some(order)),
-                    // An invalid order ends the connection. The last deadlines stay in force.
+                    // After an invalid order the connection counts as closed. The deadlines that were set
+                    // before still apply.
                     Err(_) => self.closed = true,
                 }
             }
@@ -77,7 +78,8 @@ mod tests {
         assert_eq!(taken, many[..999]);
         theirs.write_all(&bytes[bytes.len() - 3..]).unwrap();
         drop(theirs);
-        // A program that another test starts at this moment may keep the other end open until its exec.
+        // Another test may start a program at this moment. That program keeps the other end open until its
+        // exec, so the end of the stream may come late.
         let mut rest = orders.take();
         for _ in 0..20_000 {
             if rest.last() == Some(&None) {

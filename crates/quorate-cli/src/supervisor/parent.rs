@@ -1,4 +1,4 @@
-//! The command as seen by the parent of the supervisor process. The parent uses this view if the supervisor
+//! The view that the parent of the supervisor process has of the command. The parent needs it if the supervisor
 //! process fails.
 
 use super::processes::{Pinned, Process, descendants, members, pin};
@@ -12,7 +12,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 #[derive(Debug)]
 pub(super) struct CommandView {
     group: Pid,
-    /// The command itself. `None` without `/proc`, or if the command had been reaped before it could be read.
+    /// The command itself. `None` without `/proc`, or if the command was already reaped when this process
+    /// looked for it.
     leader: Option<Process>,
     #[cfg(target_os = "linux")]
     end: Option<AsyncFd<std::os::fd::OwnedFd>>,
@@ -22,8 +23,8 @@ impl CommandView {
     /// Returns the command that leads `group`, as a child of `supervisor`. Needs a tokio runtime with I/O.
     pub(super) fn new(group: Pid, supervisor: Pid) -> Self {
         let pinned = pin(group);
-        // The process id is read after it was pinned. If it now belongs to a child of the supervisor process,
-        // that child is the command, and the pidfd refers to the command.
+        // The process is pinned before its data is read. If the process id now belongs to a child of the
+        // supervisor process, that child is the command, and the pidfd refers to the command too.
         let leader = Process::read(group).filter(|command| command.is_child_of(supervisor));
         if leader.is_some() && pinned.is_none() {
             tracing::warn!(
@@ -66,7 +67,7 @@ impl CommandView {
         }
     }
 
-    /// Waits forever, because the exit of the command cannot be observed.
+    /// Never returns, because on these systems the exit of the command cannot be observed.
     #[cfg(not(target_os = "linux"))]
     pub(super) async fn ended(&self) {
         std::future::pending().await
@@ -77,11 +78,11 @@ impl CommandView {
         self.leader.as_ref().is_some_and(|leader| !(leader.is_unreaped() && leader.still_runs()))
     }
 
-    /// Kills the group and all descendants of `supervisor`, which has not been reaped.
+    /// Kills the group and all descendants of `supervisor`. `supervisor` must not have been reaped.
     pub(super) fn kill(&self, supervisor: Option<Pid>) {
         match &self.leader {
-            // The command's process id, which is also the id of the group, is not reused while the command
-            // has not been reaped.
+            // While the command has not been reaped, its process id, which is also the id of the group, is not
+            // reused.
             Some(leader) if leader.is_unreaped() => {
                 let _ = kill_process_group(self.group, Signal::KILL);
             }
@@ -90,8 +91,8 @@ impl CommandView {
                     let _ = member.signal(Signal::KILL);
                 }
             }
-            // The command was reaped before it could be read. So the supervisor process had observed the end
-            // of the group by then.
+            // The command was already reaped when this process looked for it. The supervisor process reaps it
+            // only after its whole group has ended, so nothing is left to kill.
             None if processes::are_shown() => {}
             None => {
                 let _ = kill_process_group(self.group, Signal::KILL);
@@ -105,7 +106,8 @@ impl CommandView {
         }
     }
 
-    /// Returns the running processes of the group, and the running descendants of `supervisor`, which has not been reaped.
+    /// Returns the processes of the group, and the descendants of `supervisor`, that still run. `supervisor`
+    /// must not have been reaped.
     pub(super) fn survivors(&self, supervisor: Option<Pid>) -> Vec<Survivor> {
         let mut running: Vec<Process> = supervisor.map(descendants).unwrap_or_default();
         running.retain(Process::runs);
@@ -128,8 +130,8 @@ impl CommandView {
     }
 }
 
-/// Kills a child of this process, which has not been reaped, if the child is stopped. A stopped process could
-/// not end by itself.
+/// Kills a child of this process if the child is stopped, because a stopped process cannot end by itself. The
+/// child must not have been reaped.
 pub(super) fn kill_if_stopped(pid: Pid) -> io::Result<()> {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()))?;
     if status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't'])) {

@@ -1,5 +1,5 @@
-//! The supervisor process. Its standard input is the socket to its parent. The command's streams arrive over that socket,
-//! so that they reach the command unchanged.
+//! The supervisor process. Its standard input is the connection to its parent. It receives the command's three
+//! streams over this connection and passes them to the command unchanged.
 
 use super::cgroup::Cgroup;
 use super::children::{Change, ProcessTree, become_subreaper, change};
@@ -23,9 +23,10 @@ use std::{
     time::Duration,
 };
 
-/// The longest sleep. Timers do not advance while the machine is suspended, but deadlines do.
+/// The longest sleep. While the machine is suspended, timers stand still but deadlines do not, so the time is
+/// checked at least this often.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
-/// The sleep while a group is ending.
+/// The longest sleep while the processes of a group are ending.
 const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 
 /// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`. Users do
@@ -35,8 +36,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
-    // The signal handlers come first: after this line, only SIGKILL and SIGSTOP can prevent the command from
-    // being ended.
+    // The signal handlers are installed first. From then on, only SIGKILL and SIGSTOP can keep this process
+    // from ending the command.
     match signals::reset().and_then(|()| signals::install_handlers()).and_then(|()| watch(&invocation)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -50,7 +51,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 #[derive(Debug)]
 pub(super) struct Invocation {
     pub(super) deadline: Deadline,
-    /// The parent's process group, if the command may use the terminal.
+    /// The parent's process group. `None` if the command must not use the terminal.
     pub(super) job_control: Option<JobControl>,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -59,7 +60,7 @@ pub(super) struct Invocation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobControl {
     pub(super) group: Pid,
-    /// Set if the parent leads the group, as does a command that a shell starts from its prompt.
+    /// True if the parent leads its group. A command that a shell starts from its prompt does.
     pub(super) leads: bool,
 }
 
@@ -108,7 +109,8 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
     let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
-        // The command may have been stopped because it read before it had the terminal.
+        // The command may have tried to read before the terminal was lent to it. The kernel then stopped the
+        // command. So the command is continued.
         tree.signal(Signal::CONT);
     }
     let guard = Guard::new(invocation.deadline);
@@ -122,11 +124,11 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the command in a group of its own. A failure is reported to the parent.
+/// Starts the command in a process group of its own. Reports a failure to the parent.
 fn spawn(invocation: &Invocation, streams: [OwnedFd; 3]) -> Option<Pid> {
     let [stdin, stdout, stderr] = streams;
-    // This process's copies of the streams are closed at the end of the function: a reader of the output then sees its end
-    // when the command ends.
+    // The streams are closed in this process at the end of the function. So a reader of the command's output
+    // sees its end when the command ends.
     let spawned = Command::new(&invocation.program)
         .args(&invocation.args)
         .stdin(stdin)
@@ -149,7 +151,7 @@ struct Watch {
     terminal: Option<Terminal>,
     had_terminal: bool,
     orders: Orders,
-    /// Readable after each change of a child.
+    /// A socket that becomes readable after each change of a child.
     changes: UnixStream,
 }
 
@@ -171,7 +173,7 @@ impl Watch {
                 }
                 Step::Term => {
                     self.tree.signal(Signal::TERM);
-                    // A stopped process could not handle SIGTERM and end.
+                    // A stopped process could not handle SIGTERM and end, so the group is also continued.
                     self.tree.signal(Signal::CONT);
                     self.report_refused(Signal::TERM);
                     LOOK_WHILE_ENDING
@@ -190,16 +192,16 @@ impl Watch {
         }
     }
 
-    /// Processes all events, and decides on the next step. Returns `None` if orders arrived in the meantime.
-    /// This process may have been stopped at any point. So it must read the orders that arrived meanwhile,
-    /// such as a later deadline, before it acts.
+    /// Processes all events, and decides on the next step. Returns `None` if orders have arrived in the
+    /// meantime. This process may be stopped at any point, so before it acts it must read the orders that
+    /// arrived since, such as a later deadline.
     fn look(&mut self) -> Option<(BootTime, Step)> {
         self.take_orders();
         while !self.guard.has_exited()
             && let Some(change) = change(self.command)
         {
             match change {
-                // The time is read after the change was observed, so that it is not earlier than the change.
+                // The time is read after the change, so that it is never earlier than the change.
                 Change::Exited(status) => self.guard.exited(status, SystemWorld.now()),
                 Change::Stopped(signal) => self.stopped(signal),
             }
@@ -236,7 +238,8 @@ impl Watch {
                     self.guard.forwarded(number);
                     self.tree.signal(signal);
                     if ASK_TO_END.contains(&number) {
-                        // A stopped process could not handle SIGTERM and end.
+                        // A stopped process could not handle the signal and end, so the group is also
+                        // continued.
                         self.tree.signal(Signal::CONT);
                     }
                     self.report_refused(signal);
@@ -251,7 +254,7 @@ impl Watch {
         }
     }
 
-    /// Reports the processes that this process has no right to signal.
+    /// Reports to the parent the processes that this process has no right to signal.
     fn report_refused(&self, signal: Signal) {
         let processes = self.tree.refusing(self.guard.ends_escaped());
         if !processes.is_empty() {
@@ -259,7 +262,7 @@ impl Watch {
         }
     }
 
-    /// Sleeps until an event may have happened, for at most `nap`.
+    /// Sleeps until an event may have happened, but at most for `nap`.
     fn sleep(&self, nap: Duration) {
         let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
         watched.push(PollFd::new(&self.changes, PollFlags::IN));
@@ -277,7 +280,7 @@ impl Watch {
         if wanted_it && self.lend() {
             return self.tree.signal(Signal::CONT);
         }
-        // A SIGSTOP is meant for the command alone, and not for the parent.
+        // Job-control signals stop the parent too. A SIGSTOP is meant only for the command.
         if let Some(terminal) =
             self.terminal.as_ref().filter(|_| wanted_it || signal == Signal::TSTP.as_raw())
         {
@@ -293,7 +296,7 @@ impl Watch {
     }
 }
 
-/// Receives the command's three streams. Returns `None` if the parent is gone.
+/// Receives the command's three streams. Returns `None` if the parent has ended.
 fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -312,15 +315,16 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
         }
     }
     for stream in &streams {
-        // The command inherits no extra copies of the streams: it gets them only as its standard streams.
+        // With this flag, the command gets the streams only as its standard streams, and inherits no other
+        // copies.
         rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
     }
     let streams = streams.try_into();
     streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))
 }
 
-/// Sends a report to the parent. The parent may be gone, or stopped with a full socket: the supervisor
-/// process continues anyway.
+/// Sends a report to the parent. If the parent has ended, or is stopped and its socket is full, the report is
+/// lost, and the supervisor process continues.
 fn report(report: &Report) {
     use rustix::net::{SendFlags, send};
     #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! Processes as `/proc` shows them, and signals that cannot reach another process with the same process id.
+//! Finds processes in `/proc`, and signals them. A signal cannot reach another process that has got the same
+//! process id.
 //!
 //! On systems other than Linux, this module finds no process and signals none.
 
@@ -11,7 +12,7 @@ use std::{collections::BTreeMap, fs};
 /// The longest name of a process that is shown, in bytes.
 const NAME_MAX: usize = 64;
 
-/// A process. Its process id together with its start time identifies it.
+/// A process, identified by its process id together with its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -30,7 +31,7 @@ impl Process {
         Self::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
     }
 
-    /// Finds the process as [`Process::read`] does, even if `/proc` hides it from this user.
+    /// Finds a process like [`Process::read`], even if `/proc` hides it from this user.
     fn find(pid: Pid) -> Option<Self> {
         Self::read(pid).or_else(|| {
             let hidden = test_kill_process(pid) == Err(Errno::PERM);
@@ -43,7 +44,8 @@ impl Process {
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        // The first thread of a process may have ended before the process's other threads.
+        // The first thread of a process may have ended while the other threads still run. Then the process has
+        // not ended.
         let ended = matches!(*fields.first()?, "Z" | "X") && number(17)? <= 1;
         Some(Self {
             pid,
@@ -55,13 +57,13 @@ impl Process {
         })
     }
 
-    /// Returns whether the process has not ended. A process that waits to be reaped has ended.
+    /// Returns whether the process had not ended when it was read. A process that waits to be reaped has ended.
     pub(super) fn runs(&self) -> bool {
         !self.ended
     }
 
-    /// Returns whether the process has not ended, by reading its state again. Also check
-    /// [`Process::is_unreaped`]: another process may have the process id by now.
+    /// Reads the process's state again, and returns whether it has not ended. Another process may have the
+    /// process id by now, so [`Process::is_unreaped`] must be checked too.
     pub(super) fn still_runs(&self) -> bool {
         Self::find(self.pid).is_some_and(|now| now.runs())
     }
@@ -74,7 +76,7 @@ impl Process {
         self.group == group.as_raw_pid()
     }
 
-    /// Returns whether the process id still belongs to this process, because it has not been reaped.
+    /// Returns whether the process id still belongs to this process. It does until the process is reaped.
     pub(super) fn is_unreaped(&self) -> bool {
         match self.started {
             Some(_) => Self::read(self.pid).is_some_and(|now| now.started == self.started),
@@ -82,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to this process, and never to another process to which the process id belongs by now.
+    /// Sends a signal to this process. If the process id belongs to another process by now, sends nothing.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let pinned = pin(self.pid);
         if !self.is_unreaped() {
@@ -90,13 +92,13 @@ impl Process {
         }
         match pinned {
             Some(pinned) => pinned.signal(signal),
-            // Linux before 5.3 has no pidfd. The system does not reuse a process id so soon after it has
-            // become free.
+            // Linux before 5.3 has no pidfds. The start time was just checked, and the system does not reuse a
+            // process id so soon.
             None => rustix::process::kill_process(self.pid, signal),
         }
     }
 
-    /// Returns the report on a process that could not be ended.
+    /// Returns the description of a process that could not be ended, for the exit.
     pub(super) fn survivor(&self) -> Survivor {
         let dir = format!("/proc/{}", self.pid.as_raw_pid());
         let name = fs::read(format!("{dir}/comm")).unwrap_or_default();
@@ -113,12 +115,12 @@ impl Process {
     }
 }
 
-/// Returns whether processes can be found at all, which requires a mounted `/proc`.
+/// Returns whether processes can be found at all. That requires a mounted `/proc`.
 pub(super) fn are_shown() -> bool {
     Process::read(rustix::process::getpid()).is_some()
 }
 
-/// A handle that keeps referring to the same process, even after the process id is reused.
+/// A handle of a process, which refers to the same process even after its process id is reused.
 #[derive(Debug)]
 pub(super) struct Pinned(#[cfg(target_os = "linux")] pub(super) std::os::fd::OwnedFd);
 
@@ -136,7 +138,7 @@ impl Pinned {
     }
 }
 
-/// Opens a pidfd. Returns `None` if the system has no pidfds, or if the process does not exist.
+/// Opens a pidfd of the process. Returns `None` if the system has no pidfds, or if the process does not exist.
 #[cfg(target_os = "linux")]
 pub(super) fn pin(pid: Pid) -> Option<Pinned> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok().map(Pinned)
@@ -155,8 +157,8 @@ pub(super) fn children(of: Pid) -> Vec<Pid> {
     all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Returns all descendants of `of` that have not been reaped. May miss a process that is just changing its
-/// parent.
+/// Returns all descendants of `of` that have not been reaped. A process that changes its parent at this moment
+/// may be missing.
 pub(super) fn descendants(of: Pid) -> Vec<Process> {
     let mut found = BTreeMap::new();
     let mut parents = vec![of];
@@ -170,10 +172,12 @@ pub(super) fn descendants(of: Pid) -> Vec<Process> {
     found.into_values().collect()
 }
 
-/// Returns the running processes of the group that `leader` led. The leader may have been reaped.
+/// Returns the processes of the group that `leader` led, as far as they still run. The leader itself may have
+/// been reaped.
 pub(super) fn members(leader: &Process) -> Vec<Process> {
     if Process::read(leader.pid).is_some_and(|now| now.started != leader.started) {
-        // The process id was reused, which happens only after the group is empty.
+        // Another process has the leader's process id. The system reuses the id only after the whole group has
+        // ended.
         return Vec::new();
     }
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,7 +1,7 @@
 use std::{io, task::Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that are forwarded to a command, as timeout(1) does: HUP, INT, QUIT, USR1, USR2, TERM.
+/// The signals that are forwarded to a command, the same as with timeout(1): HUP, INT, QUIT, USR1, USR2, TERM.
 const FORWARDED: [i32; 6] = [1, 2, 3, USR1, USR2, 15];
 const CHLD: i32 = rustix::process::Signal::CHILD.as_raw();
 const USR1: i32 = rustix::process::Signal::USR1.as_raw();
@@ -17,8 +17,8 @@ pub struct ForwardedSignals {
 }
 
 impl ForwardedSignals {
-    /// Begins to catch the signals. Call this before [`Supervisor::start`](super::Supervisor::start):
-    /// otherwise a signal in between would end this process.
+    /// Begins to catch the signals. Call this before [`Supervisor::start`](super::Supervisor::start). Otherwise
+    /// a signal that arrives in between would end this process.
     ///
     /// # Errors
     /// The error of the system for a handler that cannot be installed.
@@ -46,13 +46,13 @@ impl ForwardedSignals {
     }
 }
 
-/// Resets two settings that a parent may have left in this process. With an ignored SIGCHLD, the kernel reaps
-/// children itself, and their exit status is lost. Blocked signals could not end this process. Call this
-/// once, before another thread exists.
+/// Resets two settings that this process may have inherited from its parent. If SIGCHLD is ignored, the kernel
+/// reaps children itself, and their exit status is lost. If signals are blocked, they cannot end this process.
+/// Call this once, before another thread exists.
 pub(crate) fn reset() -> io::Result<()> {
     nix::sys::signal::SigSet::empty().thread_set_mask()?;
-    // The handler does nothing. A command that this process starts would inherit an ignored SIGCHLD, but not
-    // a handler. So the command gets the default action.
+    // A command that this process starts inherits an ignored SIGCHLD, but not a handler. So a handler that does
+    // nothing is installed, and the command gets the default action.
     signal_hook::flag::register(CHLD, std::sync::Arc::default())?;
     Ok(())
 }
@@ -65,8 +65,8 @@ pub(super) fn children() -> io::Result<std::os::unix::net::UnixStream> {
     Ok(reader)
 }
 
-/// Keeps signals that are meant for a command, or for a whole service, from ending the supervisor process
-/// that guards the command. (It installs handlers, because the command would inherit a mask or "ignore".)
+/// Installs handlers, so that signals for a command, or for a whole service, do not end the supervisor process
+/// that guards the command. The signals are not ignored or blocked, because the command would inherit that.
 pub(super) fn install_handlers() -> io::Result<()> {
     let stops = [rustix::process::Signal::TSTP.as_raw()];
     for number in not_ignored(&FORWARDED).chain(stops) {
@@ -81,8 +81,8 @@ fn not_ignored(numbers: &[i32]) -> impl Iterator<Item = i32> {
     numbers.iter().copied().filter(move |number| ignored & (1 << (number - 1)) == 0)
 }
 
-/// Returns the set of ignored signals from the text of `/proc/self/status`; empty on systems other than
-/// Linux.
+/// Returns the set of ignored signals from the text of `/proc/self/status`. On systems other than Linux,
+/// returns an empty set.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

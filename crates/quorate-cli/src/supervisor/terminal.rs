@@ -1,12 +1,12 @@
-//! The controlling terminal, and the process group that has it.
+//! The controlling terminal, and which process group may use it.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 
-/// The controlling terminal. The supervisor process, which is in neither group, hands the terminal from one
-/// group to the other.
+/// The controlling terminal. The supervisor process passes it from the parent's group to the command's group
+/// and back, and is itself in neither.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: File,
@@ -21,7 +21,8 @@ impl Terminal {
         Some(Self { tty, parent, command })
     }
 
-    /// Gives the terminal to the command if the parent has it. Returns whether the command has it now.
+    /// Gives the terminal to the command's group, if the parent's group has it. Returns whether the command's
+    /// group has it now.
     pub(super) fn lend(&self) -> bool {
         match tcgetpgrp(&self.tty) {
             Ok(group) if group == self.command => true,
@@ -30,8 +31,8 @@ impl Terminal {
         }
     }
 
-    /// Gives the terminal to the parent if the command has it. Any other group keeps the terminal, for
-    /// example a shell that has taken it because the parent was killed.
+    /// Gives the terminal back to the parent's group, if the command's group has it. If another group has it,
+    /// nothing changes. For example, a shell takes the terminal when the parent is killed.
     pub(super) fn take_back(&self) {
         if tcgetpgrp(&self.tty).is_ok_and(|group| group == self.command) {
             self.give_to(self.parent);
@@ -39,8 +40,8 @@ impl Terminal {
     }
 
     fn give_to(&self, group: Pid) -> bool {
-        // The supervisor process is in a background group. This call would stop it, unless the signal is
-        // blocked.
+        // The supervisor process is in a background group, so this call would stop it. To prevent that, the
+        // signal is blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };

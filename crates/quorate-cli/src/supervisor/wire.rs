@@ -14,7 +14,7 @@ pub(super) enum Order {
     StepDown,
     /// An order to forward this signal to the command's group.
     Signal(i32),
-    /// The parent was continued, so the command must be continued, too.
+    /// A notice that the parent was stopped and continues, so that the command must continue too.
     Continue,
 }
 
@@ -23,8 +23,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The command runs and leads this process group.
     Started { group: GroupId },
-    /// The deadline to kill that results from all orders read so far, in nanoseconds of the boot clock. The
-    /// report acknowledges one [`Order::Deadline`], or several that arrived together.
+    /// An acknowledgement of one [`Order::Deadline`], or of several that arrived together. The value is the
+    /// time of SIGKILL after all orders so far, in nanoseconds of the boot clock.
     Accepted { kill: u64 },
     /// The signal could not be delivered to these processes.
     NotPermitted { signal: i32, processes: Vec<Survivor> },
@@ -42,8 +42,8 @@ pub(super) enum Report {
 
 /// The id of the command's process group.
 ///
-/// A signal to the group 0 or 1 would go to this program's own group, or to every process: such an id is refused
-/// when it is read.
+/// A signal to the group 0 or 1 would go to this program's own group, or to every process. So such an id is
+/// refused when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "i32", into = "i32")]
 pub(super) struct GroupId(Pid);
@@ -85,10 +85,10 @@ pub(super) fn deadline(step_down: u64, kill: u64) -> Deadline {
     Deadline { step_down: BootTime::from_nanos(step_down), kill: BootTime::from_nanos(kill) }
 }
 
-/// Returns `message` as a line.
+/// Returns `message` as one line of JSON.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    // JSON can represent every value of these types. If the conversion failed nevertheless, the line would be
-    // empty, and the receiver would treat it as an invalid message.
+    // JSON can represent every value of these types. If the conversion failed nevertheless, the receiver would
+    // get an empty line, which is an invalid message.
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line

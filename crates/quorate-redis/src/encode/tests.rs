@@ -80,7 +80,8 @@ fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
     };
     let text = |requests| String::from_utf8(encoded(requests).bytes).unwrap();
     let one = text(vec![extend("a", 5), release("b"), extend("c", 6), extend("d", 5)]);
-    // The queues follow the other keys, and the second list of arguments precedes the first.
+    // The keys of the queues come after all other keys. The list of arguments with the number 1 comes before
+    // that with the number 0.
     assert!(one.contains("$8\r\nc0b0c1c0\r\n$1\r\n9\r\n"), "{one}");
     assert!(one.ends_with(
         "$1\r\n7\r\n$4\r\n6000\r\n$5\r\n77000\r\n$1\r\n0\r\n$4\r\n5000\r\n$5\r\n77000\r\n$1\r\n0\r\n"
@@ -163,8 +164,8 @@ fn all_requests() -> Vec<Request> {
     all
 }
 
-/// Checks that the parameters that each script declares are those that the encoder sends to it: `serve(sets, votes,
-/// KEYS, ARGS, …)`.
+/// Checks that each script declares exactly the parameters that the encoder sends: `serve(sets, votes, KEYS,
+/// ARGS, …)`.
 #[test]
 fn every_script_declares_the_keys_and_arguments_that_it_receives() {
     let mut seen = Vec::new();
@@ -185,7 +186,7 @@ fn every_script_declares_the_keys_and_arguments_that_it_receives() {
         assert_eq!(taken.next().unwrap().parse(), Ok(resp(&|to| args_of(to, &request))), "{script:?}");
         let reads_queue = call.contains("KEYS[q]");
         assert_eq!(queued_resource(&request).is_some(), reads_queue, "{script:?}");
-        // A release has no shared arguments, and the others use as many as they have.
+        // A release has no shared arguments. Each other request has as many as it uses, and the rest are zero.
         let shared = script.batch().and_then(|_| shared_of(&request)).unwrap_or_default();
         let shared = shared.iter().filter(|arg| **arg != 0).count();
         let used = (0..SHARED_MAX).filter(|at| {

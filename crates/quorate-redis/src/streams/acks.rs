@@ -58,30 +58,31 @@ impl Acks {
         self.pending().push(PendingAck { id: id.to_owned(), result: result_tx });
         let mut connection = self.connection.lock().await;
         loop {
-            // Another task may have sent this ack while this task waited for the connection.
+            // While this task waited for the connection, another task may already have sent this ack.
             match result.try_recv() {
                 Ok(result) => return result,
-                // The task that sent this ack was dropped before the reply arrived.
+                // The task that sent this ack was dropped before the reply. So it is not known whether the ack
+                // was accepted.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(Cause::Closed),
                 Err(oneshot::error::TryRecvError::Empty) => self.flush(&mut connection).await,
             }
         }
     }
 
-    /// Sends the pending acks, and reports the result to each caller.
+    /// Sends the acks that wait, and reports the result to the caller of each.
     async fn flush(&self, connection: &mut Option<BrokerConnection>) {
         let batch: Vec<PendingAck> = {
             let mut pending = self.pending();
             let most = pending.len().min(BATCH_MAX);
             pending.drain(..most).collect()
         };
-        // The connection is put back only after the reply, so that a connection that was abandoned before its reply is
-        // not used again.
+        // The connection is put back only after the reply. If this future is dropped before, the connection is
+        // not used again, because a reply may still be on its way.
         let taken = connection.take();
         let sent = self.send(taken, &batch).await;
         let result = sent.map(|used| *connection = Some(used));
         for ack in batch {
-            // The caller may no longer wait. Its entry has been acknowledged all the same.
+            // The send fails if the caller has stopped waiting. The entry has been acknowledged nevertheless.
             let _ = ack.result.send(result.clone());
         }
     }
@@ -101,7 +102,8 @@ impl Acks {
             xack.arg(&ack.id);
         }
         match connection.ask(&xack).await? {
-            // The number does not include entries that were acknowledged before.
+            // The server returns the number of entries that this command has acknowledged. Entries that were
+            // acknowledged before are not counted, so the number does not matter.
             Value::Int(_) => Ok(connection),
             other => Err(unexpected("XACK", &other)),
         }

@@ -5,7 +5,7 @@ use super::link::unexpected;
 use quorate::node::Cause;
 use redis::Value;
 
-/// The names and values of an entry, in order.
+/// The names and values of an entry's fields, in order.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An entry of a stream.
@@ -13,14 +13,14 @@ pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 pub(super) struct Entry {
     /// The id, `MILLISECONDS-NUMBER`.
     pub(super) id: String,
-    /// The names and values in order; `None` if the entry was deleted while it was pending.
+    /// The names and values of the fields, in order. `None` if the entry was deleted while it was pending.
     pub(super) fields: Option<Fields>,
 }
 
-/// The reply to XAUTOCLAIM.
+/// The data from the reply to XAUTOCLAIM.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Takeover {
-    /// The id at which the next call must start; `None` once all pending entries have been checked.
+    /// The id at which the next call must start. `None` once all pending entries have been checked.
     pub(super) next: Option<String>,
     pub(super) entries: Vec<Entry>,
     /// The ids of entries that were deleted from the stream while they were pending. The server has removed
@@ -52,7 +52,7 @@ pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
         return Err(unexpected("XAUTOCLAIM", &Value::Nil));
     };
     let next = id(next)?;
-    // Redis 7 and later report the deleted entries.
+    // Redis 7 and later report the deleted entries in a third part of the reply.
     let deleted = match parts.next() {
         Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
         _ => Vec::new(),
@@ -95,7 +95,8 @@ fn bytes(value: Value) -> Result<Vec<u8>, Cause> {
     }
 }
 
-/// Parses an id: two numbers and a dash, so that it is safe in a log and in a command.
+/// Parses an id: two numbers joined by a dash. Any other text is an error, so an id is safe in a log and in a
+/// command.
 fn id(value: Value) -> Result<String, Cause> {
     let invalid = unexpected("an entry's id", &value);
     let text = String::from_utf8(bytes(value)?).map_err(|_| invalid.clone())?;

@@ -1,4 +1,4 @@
-//! One connection to the broker: sends a command, and waits for its reply within a deadline.
+//! One connection to the broker. It sends a command, and waits for the reply until a deadline.
 
 use super::StreamSource;
 use crate::{
@@ -14,7 +14,8 @@ use quorate::{
 use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
 
-/// The longest time that connecting, or the reply to a command that does not block, may take.
+/// The longest time that opening a connection may take, and that the reply to a command may take unless it
+/// blocks on the server.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The fix for a user with too few permissions.
@@ -50,7 +51,7 @@ impl BrokerConnection {
         if login.database != 0 {
             connection.ask(redis::cmd("SELECT").arg(login.database)).await?;
         }
-        // A user without permission to name its connections can still read streams.
+        // The user may have no permission to name its connections. It can read streams nevertheless.
         match connection.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
             Ok(_) | Err(Cause::Denied(_)) => {}
             Err(cause) => return Err(cause),
@@ -59,12 +60,12 @@ impl BrokerConnection {
         Ok(connection)
     }
 
-    /// Returns the reply to a command that does not block.
+    /// Sends a command that does not block on the server, and returns the reply.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
         self.ask_within(command, REPLY_TIMEOUT).await
     }
 
-    /// Returns the reply to a command that blocks on the server for at most `block`.
+    /// Sends a command that blocks on the server for at most `block`, and returns the reply.
     pub(super) async fn wait(&mut self, command: &Cmd, block: Duration) -> Result<Value, Cause> {
         self.ask_within(command, block + REPLY_TIMEOUT).await
     }
@@ -77,7 +78,8 @@ impl BrokerConnection {
             self.reader.next().await.map_err(|error| fault::of_broken(&self.name, &error))
         };
         let reply = self.env.before(deadline, request).await.unwrap_or(Err(Cause::TimedOut));
-        // A server may repeat its input, and the password would then appear in logs.
+        // A server may repeat its input in an error. The password is removed, so that it does not appear in
+        // logs.
         match (reply, &self.password) {
             (Ok(Value::ServerError(error)), Some(password)) => {
                 fault::check_for_secret(&error, password.reveal())?;
@@ -90,8 +92,8 @@ impl BrokerConnection {
     }
 }
 
-/// Returns the cause for an error that the broker reported. The broker's user needs other permissions than a node's
-/// user.
+/// Returns the cause for an error that the broker reported. It differs from that of a node, because the
+/// broker's user needs other permissions.
 fn of_server(error: &ServerError) -> Cause {
     match error.code() {
         "NOPERM" => {

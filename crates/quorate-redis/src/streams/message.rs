@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The fields of an entry: names and values, in order.
+/// The fields of an entry: their names and values, in order.
 pub type Fields = [(Vec<u8>, Vec<u8>)];
 
 /// An entry of a stream that was delivered to this consumer. Until this value is dropped, the same entry is not
@@ -24,8 +24,8 @@ pub(super) struct Shared {
     stream: Arc<str>,
     id_field: Option<Arc<str>>,
     check_payload: bool,
-    /// The ids of the entries whose messages have not been dropped yet. An entry that this source takes over
-    /// from itself is therefore not delivered twice.
+    /// The ids of the entries whose messages exist. An entry that this source takes over from itself is not
+    /// delivered again while its message exists.
     live: Mutex<BTreeSet<String>>,
 }
 
@@ -85,7 +85,7 @@ impl Message for StreamMessage {
         let fields = self.entry.fields.as_ref().filter(|_| self.shared.check_payload)?;
         let mut bytes = Vec::new();
         for part in fields.iter().flat_map(|(name, value)| [name, value]) {
-            // Each part is prefixed by its length, so that no two lists of fields give the same bytes.
+            // Each part follows its length, so that two different lists of fields never give the same bytes.
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bytes.extend_from_slice(part);
         }

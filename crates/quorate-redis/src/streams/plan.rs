@@ -14,10 +14,10 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     search_interval: Duration,
-    /// Set while the consumer receives its own pending entries again: the id of the last such entry that it
-    /// has received. `None` once it has received all of them.
+    /// The id of the last own pending entry that the consumer has received, while it receives these entries
+    /// again. `None` once it has received all of them.
     own: Option<String>,
-    /// The id at which the search for idle pending entries continues; `None` between two searches.
+    /// The id at which the present search for idle pending entries continues. `None` between two searches.
     cursor: Option<String>,
     next_search: BootTime,
     failures: u32,
@@ -26,11 +26,11 @@ pub(super) struct Plan {
 /// The command that a consumer sends next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Read this consumer's own pending entries after this id.
+    /// Read this consumer's own pending entries that follow this id.
     Own(String),
     /// Take over idle pending entries of all consumers, from this id on.
     Takeover(String),
-    /// Read new entries, and block for this long.
+    /// Read new entries, and block for at most this long.
     New(Duration),
 }
 
@@ -46,20 +46,20 @@ impl Plan {
             (Some(after), _) => Step::Own(after.clone()),
             (None, Some(from)) => Step::Takeover(from.clone()),
             (None, None) if self.next_search <= now => Step::Takeover(first()),
-            // The time is at least one millisecond: zero would block without limit.
+            // The server blocks without limit if the time is zero, so it is at least one millisecond.
             (None, None) => Step::New(block.min(now.until(self.next_search)).max(Duration::from_millis(1))),
         }
     }
 
-    /// Handles a read of the consumer's own pending entries. `last` is the last entry that was read, `None` if there
-    /// was none.
+    /// Handles the result of reading the consumer's own pending entries. `last` is the last entry, or `None` if
+    /// there are no more.
     pub(super) fn on_own(&mut self, last: Option<String>) {
         self.own = last;
         self.failures = 0;
     }
 
-    /// Handles entries that were taken over. `next` is the id at which the next call must start, if there may
-    /// be more entries.
+    /// Handles the result of taking over entries. `next` is the id at which the search must continue, or `None`
+    /// if it is complete.
     pub(super) fn on_takeover(&mut self, next: Option<String>, now: BootTime) {
         if next.is_none() {
             self.next_search = now + self.search_interval;
@@ -68,7 +68,7 @@ impl Plan {
         self.failures = 0;
     }
 
-    /// Handles the end of a read of new entries.
+    /// Handles the result of reading new entries.
     pub(super) fn on_new(&mut self) {
         self.failures = 0;
     }
@@ -115,7 +115,7 @@ mod tests {
         plan.on_takeover(Some("9-0".to_owned()), at(0));
         assert_eq!(plan.next(BLOCK, at(0)), Step::Takeover("9-0".to_owned()));
         plan.on_takeover(None, at(100));
-        // A read of new entries blocks until the next search at most.
+        // A read of new entries must not block beyond the next search.
         assert_eq!(plan.next(BLOCK, at(200)), Step::New(Duration::from_millis(900)));
         plan.on_new();
         assert_eq!(plan.next(BLOCK, at(1100)), Step::Takeover("0-0".to_owned()));

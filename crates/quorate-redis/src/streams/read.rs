@@ -1,4 +1,4 @@
-//! Reads the entries of a stream, over one connection and one command at a time. Reads only when a message is
+//! Reads the entries of a stream over one connection, with one command at a time. Reads only when a message is
 //! requested.
 
 use super::{
@@ -12,7 +12,7 @@ use quorate::node::Cause;
 use redis::Cmd;
 use std::{collections::VecDeque, sync::Arc};
 
-/// A running consumer.
+/// The state of a running consumer.
 pub(super) struct StreamReader {
     source: StreamSource,
     shared: Arc<Shared>,
@@ -20,8 +20,8 @@ pub(super) struct StreamReader {
     connection: Option<BrokerConnection>,
     /// Entries that were read and have not been requested yet.
     ready: VecDeque<Entry>,
-    /// Set once the group exists. If the group is lost after that, the new group begins at the stream's first
-    /// entry, since the lost group may not have delivered all entries.
+    /// True once the group exists. If the group is lost after that, a new one is created that begins at the
+    /// stream's first entry, since the lost group may not have delivered all entries.
     group_exists: bool,
 }
 
@@ -48,8 +48,8 @@ impl StreamReader {
     }
 
     async fn fill(&mut self) -> Result<(), Cause> {
-        // The connection is put back only after the reply, so that a connection that was abandoned before its reply is
-        // not used again.
+        // The connection is put back only after the reply. If this future is dropped before, the connection is
+        // not used again, because a reply may still be on its way.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -84,7 +84,8 @@ impl StreamReader {
     async fn connect(&mut self) -> Result<BrokerConnection, Cause> {
         let env = self.source.env();
         let pause = self.plan.pause();
-        // The random part makes workers that lost the server at the same time reconnect at different times.
+        // Many workers may lose the server at the same time. The random part makes them reconnect at different
+        // times.
         env.sleep(pause - env.random_below(pause / 2)).await;
         let mut connection = BrokerConnection::open(&self.source).await?;
         let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };

@@ -10,8 +10,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::StreamMessage;
 
-/// The longest time for which one read of new entries blocks. It also limits the time after which a silently
-/// broken connection is noticed.
+/// The longest time for which a read of new entries blocks. If the connection breaks without an error, the
+/// source notices this after about this time.
 const BLOCK_MAX: Duration = Duration::from_secs(5);
 
 /// A consumer of one group of one Redis stream.
@@ -28,7 +28,7 @@ pub struct StreamSource {
     pub(super) batch: usize,
 }
 
-/// The start position of a group that is created.
+/// The position at which a new group begins to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
     /// The stream's first entry.
@@ -74,8 +74,9 @@ impl StreamSource {
         }
     }
 
-    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may use
-    /// it. The group remembers every name forever, so use a fixed name; the default name is a new one at each start.
+    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may
+    /// use it. The group remembers every name forever, so use a fixed name. The default name is a new one at
+    /// each start.
     #[must_use]
     pub fn consumer(mut self, name: &str) -> Self {
         self.consumer = name.into();
@@ -90,9 +91,9 @@ impl StreamSource {
         self
     }
 
-    /// Stores a fingerprint of all fields with the claim. Another entry with the same message id and other
-    /// fields then goes to the dead-letter hook. Meant for use with [`StreamSource::id_field`]. It costs one
-    /// more round trip for each claim.
+    /// Stores a fingerprint of all fields with the claim. If another entry has the same message id and other
+    /// fields, it then goes to the dead-letter hook. Meant for use with [`StreamSource::id_field`]. It costs
+    /// one more round trip for each claim.
     #[must_use]
     pub fn check_payload(mut self) -> Self {
         self.check_payload = true;

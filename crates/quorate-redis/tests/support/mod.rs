@@ -88,7 +88,7 @@ pub(crate) fn owner(number: u64) -> Owner {
     Owner::sign("worker", number, 7)
 }
 
-/// Returns the result of `work`, which must end within ten seconds.
+/// Returns the output of `work`. Fails if it takes longer than ten seconds.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     let env = Env::system();
     match env.before(env.now() + Duration::from_secs(10), work).await {

@@ -99,8 +99,9 @@ fn all(options: &Options) -> bool {
     fits.into_iter().all(|holds| holds)
 }
 
-/// Searches the model of opened runs in most of the scopes that the table in `docs/design/scheduler.md`
-/// lists. Returns `true` if no property was broken.
+/// Searches the model of opened runs in most of the scopes of the table in `docs/design/scheduler.md`. A scope
+/// bounds the search: it sets the number of workers and of faults, for example. Returns `true` if no property
+/// was broken.
 fn opened_runs(options: &Options) -> bool {
     let (one, two) = (OpenedRuns::of(1, 2), OpenedRuns::of(2, 1));
     let (forgets, three) = (one.forgetful(1), OpenedRuns::of(1, 3));

@@ -13,7 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two lines of progress if standard error is not a terminal.
+/// The time between two lines about the progress. Such lines are printed only if standard error is not a
+/// terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// Runs the shipped code through seeded faults, and checks its behaviour against the invariants.
@@ -158,8 +159,8 @@ impl Progress {
     }
 }
 
-/// The counts at the head of the summary: the text that is printed, and the name under which the events are
-/// counted.
+/// The counts at the head of the summary. Each entry has the text that is printed, and the name under which the
+/// simulation counts these events.
 const HEADLINES: [(&str, &str); 4] = [
     ("leases granted", "lease granted"),
     ("leader changes", "leader changed"),

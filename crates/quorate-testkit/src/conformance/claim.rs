@@ -57,7 +57,8 @@ pub(super) async fn the_done_record_with_the_higher_token_is_kept<N: Node>(node:
     let mut client = TestClient::marked(node).await;
     let resource = claim("1");
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "ninety")).await, Reply::Completed);
-    // The node must compare numbers. Compared as text, the token 100 below would be less than 90.
+    // The node must compare tokens as numbers. If it compared them as text, the token 100 below would be less
+    // than 90.
     let lower = client.ask(complete(&resource, &owner(2), 9, "nine")).await;
     assert_eq!(lower, Reply::Done(done(90, "ninety")));
     assert_eq!(client.ask(complete(&resource, &owner(1), 90, "again")).await, Reply::Completed);
@@ -127,7 +128,8 @@ pub(super) async fn no_count_decreases_or_counts_two_attempts<N: Node>(node: N) 
     let resource = claim("1");
     client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(count(&resource, &owner(1), 10, None)).await, Reply::Counted);
-    // Compared as text, 9 would be greater than the stored 10. The node must compare numbers.
+    // The node must compare counts as numbers. If it compared them as text, 9 would be greater than the stored
+    // 10.
     for fewer in [0, 1, 9, 10] {
         let refused = client.ask(count(&resource, &owner(1), fewer, None)).await;
         assert_eq!(refused, Reply::Refused(Refusal::Superseded), "{fewer}");
@@ -172,7 +174,7 @@ pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node:
     assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // The done record has ended the lease on the claim, so a later count by the claim's former owner is
+    // The done record has ended the lease on the claim. So a count that the claim's former owner sends later is
     // refused.
     let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
@@ -221,7 +223,7 @@ pub(super) async fn only_a_dead_or_counted_claim_is_reset<N: Node>(node: N) {
     let (before, by) = (by, client.must_acquire(&resource, &owner(3), LONG).await);
     assert_eq!(by, before + 1, "the counter goes on");
     assert_eq!(client.ask(complete(&resource, &owner(3), by, "7")).await, Reply::Completed);
-    // The node must not mistake this result, which begins with a digit, for a number of attempts.
+    // This result begins with a digit. The node must not mistake it for a number of attempts.
     assert_eq!(client.ask(reset_attempts(&resource)).await, Reply::Done(done(by, "7")));
     assert_eq!(client.inspect(&resource).await.done, Some(done(by, "7")));
 }
@@ -240,7 +242,7 @@ pub(super) async fn claims_that_travel_together_are_served_in_their_order<N: Nod
     let by_the_first =
         |reply: &Reply| matches!(reply, Reply::Held { owner: holder, .. } if *holder == owner(1));
     assert!(held.iter().all(by_the_first), "{held:?}");
-    // Each request of a batch sees the effects of the earlier requests of the same batch.
+    // A request of a batch sees the effects of the earlier requests of the same batch.
     let (mine, theirs) = (owner(1), owner(2));
     let acquire = |id| client.acquire_from(id, &theirs, LONG, now);
     let turns = vec![

@@ -27,7 +27,7 @@ pub(super) struct TestClient<N: Node> {
 }
 
 impl<N: Node> TestClient<N> {
-    /// Opens a session with a node without a marker, and marks the node with [`STAMP`].
+    /// Opens a session with a node that has no marker, and sets the node's marker to [`STAMP`].
     pub(super) async fn marked(node: N) -> Self {
         let mut client = Self::bare(node).await;
         let marked = client.ask(mark(None, STAMP)).await;
@@ -35,7 +35,7 @@ impl<N: Node> TestClient<N> {
         client
     }
 
-    /// Opens a session with a node, and does not mark the node.
+    /// Opens a session with a node, and leaves the node's marker as it is.
     pub(super) async fn bare(node: N) -> Self {
         let (session, hello) = expect(node.open(PushSender::channel().0).await);
         let env = Env::system();
@@ -125,8 +125,9 @@ impl<N: Node> TestClient<N> {
         self.env.wall()
     }
 
-    /// Returns an acquire request for `ttl`. It proposes the present time as the start of a missing counter,
-    /// so that the node accepts it.
+    /// Returns a request to acquire the resource for `ttl`. If the resource has no fencing counter yet, the
+    /// node starts the counter at the time that the request proposes. The proposed time is the present, so that
+    /// the node accepts it.
     pub(super) fn acquire(&self, resource: &Resource, owner: &Owner, ttl: Duration) -> Request {
         self.acquire_from(resource, owner, ttl, self.wall().as_micros())
     }
@@ -149,7 +150,8 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Returns a request for a place in the queue, from a waiter that began to wait `ago` before now.
+    /// Returns a request for a place in the queue. The request says that the waiter has been waiting since
+    /// `ago` before now.
     pub(super) fn queue(
         &self,
         resource: &Resource,
@@ -270,8 +272,7 @@ pub(super) fn leave_queue(resource: &Resource, ticket: &Owner) -> Request {
     Request::LeaveQueue { resource: resource.clone(), ticket: ticket.clone() }
 }
 
-/// Returns the same acquire or share request, sent by the waiter whose place in the queue has the ticket
-/// `place`.
+/// Returns the given acquire or share request, as the waiter with the ticket `place` in the queue sends it.
 pub(super) fn from_place(mut request: Request, place: &Owner) -> Request {
     if let Request::Acquire { ticket, .. } | Request::Share { ticket, .. } = &mut request {
         *ticket = Some(place.clone());

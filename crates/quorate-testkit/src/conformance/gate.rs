@@ -2,8 +2,9 @@ use super::{TestClient, client::*};
 use quorate::node::{LedgerState, Node, NodeTime, Refusal, Reply, Request, Resource};
 use std::time::Duration;
 
-/// Returns requests that a node serves only before the deadline of their batch, and only if the batch names
-/// the node's marker. ([`Request::Mark`] is not among them, because only the deadline applies to it.)
+/// Returns one request of each kind that a node serves only under two conditions: the deadline of the batch has
+/// not passed, and the batch names the node's marker. [`Request::Mark`] is left out, because only the deadline
+/// applies to it.
 fn votes<N: Node>(client: &TestClient<N>, resource: &Resource) -> Vec<Request> {
     let one = record(5, 1, false, "v");
     vec![
@@ -98,7 +99,7 @@ pub(super) async fn mark_compares_and_sets<N: Node>(node: N) {
     assert_eq!(client.ask(mark(Some("a"), "b: ü\n\"")).await, Reply::Marked);
     client.reopen().await;
     assert_eq!(client.hello.marker.as_deref(), Some("b: ü\n\""));
-    // Requests under the new marker are served, and requests under the old marker are refused.
+    // The node serves requests that name the new marker, and refuses requests that name the old one.
     client.stamp = "b: ü\n\"".into();
     client.must_acquire(&lock("r"), &owner(1), LONG).await;
     client.stamp = "a".into();

@@ -29,7 +29,8 @@ pub(super) async fn raise_never_lowers<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
-    // 99 has fewer digits than the counter. Compared as text, it would be greater.
+    // The node must compare counters as numbers. 99 has fewer digits than the counter, and would be greater if
+    // compared as text.
     for to in [counted - 1, 99] {
         let lower = client.ask(raise(&resource, &owner(1), to)).await;
         assert_eq!(lower, Reply::Refused(Refusal::Superseded));
@@ -102,8 +103,8 @@ pub(super) async fn extend_leaves_anothers_lease<N: Node>(node: N) {
 
 pub(super) async fn extend_keeps_the_counter_alive<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
-    // The extension raises the counter of the first resource by one. For the second resource it names the
-    // stored counter. Both must renew the counter's lifetime.
+    // The extension raises the counter of the first resource by one, and leaves the counter of the second
+    // resource unchanged. In both cases the node must renew the counter's lifetime.
     for (name, more) in [("lifted", 1), ("standing", 0)] {
         let resource = lock(name);
         let mut forgetful = client.acquire(&resource, &owner(1), LONG);
@@ -146,7 +147,7 @@ pub(super) async fn inspect_changes_nothing<N: Node>(node: N) {
     let resource = lock("r");
     client.inspect(&resource).await;
     let counted = client.must_acquire(&resource, &owner(1), Duration::from_millis(80)).await;
-    // The inspections that wait for the end of the lease must not extend the lease.
+    // This call inspects the resource until the lease has ended. The inspections must not extend the lease.
     let seen = client.wait_until(&resource, ResourceState::is_free).await;
     assert_eq!(seen.counter, Some(counted));
 }

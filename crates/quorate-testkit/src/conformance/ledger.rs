@@ -14,7 +14,8 @@ pub(super) async fn a_seal_refuses_earlier_terms<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let one = record(5, 9, false, "v");
     assert_eq!(client.ask(write("g", 9, "k", None, &one)).await, Reply::Written);
-    // Compared as text, 10 would be less than the stored term 9. The node must compare numbers.
+    // The node must compare terms as numbers. If it compared them as text, 10 would be less than the stored
+    // term 9.
     let sealed = LedgerState { term: token(10), low_water: 0, records: vec![("k".into(), one.clone())] };
     for _ in 0..2 {
         assert_eq!(client.ask(seal("g", 10)).await, Reply::Ledger(sealed.clone().into()));
@@ -35,13 +36,13 @@ pub(super) async fn a_write_needs_what_the_leader_saw<N: Node>(node: N) {
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", None, &second)).await, Reply::Conflict(first.clone()));
     assert_eq!(client.ask(write("g", 2, "k", Some(&third), &second)).await, Reply::Conflict(first.clone()));
-    // A write that is sent again finds the record that its first attempt stored.
+    // A repeated write finds the record that its first attempt stored, and succeeds.
     assert_eq!(client.ask(write("g", 2, "k", None, &first)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &second)).await, Reply::Written);
     assert_eq!(client.ask(write("g", 2, "k", Some(&first), &third)).await, Reply::Conflict(second.clone()));
     assert_eq!(client.read("g").await.records, [("k".into(), second)]);
-    // The write names a record that the leader saw on another node, and this node has none. A node that
-    // missed a record accepts the record that replaces it.
+    // The write names the record that it replaces, which the leader saw on another node. This node missed that
+    // record and stores none under the key, so it accepts the new record.
     assert_eq!(client.ask(write("g", 2, "l", Some(&first), &third)).await, Reply::Written);
 }
 
@@ -129,8 +130,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
     assert_eq!(client.ask(keep("kept", LONG)).await, Reply::Kept);
     let before = client.now();
     assert_eq!(client.ask(keep("g", life)).await, Reply::Kept, "shorter than it was");
-    // A write restarts the lifetime of the whole ledger. To save work, a node may leave a stored end
-    // unchanged that is at most 1/64 of the lifetime too early.
+    // A write restarts the lifetime of the whole ledger. To save work, a node may leave the stored end of the
+    // lifetime unchanged if it is at most 1/64 of the lifetime too early.
     assert_eq!(client.ask(write("g", 9, "l", None, &one)).await, Reply::Written);
     assert_eq!(client.read("g").await.records.len(), 2);
     while client.read("g").await != LedgerState::default() {
@@ -138,8 +139,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
         client.pause().await;
     }
     assert!(before.until(client.now()) >= life - life / 64);
-    // Nothing of the ledger remains: a write of a lower term, at a time below the former low-water mark, is
-    // accepted.
+    // The ledger has expired completely. So the node accepts a write of a lower term, and at a time below the
+    // former low-water mark.
     assert_eq!(client.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
     assert_eq!(client.read("kept").await.records.len(), 1);
 }
@@ -153,7 +154,7 @@ pub(super) async fn ledgers_of_two_groups_are_separate<N: Node>(node: N) {
     assert_eq!(client.read("g/k").await, LedgerState::default());
 }
 
-/// A number of records that do not fit on one page of any kind of node.
+/// A number of records that is too large for one page of any kind of node.
 const MANY: usize = 7_000;
 
 /// Stores [`MANY`] records, and returns them by key. The time of each record is its number.
@@ -210,7 +211,8 @@ pub(super) async fn a_later_seal_ends_an_earlier_read<N: Node>(node: N) {
     assert_eq!(client.ask(seal_after(2, Some(next.clone()))).await, refused);
     let prune = Request::Prune { ledger: "g".into(), term: token(2), below: 9, after: Some(next.clone()) };
     assert_eq!(client.ask(prune).await, refused);
-    // A plain read goes on from the same position. Its page reports the later term.
+    // A read that does not seal the ledger may continue from the same position. Its page reports the later
+    // term.
     assert_eq!(client.page("g", Some(next)).await.state.term, token(3));
 }
 
@@ -223,7 +225,7 @@ pub(super) async fn a_long_ledger_is_pruned_in_steps<N: Node>(node: N) {
         let step = Request::Prune { ledger: "g".into(), term: token(1), below, after };
         let Reply::Pruned { next } = client.ask(step).await else { unreachable!("a prune is served") };
         steps += 1;
-        // The low-water mark is in effect from the first step on.
+        // A prune may take several steps. The low-water mark is in effect from the first step on.
         let late = record(below - 1, 1, false, "late");
         assert_eq!(client.ask(write("g", 1, "late", None, &late)).await, Reply::Refused(Refusal::Pruned));
         after = next;

@@ -154,10 +154,11 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     }
 }
 
-/// Runs the cases for nodes that push releases to their clients. (Clients poll a node that does not.) The
-/// requirements for `make` are those of [`suite`].
+/// Runs the cases for nodes that push a message to their clients when a resource is released. (Clients poll the
+/// nodes of other kinds.) The requirements for `make` are those of [`suite`].
 ///
 /// # Panics
+///
 /// If a case failed, as [`suite`] does.
 pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {

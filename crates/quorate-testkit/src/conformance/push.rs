@@ -60,8 +60,8 @@ pub(super) async fn a_listener_receives_every_release_in_order<N: Node>(node: N)
     listener.begin(&resource);
     for number in 1..=50 {
         client.must_acquire(&resource, &owner(number), LONG).await;
-        // The session inspects the lock after it has begun to listen. If the inspection finds the lock held,
-        // the session will receive the release.
+        // The session inspects the lock after it has begun to listen. If the inspection shows a holder, the
+        // session must also receive the message about that holder's release.
         let seen = client.batch(vec![Request::Inspect { resource: resource.clone() }]);
         let seen = expect(listener.session.send(seen).await);
         assert!(matches!(&seen.replies[..], [Reply::State { holder: Some(_), .. }]), "{seen:?}");
@@ -99,8 +99,8 @@ pub(super) async fn a_completed_claim_is_reported<N: Node>(node: N) {
     assert_eq!(client.ask(complete(&expired, &owner(2), gone, "late")).await, Reply::Completed);
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(complete(&resource, &owner(1), counted, "fine")).await, Reply::Completed);
-    // The completion of the expired claim freed nothing, because its lease had already ended. So the first
-    // push is that of the second claim.
+    // The lease on the first claim had already expired, so completing this claim released nothing and pushed no
+    // message. The first message is the one about the second claim.
     listener.hears(&client, &resource, &owner(1), 1).await;
 }
 
@@ -154,8 +154,8 @@ pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Nod
     assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
 }
 
-/// Checks that subscriptions in any order break no batch. Every kind of node runs this case, even one that
-/// pushes nothing.
+/// Checks that a client may begin and end subscriptions in any order, and that its batches are still served.
+/// Every kind of node runs this case, even a kind that pushes nothing.
 pub(super) async fn subscriptions_in_any_order_break_no_batch<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let mut listener = Listener::open(&client).await;

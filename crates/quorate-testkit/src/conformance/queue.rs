@@ -21,7 +21,8 @@ pub(super) async fn places_are_ordered_by_ticket_and_not_by_arrival<N: Node>(nod
     assert_eq!(client.ask(place(&client, 1, 20)).await, ahead(0));
     assert_eq!(client.ask(place(&client, 2, 10)).await, ahead(1));
     assert_eq!(client.ask(place(&client, 3, 30)).await, ahead(0), "the last to come has waited longest");
-    // A repeated request does not change its place in the queue, even if it states another waiting time.
+    // A waiter that repeats its request keeps its place in the queue, even if the request states another
+    // waiting time.
     assert_eq!(client.ask(place(&client, 1, 40)).await, ahead(1));
     assert_eq!(client.ask(place(&client, 2, 0)).await, ahead(2));
     // Waiters that began to wait at the same moment are ordered by their tickets, byte for byte.

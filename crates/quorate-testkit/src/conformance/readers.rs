@@ -45,8 +45,8 @@ pub(super) async fn a_writer_excludes_readers<N: Node>(node: N) {
     assert_eq!(client.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
 }
 
-/// Checks that a plain lock and a writer's lock are one and the same: the same request acquires both, and
-/// they share a counter.
+/// Checks that a node does not distinguish a plain lock from a writer's lock. The same request acquires either,
+/// and they share a counter.
 pub(super) async fn a_plain_lock_and_a_writer_are_the_same<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
@@ -143,7 +143,7 @@ pub(super) async fn downgrade_turns_a_writer_into_a_reader<N: Node>(node: N) {
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&readers()) && seen.remaining() <= Duration::from_millis(20_001), "{seen:?}");
     assert_eq!(client.ask(share(&resource, &owner(3), LONG)).await, Reply::Shared, "others may read");
-    // No late message of the former writer matches the owner that is now stored.
+    // The stored owner is no longer the former writer. So a late message of the former writer has no effect.
     let late = client.ask(extend(&resource, &owner(1), LONG, 1)).await;
     assert!(held_by_readers(&late), "{late:?}");
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
@@ -171,9 +171,9 @@ pub(super) async fn downgrade_is_for_the_holder<N: Node>(node: N) {
     assert!(held_by_readers(&reply), "{reply:?}");
 }
 
-/// Checks that a downgrade is refused if another owner was granted the lock after the writer. The case: a
-/// late extension sets the former writer as the owner again, after another owner has acquired and released
-/// the lock.
+/// Checks that a downgrade is refused if another owner was granted the lock after the writer. In this case
+/// another owner has acquired and released the lock, and then a late extension has stored the former writer as
+/// the owner again.
 pub(super) async fn downgrade_is_refused_after_another_grant<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
@@ -185,7 +185,7 @@ pub(super) async fn downgrade_is_refused_after_another_grant<N: Node>(node: N) {
     let late = client.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
     assert_eq!(late, Reply::Refused(Refusal::Superseded));
     assert!(client.inspect(&resource).await.held_by(&owner(1)));
-    // The node also refuses the downgrade if it has forgotten the counter.
+    // The node also refuses the downgrade if it no longer stores a counter for the resource.
     let forgotten = lock("forgotten");
     let mut forgetful = client.acquire(&forgotten, &owner(1), LONG);
     if let Request::Acquire { keep, .. } = &mut forgetful {

@@ -19,8 +19,8 @@ pub(super) async fn a_reserved_resource_is_for_its_successor_alone<N: Node>(node
     assert_eq!(client.ask(reserve(&resource, &owner(1), &successor(), lasts)).await, Reply::Reserved);
     let seen = client.inspect(&resource).await;
     assert!(seen.held_by(&successor()) && seen.remaining() <= Duration::from_millis(30_001), "{seen:?}");
-    // Owners that must be refused: another attempt of the worker that reserved the lock, an unrelated worker,
-    // a worker whose name only begins with `successor`, and a value that is no owner token of Quorate.
+    // The node must refuse these owners: another attempt of the worker that made the reservation, an unrelated
+    // worker, a worker whose name only begins with `successor`, and a value that is no owner token of Quorate.
     for other in
         [owner(2), Owner::sign("other", 6, 6), Owner::sign("successor2", 6, 6), Owner::from_node("successor")]
     {
@@ -87,9 +87,9 @@ pub(super) async fn a_holder_that_transferred_neither_extends_nor_releases<N: No
 pub(super) async fn a_false_reservation_reserves_for_no_worker<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let hex = "00000000000000050000000000000005";
-    // Values that only look like a reservation for `successor`. A genuine one is the worker's name, 32
-    // hexadecimal digits and `:reserved`. The first value is the owner token of a worker with an unusual
-    // name.
+    // These values look like a reservation for `successor`, but none of them is one. A real reservation is the
+    // worker's name, 32 hexadecimal digits and `:reserved`. The first value is the owner token of a worker with
+    // an unusual name.
     let looks = [
         Owner::sign("successor:reserved", 5, 5),
         Owner::from_node(&format!("successor:{hex}0:reserved")),

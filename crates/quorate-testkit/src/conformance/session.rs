@@ -72,8 +72,9 @@ pub(super) async fn batches_run_in_order_without_polling<N: Node>(node: N) {
     let rounds = 50;
     let mut kept = Vec::new();
     for number in 1..=rounds {
-        // In each round, one owner acquires the lock, a second owner is refused, and the first releases the
-        // lock. Only in this order does a round count exactly one grant.
+        // In each round, the first owner acquires the lock, the second owner is refused, and the first owner
+        // releases the lock. If the node runs the requests in this order, each round adds exactly one grant to
+        // the counter.
         for request in [
             client.acquire_from(&resource, &owner(number), LONG, propose),
             client.acquire_from(&resource, &owner(1000), LONG, propose),
@@ -115,8 +116,8 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(
         drop(client.session.send(batch));
     }
     client.reopen().await;
-    // A busy node may serve an inspection only after a deadline has passed. So the inspections have no
-    // deadline.
+    // The deadline of these inspections lies in the far future. A busy node may run them late, and must still
+    // answer.
     let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
     // Once the node's clock has passed the deadline of the abandoned batches, the node's state must no
     // longer change.
@@ -170,8 +171,9 @@ pub(super) async fn node_time_is_the_wall_clocks_and_goes_on<N: Node>(node: N) {
         let before = client.wall();
         let at = client.ask_all(vec![Request::Inspect { resource: lock("r") }]).await.node_time;
         let after = client.wall();
-        // The node and this test read the wall clock of one machine. The node reads it after `before` and
-        // before `after`. (Some servers cache the time for a millisecond.)
+        // The test reads the clock before the request (`before`) and after it (`after`). The node reads the
+        // same machine's clock in between. Some servers cache the time for a millisecond, so the time may be a
+        // little earlier than `before`.
         assert!(at + Duration::from_millis(5) >= before && at <= after, "{before:?} {at:?} {after:?}");
         assert!(at >= last);
         last = at;

@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_secs(30);
 pub struct Difference {
     /// The number of the step, from zero.
     pub step: usize,
-    /// The request whose replies differ; `None` if the difference concerns the batch, the handshake or the
+    /// The request whose replies differ. `None` if the difference concerns the batch, the handshake or the
     /// node's clock.
     pub asked: Option<Request>,
     /// The first node and the node that differs, each with its reply. If a node failed before its reply was
@@ -102,7 +102,8 @@ impl Table<'_, '_> {
         Ok(())
     }
 
-    /// Returns the first node's reply to `requests`, after all nodes have given the same reply.
+    /// Sends `requests` to all nodes, and returns the first node's reply. Fails if another node replies
+    /// differently.
     async fn ask(
         &mut self,
         requests: &[Request],
@@ -146,7 +147,7 @@ impl Table<'_, '_> {
         Ok(first.map(|(_, replies)| replies).unwrap_or_default())
     }
 
-    /// Reads, from the first node, the state on which `asks` depend.
+    /// Reads from the first node the state that is needed to compute the values in `asks`.
     async fn look(&mut self, asks: &[Ask]) -> Result<(), Difference> {
         let (named, looks): (Vec<u8>, Vec<Request>) = KnownState::looks(asks).into_iter().unzip();
         self.known.counters.clear();

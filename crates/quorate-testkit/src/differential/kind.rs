@@ -24,7 +24,7 @@ pub trait Kind {
     fn node(&self) -> Self::Node;
     /// Returns the node's wall clock.
     fn wall(&self) -> NodeTime;
-    /// Lets `time` pass for everything on the node that expires.
+    /// Advances the node's clocks by `time`, so that leases and records with a lifetime may expire.
     fn pass(&mut self, time: Duration);
     /// Makes the node forget everything.
     fn flush(&mut self);
@@ -32,7 +32,7 @@ pub trait Kind {
     fn restart(&mut self);
 }
 
-/// The real environment, except that both clocks can be moved forward.
+/// The system's clocks and timers, except that a test can move both clocks forward.
 #[derive(Debug, Default)]
 pub struct ShiftedWorld {
     ahead_nanos: AtomicU64,

@@ -8,8 +8,8 @@ const SLACK: Duration = Duration::from_secs(2);
 /// A longer time than this counts as endless. The latest time that a node can express differs by kind.
 const FOR_EVER: Duration = Duration::from_secs(50 * 365 * 86_400);
 
-/// The largest permitted difference between the clocks of two nodes. A history moves most clocks forward, but
-/// not the clock of a Redis server: there it only brings the ends of the keys nearer.
+/// The largest permitted difference between the clocks of two nodes. To let time pass, a history moves most
+/// clocks forward. The clock of a Redis server stays, and its keys are changed to expire earlier.
 const CLOCKS: Duration = Duration::from_secs(10 * 86_400);
 
 /// Returns `true` if two replies to one request are equal, except for values that depend on the moment of the reply.
@@ -52,8 +52,8 @@ fn lasts_alike(one: Option<Duration>, two: Option<Duration>) -> bool {
 
 fn ledgers_alike(one: &LedgerState, two: &LedgerState) -> bool {
     let marks = Duration::from_micros(one.low_water.abs_diff(two.low_water));
-    // A low-water mark in the first thousand seconds of 1970 is a small number that a request of the history
-    // named. A later mark may be the node's own time.
+    // A low-water mark in the first thousand seconds of 1970 was set by a request of the history, so it must be
+    // equal on both nodes. A later mark may be the node's own time.
     let by_number = one.low_water.min(two.low_water) < 1_000_000_000;
     one.term == two.term
         && one.records == two.records

@@ -39,7 +39,7 @@ pub enum Stamp {
 }
 
 /// A span of time that a history lets pass. Every sum of these spans differs from each [`Life`] by at least a
-/// second, so that it is certain which leases have ended.
+/// second. So the test knows for certain which leases have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Six seconds.
@@ -69,7 +69,7 @@ pub enum Life {
     Endless,
 }
 
-/// A token, count or term, most often relative to the stored one.
+/// A token, a count or a term. Most variants are relative to the stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// The stored value, plus this number.
@@ -94,7 +94,7 @@ pub enum Tolerance {
     Any,
 }
 
-/// A time in a request. A missing counter also starts at such a time.
+/// A time in a request. If a resource has no counter yet, the node may start the counter at this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// This number of microseconds after the beginning of 1970.
@@ -118,8 +118,7 @@ pub enum Seen {
     Right,
     /// No record.
     Nothing,
-    /// The stored record with its finality reversed: final if the stored record is not, and the other way
-    /// round.
+    /// The stored record, with the opposite value of the field that says whether a record is final.
     OtherFinality,
     /// The stored record with another value.
     OtherValue,

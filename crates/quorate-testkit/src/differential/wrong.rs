@@ -26,15 +26,15 @@ pub enum Fault {
     IgnoresNotAfter,
     /// The node serves requests under any marker.
     IgnoresTheMarker,
-    /// Any leader can overwrite a final record.
+    /// Any leader can overwrite a final record. (A correct node never changes a final record.)
     OverwritesWhatIsFinal,
-    /// Leaders of earlier terms can write.
+    /// Leaders of earlier terms can write after a later leader has sealed the ledger.
     ForgetsTheSeal,
-    /// The node accepts a raise from any owner.
+    /// The node raises the counter for any owner, not only for the owner that holds the resource.
     RaisesForAnyone,
     /// Leases that the node grants never expire.
     KeepsWhatHasEnded,
-    /// The node grants a claim that is done.
+    /// The node grants a claim whose work is already done.
     GrantsWhatIsDone,
     /// The node admits readers while a writer has the lock.
     SharesBesideAWriter,
@@ -42,7 +42,8 @@ pub enum Fault {
     GoesPastTheQueue,
     /// When one reader releases, the node frees all readers.
     FreesAllReaders,
-    /// The node orders a queue by arrival.
+    /// The node orders a queue by the arrival of the requests, not by the times at which the waiters began to
+    /// wait.
     QueuesByArrival,
     /// The node cuts a result to half of the length that a done record may have.
     CutsResults,
@@ -50,7 +51,7 @@ pub enum Fault {
     GrantsWhatIsReserved,
     /// The node counts an attempt again that it has already counted.
     CountsTheSameAgain,
-    /// The node resets a claim that is done.
+    /// The node resets the attempts of a claim whose work is already done.
     ResetsWhatIsDone,
 }
 
@@ -144,7 +145,7 @@ impl Session for WrongNode {
     }
 }
 
-/// Applies the fault before the request runs: to the request, or to the stored state.
+/// Applies the fault before the request runs. It changes the request or the stored state.
 fn before(
     fault: Fault,
     batch: &mut Batch,
@@ -231,7 +232,7 @@ fn before(
     Ok(())
 }
 
-/// Applies the fault after the request ran: to the reply, or to the stored state.
+/// Applies the fault after the request has run. It changes the reply or the stored state.
 fn after(
     fault: Fault,
     request: &Request,

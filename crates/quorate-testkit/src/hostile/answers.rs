@@ -54,9 +54,9 @@ pub enum Hostility {
     Drip,
     /// The server sends no answer.
     Silence,
-    /// The server gives the answer to a different request.
+    /// The server answers each request with the answer to a request of another kind.
     OtherAnswer,
-    /// The server reports every claim as done.
+    /// The server reports the work of every claim as done.
     Done,
     /// A ledger has pages without an end. Under this hostility and the next three, the server grants all
     /// other requests.
@@ -154,7 +154,7 @@ const SCRIPTS: [(usize, &str); 17] = [
     (1, "reserved"),
     (1, "marked"),
     (1, "state"),
-    // The script that refuses requests that are not valid for their resource.
+    // This script refuses requests that are not valid for their resource.
     (1, "refused"),
 ];
 /// The script that sets the marker.
@@ -289,7 +289,8 @@ impl Conversation {
         let replies = if let Some((keys, reply)) = SCRIPTS.get(number(1)) {
             vec![*reply; number(2).saturating_sub(1) / keys]
         } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // After the keys, `not_after` and the stamp, a letter and a digit follow for each item.
+            // The command has the keys, then `not_after` and the marker. After these, a letter and a digit
+            // follow for each item.
             let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
             letters
                 .chunks(2)
@@ -375,8 +376,8 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
         _ => SystemWorld.wall().as_micros().to_string(),
     };
     let item = |honest: &'static str| {
-        // The marker is set as the client asks. A client that never gets a marker would not reach the other hostile
-        // answers.
+        // Even a hostile server sets the marker when the client asks for it. Otherwise the client would stop at
+        // the handshake, and would never read the other hostile answers.
         let said = match hostility {
             Hostility::OtherAnswer if honest != "marked" => {
                 let next = OTHER_ANSWERS.iter().position(|other| *other == honest).map_or(0, |at| at + 1);

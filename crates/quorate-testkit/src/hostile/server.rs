@@ -29,7 +29,7 @@ pub struct HostileServer {
 struct Shared {
     hostility: Hostility,
     port: u16,
-    /// The open connections; `None` once no more are accepted.
+    /// The open connections. `None` once the server accepts no more connections.
     open: Mutex<Option<Vec<TcpStream>>>,
     marker: Mutex<Option<Vec<u8>>>,
     connections: AtomicU64,
@@ -107,7 +107,7 @@ impl Shared {
             }
             let (me, connection) = (Arc::clone(self), self.connections.fetch_add(1, Ordering::Relaxed));
             talking.push(thread::spawn(move || {
-                // Whatever the result of the conversation is, the connection ends with it.
+                // The connection ends after the conversation, even if the conversation failed.
                 let _ = me.talk(&stream, connection);
                 let _ = stream.shutdown(Shutdown::Both);
             }));

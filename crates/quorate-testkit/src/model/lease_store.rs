@@ -1,4 +1,4 @@
-//! The part of a model node's store that contains one resource. The shipped engine runs on it.
+//! The part of a model node's store that has the data of one resource. The shipped engine runs on it.
 
 use super::{
     NODES,
@@ -41,7 +41,7 @@ pub struct LeaseStore {
     pub counter: Option<(u32, u32)>,
 }
 
-/// Packs a number. A number that is too large becomes the largest one that fits.
+/// Packs a number into 32 bits. A number that does not fit becomes the largest one.
 pub fn pack(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -51,8 +51,8 @@ fn unpack(number: u32) -> u64 {
 }
 
 impl LeaseStore {
-    /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
-    /// may vote.
+    /// Runs `request` on the shipped engine. In the store, the marker is always the expected one, because the
+    /// model itself decides whether a node may vote.
     pub fn ask(&mut self, request: Request, clocks: Clocks, not_after: NodeTime) -> Reply {
         run(self, request, clocks, not_after)
     }
@@ -85,9 +85,9 @@ impl ModelStore for LeaseStore {
     }
 }
 
-/// Returns the shipped tally of these grants. Each grant consists of the counter, two times in microseconds,
-/// and the time when the request was sent. The first of the two times is the beginning of the node's memory.
-/// From the second on, the node votes.
+/// Returns the shipped tally with these grants as its votes. A grant has the counter, the time at which the
+/// node's memory began, the time from which the node votes (both in microseconds), and the time when the
+/// request was sent.
 pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
     let mut tally = Tally::new(NODES);
     for (node, grant) in grants.into_iter().enumerate() {

@@ -71,7 +71,7 @@ pub struct Ledger {
     /// The number of writers. They are leaders, each with a term of its own, or workers if the tick is
     /// spread.
     pub writers: usize,
-    /// Set if the tick is spread: workers write its start, in place of leaders.
+    /// True if the tick is spread: workers write its start, in place of leaders.
     pub spread: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
@@ -79,7 +79,7 @@ pub struct Ledger {
     pub returns: u8,
     /// Lets leaders prune ended ticks.
     pub prunes: bool,
-    /// The rules that are left out.
+    /// The rules that this model leaves out.
     pub without: &'static [Rule],
 }
 
@@ -111,7 +111,7 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
     store: LedgerStore,
-    /// Set if the node's memory is younger than the tick.
+    /// True if the node's memory began after the tick was due.
     young: bool,
     saved: Option<LedgerStore>,
     lines: [Line; WRITERS],
@@ -120,26 +120,27 @@ struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
-    /// Set if the seal has run on the node.
+    /// True if the writer's seal has run on the node.
     asked: bool,
-    /// The answer to the seal: the node's store, and whether its memory was younger than the tick. The answer
-    /// is in flight until `arrived` is set.
+    /// The answer to the seal: the node's store, and whether its memory began after the tick. The answer is in
+    /// flight until `arrived` is set.
     answer: Option<(LedgerStore, bool)>,
     arrived: bool,
-    /// Set if the node accepted a write of this writer. The reply is in flight until `counted` is set.
+    /// True if the node accepted a write of this writer. The reply is in flight until `counted` is set.
     written: bool,
     counted: bool,
-    /// Set if the node's memory was younger than the tick at every write that it accepted from this writer.
+    /// True if the node's memory began after the tick at every write that the node accepted from this writer.
+    /// Such a node must not count.
     young: bool,
 }
 
 /// The phase of a leader or a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 enum Phase {
-    /// The writer seals.
+    /// The writer sends its seal and waits for answers.
     #[default]
     Asking,
-    /// The writer writes *started*.
+    /// The writer sends its write of *started* and waits for answers.
     Writing,
     /// A majority has stored *started*, and the writer has started the work.
     Started,
@@ -152,13 +153,13 @@ enum Phase {
 /// A step of the model. Writers are numbered from one: a leader's number is its term.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// A seal runs.
+    /// A writer's seal runs on a node.
     Ask(u8, Name),
     /// The answer to a seal arrives.
     Answer(u8, Name),
     /// A leader decides on the answers that have arrived.
     Decide(u8),
-    /// A write of *started* runs.
+    /// A writer's write of *started* runs on a node.
     Write(u8, Name),
     /// The answer to a write arrives.
     Written(u8, Name),
@@ -198,7 +199,8 @@ impl Ledger {
         Self { writers: 2, spread: false, forgets: 1, returns: 0, prunes: false, without: &[] }
     }
 
-    /// Returns the model of two workers over which one tick is spread, and a node that forgets.
+    /// Returns the model of two workers that may both write the start of a spread tick, and a node that
+    /// forgets.
     pub fn spread() -> Self {
         Self { spread: true, ..Self::leaders() }
     }
@@ -238,8 +240,8 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // Without compare-and-set, a write names the stored record as *seen*, so that the comparison always
-        // passes.
+        // Without compare-and-set, a write gives the stored record as the one that its writer has seen, so that
+        // the node's comparison always succeeds.
         let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
         if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
@@ -279,13 +281,14 @@ impl Ledger {
         }
     }
 
-    /// Gives a node a new memory with the data of `store`, younger than the tick. Answers that have left the
-    /// node still arrive. Requests that have not run may run on the new memory.
+    /// Gives a node a new memory with the data of `store`. The new memory began after the tick. Answers that
+    /// have already left the node still arrive, and requests that have not run may run on the new memory.
     fn lose_memory(site: &mut Site, store: LedgerStore) {
         (site.store, site.young) = (store, true);
     }
 
-    /// Drops answers for which no writer waits any more, so that equal situations become equal states.
+    /// Drops answers for which no writer waits any more. Otherwise states would differ that have the same
+    /// future.
     fn drop_stale_messages(state: &mut State) {
         for (line, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Asking {
@@ -330,9 +333,9 @@ impl Ledger {
     }
 }
 
-/// Returns `true` if an older leader has started the tick although a newer leader found it not started. (A
-/// leader that writes *started* has found that.) An older leader that started before the newer leader's seal
-/// causes no such case, because the seal would have found its record.
+/// Returns `true` if an older leader has started the tick although a newer leader found it not started. (Every
+/// leader that writes *started* has found that.) If the older leader had started before the newer leader's
+/// seal, the seal would have found its record.
 fn verdict_contradicted(state: &State) -> bool {
     let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
     let older = state.phases.iter().position(|phase| *phase == Phase::Started);

@@ -1,4 +1,4 @@
-//! The part of a model node's store that contains the ledger of one group. The shipped engine runs on it.
+//! The part of a model node's store that has the ledger of one group. The shipped engine runs on it.
 
 use super::store::{ModelStore, run};
 use quorate::node::{FencingToken, LedgerState, NodeTime, Record, Reply, Request, engine::Clocks};

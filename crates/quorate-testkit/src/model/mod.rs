@@ -4,8 +4,7 @@
 //!
 //! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
 //! search does not find an error that needs more of any of these. A search that stops at its limit of states
-//! has explored every history up to some length, but not every longer one. The field [`Found::complete`] is
-//! not set then.
+//! has explored every history up to some length, but not every longer one. Then [`Found::complete`] is false.
 //!
 //! A model is not the code: drivers, batches, queues, sockets and timers are left out. The documentation of
 //! each model says what replaces them. The simulation ([`sim`](crate::sim)) runs the shipped code itself.
@@ -21,16 +20,16 @@
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun or left a count behind? |
 //!
-//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as
-//! [`lease_store`]. (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
-//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped
-//! [`verdict`](quorate::internals::verdict) evaluates the answers of a ledger. So the models follow each
-//! change of this code. For spread ticks and dead-letter counts, the models themselves define which actor
-//! sends which request at what time. [`opened_runs`] models the scheduler. The scheduler's decisions, on
-//! packed records, are in `proposed.rs`, whose tests compare them with the shipped decisions.
+//! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as [`lease_store`].
+//! (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
+//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped [`verdict`](quorate::internals::verdict)
+//! evaluates the answers of a ledger. So the models follow each change of this code. For spread ticks and
+//! dead-letter counts, the models themselves define which actor sends which request at what time.
+//! [`opened_runs`] models the scheduler. The scheduler's decisions, on packed records, are in `proposed.rs`,
+//! whose tests compare them with the shipped decisions.
 //!
-//! Each model can leave one rule out. A model that had no counterexample without a rule would not test that
-//! rule. So the tests require a counterexample for each rule.
+//! Each model can leave one rule out. If a model had no counterexample without a rule, it would not test that
+//! rule. So for each rule, the tests require a counterexample of the model without it.
 
 pub mod exclusion;
 pub mod fencing;

@@ -39,12 +39,12 @@ use std::fmt;
 /// The maximum number of attempts.
 pub const ATTEMPTS: usize = 4;
 
-/// The property: no count is larger than the number of attempts that won a majority.
+/// The property that no count is larger than the number of attempts that won a majority.
 pub const COUNTED: &str = "no count is above the attempts that were won";
-/// The property: an id is dead-lettered only after as many attempts as the limit began, or left a count
+/// The property that an id is dead-lettered only after as many attempts as the limit began, or left a count
 /// behind.
 pub const EARNED: &str = "poisoned only after as many began, or left a count behind";
-/// The property, while no node forgets: no more attempts begin than the limit permits.
+/// The property that no more attempts begin than the limit permits. It holds while no node forgets.
 pub const FEW: &str = "no more begin than may";
 
 /// The model, within bounds.
@@ -56,7 +56,7 @@ pub struct Poison {
     pub limit: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// The number of attempts that find out that they will not begin.
+    /// The number of attempts that learn after they were counted that they will not begin.
     pub leaves: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -65,15 +65,17 @@ pub struct Poison {
 /// A rule that keeps the counts of attempts correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An attempt is counted only once it has won a majority, not with each node's grant.
+    /// An attempt sends its count only once it has won a majority. Without this rule, each node counts the
+    /// attempt when it grants the claim.
     CountWhenWon,
     /// A node accepts a count only from the claim's owner. (The model holds without this rule: [`Rule::CountIfMore`] is
     /// enough.)
     CountByOwner,
     /// The handler begins only once a majority has stored the count.
     CountByMajority,
-    /// A node refuses a count that is not larger than the stored one. (The majority that stores the count may differ
-    /// from the one that granted the claim: one of its nodes may have counted another attempt meanwhile.)
+    /// A node refuses a count that is not larger than the stored one. (The majority that stores the count may
+    /// differ from the majority that granted the claim. One of its nodes may have counted another attempt since
+    /// then.)
     CountIfMore,
     /// An attempt that will not begin takes its count back.
     TakeBack,
@@ -103,15 +105,15 @@ struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Line {
     asked: bool,
-    /// The count that a grant reported. The grant is in flight until `arrived` is set.
+    /// The count that the node's grant reported. The grant is in flight until `arrived` is set.
     granted: Option<u8>,
     arrived: bool,
-    /// Set if this node accepted the attempt's count. The reply is in flight until `counted` is set.
+    /// True if this node accepted the attempt's count. The reply is in flight until `counted` is set.
     written: bool,
     counted: bool,
-    /// Set if this node stores the attempt's count, and the attempt has not taken it back.
+    /// True if this node stores the attempt's count, and the attempt has not taken it back.
     stored: bool,
-    /// Set if the attempt's take-back ran on this node. No later request of the attempt runs here.
+    /// True if the attempt's take-back ran on this node. No later request of the attempt runs here.
     back: bool,
 }
 
@@ -127,7 +129,8 @@ enum Phase {
     Begun,
     /// The attempt found that the limit was reached.
     DeadLettered,
-    /// The attempt found the limit reached, although fewer attempts had begun or left a count behind.
+    /// The attempt found that the limit was reached. This is an error of the protocol, because fewer attempts
+    /// than the limit had begun or left their count behind.
     TooEarly,
 }
 
@@ -176,13 +179,14 @@ impl Poison {
 
     fn acquire(&self, site: &mut Site, attempt: u8) {
         let line = &mut site.lines[usize::from(attempt) - 1];
-        // A claim may end at any moment. The earlier owner's claim ends here.
+        // The claim of the previous owner ends here, just before the next owner needs it. A claim may end at
+        // any moment, so this loses no history.
         site.owner = attempt;
         (line.asked, line.granted) = (true, Some(site.count));
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
     }
 
-    /// Delivers a grant. Once a majority has granted, the attempt has won.
+    /// Delivers a grant. If it is the one that completes a majority, the attempt has won.
     fn granted(&self, state: &mut State, at: usize, attempt: usize) {
         state.sites[at].lines[attempt].arrived = true;
         let arrived = state.sites.iter().map(|site| site.lines[attempt]).filter(|line| line.arrived);
@@ -279,7 +283,7 @@ impl Model for Poison {
                             actions.push(Action::Counted(attempt, site.name));
                         }
                     }
-                    // A request that the attempt has sent may still run.
+                    // The attempt will not begin, but a count that it has already sent may still run.
                     Phase::Left(_) if !line.back => {
                         actions.push(Action::Count(attempt, site.name));
                         actions.push(Action::Back(attempt, site.name));

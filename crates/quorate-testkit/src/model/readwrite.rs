@@ -33,16 +33,17 @@ use std::fmt;
 pub const AGENTS: usize = 3;
 /// The TTL, in steps.
 const TTL: u8 = 4;
-/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
-/// node. The second is the time by which an agent may believe in its lease too long.
+/// The errors of clocks within a TTL, in steps: the time by which a key may end too early on a node, and the
+/// time by which an agent may believe in its lease too long.
 const EARLY: u8 = 1;
 const SLOW: u8 = 1;
 /// The time for which an agent believes in a lease, in steps of true time from the sending of its request.
 const BELIEVED: u8 = TTL - (EARLY + SLOW) + SLOW;
 
-/// The property: while an agent believes in a writer's lease, no other agent believes in a lease.
+/// The property that while an agent believes in a writer's lease, no other agent believes in a lease.
 pub const ALONE: &str = "no other agent believes in a lease beside a writer";
-/// The property: no agent writes after a writer has begun its downgrade and before that writer is a reader.
+/// The property that no agent writes between the beginning of a writer's downgrade and the moment at which that
+/// writer is a reader.
 pub const BETWEEN: &str = "no agent writes between a writer and its downgrade";
 
 /// The kind of an agent.
@@ -61,11 +62,11 @@ pub enum Kind {
 pub struct ReadWrite {
     /// The kind of each agent.
     pub agents: &'static [Kind],
-    /// The number of rounds of extensions of all agents together.
+    /// The number of rounds of extensions, for all agents together.
     pub extensions: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// Set if all agents have sent their acquires when the history begins.
+    /// True if all agents have already sent their acquires when the history begins.
     pub eager: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -76,11 +77,11 @@ pub struct ReadWrite {
 pub enum Rule {
     /// A node whose key has a reader grants no writer.
     WriterLooks,
-    /// A node whose key has a writer adds no reader.
+    /// A node whose key has a writer does not add a reader.
     ReaderLooks,
     /// An extension does not set a reader's lease again on a node that has granted a writer in the meantime.
     RepairLooks,
-    /// A reader's release removes no other reader.
+    /// A reader's release removes only that reader from the key.
     ReleasesItself,
     /// A writer's lease ends before the writer sends the first message of its downgrade.
     EndBeforeDowngrade,
@@ -100,9 +101,9 @@ pub struct State {
     phases: [Phase; AGENTS],
     extensions: u8,
     forgets: u8,
-    /// Set if an agent became a writer while another agent's downgrade was in flight.
+    /// True if an agent became a writer while another agent's downgrade was in flight.
     between: bool,
-    /// The fencing token of the agent that may downgrade; a model has at most one such agent.
+    /// The fencing token of the agent that may downgrade. A model has at most one such agent.
     token: u8,
 }
 
@@ -121,7 +122,7 @@ struct Line {
     /// The age of each request in flight, at the index of its kind ([`What`]).
     asked: [Option<u8>; REQUESTS],
     release: bool,
-    /// The age of the newest request of the agent for which a grant has arrived.
+    /// The age of the agent's newest request that this node has granted, if the grant has arrived.
     vote: Option<u8>,
 }
 
@@ -132,8 +133,8 @@ enum Phase {
     Asking,
     /// The agent believes in its lease for the given number of further steps.
     Held(u8),
-    /// The agent is no longer a writer, and not yet a reader. Without [`Rule::EndBeforeDowngrade`], it still
-    /// believes in its writer's lease for the given number of steps.
+    /// The agent is between a writer and a reader. Without [`Rule::EndBeforeDowngrade`], it still believes in
+    /// its writer's lease for the given number of steps.
     Turning(u8),
     /// The agent was a writer and is now a reader. It believes in its lease for the given number of further
     /// steps.
@@ -152,13 +153,13 @@ pub enum Action {
     Release(u8),
     /// A writer's lease ends, and it sends the requests that make it a reader.
     Downgrade(u8),
-    /// A request runs on a node. With `true`, its reply arrives.
+    /// A request runs on a node. If the flag is `true`, its reply arrives.
     Runs(u8, Name, What, bool),
     /// A release runs on a node.
     Releases(u8, Name),
     /// A node forgets everything.
     Forget(Name),
-    /// A step of time.
+    /// Time advances by a step.
     Step,
 }
 
@@ -187,7 +188,7 @@ impl ReadWrite {
         Self { agents, extensions: 0, forgets: 0, eager: false, without: None }
     }
 
-    /// Returns the same model with a rule left out.
+    /// Returns the same model without one rule.
     pub fn without(self, rule: Rule) -> Self {
         Self { without: Some(rule), ..self }
     }
@@ -213,8 +214,8 @@ impl ReadWrite {
         believers.len() < 2 || !believers.contains(&true)
     }
 
-    /// Runs a request of an agent on the node at index `at`. If `answered`, the reply arrives at once,
-    /// otherwise never.
+    /// Runs a request of an agent on the node at index `at`. If `answered` is true, the reply arrives at once.
+    /// Otherwise it never arrives.
     fn runs(&self, state: &mut State, at: usize, agent: usize, what: What, answered: bool) -> Option<()> {
         let age = state.sites[at].lines[agent].asked[what as usize].take()?;
         let reads = self.agents[agent] == Kind::Reads;
@@ -257,8 +258,8 @@ impl ReadWrite {
         }
     }
 
-    /// Raises the counters of a majority of nodes to the token, in one step. (The model of fencing covers the
-    /// single steps.) Returns `true` if a majority has been raised.
+    /// Raises the counters of a majority of nodes to the token in a single step. (The model of fencing tokens
+    /// covers the separate steps.) Returns `true` if a majority could be raised.
     fn raise(&self, state: &mut State, agent: usize) -> bool {
         if self.agents[agent] != Kind::Downgrades {
             return true;
@@ -288,8 +289,8 @@ impl ReadWrite {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key.step();
             for line in &mut site.lines {
-                // A request or a vote that is too old to make an agent believe in a lease has the same effect as a lost
-                // one.
+                // A request or a vote of this age can no longer make an agent believe in a lease. So it has the
+                // same effect as a lost one.
                 let older = |age: u8| (age + 1 < BELIEVED).then_some(age + 1);
                 line.asked = line.asked.map(|asked| asked.and_then(older));
                 line.vote = line.vote.and_then(older);
@@ -414,8 +415,9 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A request of an agent whose lease or attempt is over could only keep other agents from
-                // acquiring. The model covers the loss of every request, so this request is dropped here.
+                // A request of an agent whose lease or attempt is over has only one effect left: it may keep
+                // other agents from acquiring. The model covers the loss of every request, so this request can
+                // be dropped.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

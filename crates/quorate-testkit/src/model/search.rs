@@ -27,11 +27,11 @@ impl<M> Searchable for M where
 {
 }
 
-/// The limits of a search.
+/// The limit of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The number of generated states after which the search stops. A state counts each time that the search
-    /// reaches it.
+    /// The number of generated states after which the search stops. A state that the search reaches several
+    /// times counts each time.
     pub states: usize,
 }
 
@@ -42,11 +42,11 @@ pub struct Found {
     pub unique: usize,
     /// The number of steps of the longest history that was explored.
     pub depth: usize,
-    /// Set if every state within the model's bounds was explored.
+    /// True if every state within the model's bounds was explored.
     pub complete: bool,
     /// The duration of the search.
     pub took: Duration,
-    /// For each property that has an example or a counterexample, the steps of the history that shows it.
+    /// For each property with an example or a counterexample, the steps of the history that leads to it.
     pub histories: BTreeMap<&'static str, Vec<String>>,
     /// The `always` properties that were broken.
     pub broken: Vec<&'static str>,
@@ -55,7 +55,8 @@ pub struct Found {
 }
 
 impl Found {
-    /// Returns `true` if no `always` property was broken and each `sometimes` property has an example.
+    /// Returns `true` if the model holds: no `always` property was broken, and each `sometimes` property has an
+    /// example.
     pub fn holds(&self) -> bool {
         self.broken.is_empty() && self.never.is_empty()
     }
@@ -85,7 +86,7 @@ pub fn search<M: Searchable>(model: M, limits: Limits) -> Found {
     run(model, limits, HasDiscoveries::All)
 }
 
-/// Searches as [`search`] does, but stops as soon as `property` has its example or counterexample.
+/// Searches like [`search`], but stops as soon as `property` has its example or counterexample.
 pub fn search_until<M: Searchable>(model: M, limits: Limits, property: &'static str) -> Found {
     run(model, limits, HasDiscoveries::AllOf([property].into()))
 }

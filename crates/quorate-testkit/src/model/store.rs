@@ -11,10 +11,10 @@ use std::{
 
 static MARKER: LazyLock<Arc<str>> = LazyLock::new(|| "marked".into());
 
-/// The store of one node in a model. It is packed, because a search keeps millions of them.
+/// The store of one node in a model. It is packed into few bytes, because a search keeps millions of stores.
 ///
-/// A model implements only the kinds of rows that its requests use. By default there is no row, and a write
-/// has no effect.
+/// A model implements only the kinds of rows that its requests use. For the other kinds there is no row, and a
+/// write has no effect.
 pub(super) trait ModelStore {
     fn lease(&self, _: &Resource) -> Option<LeaseRow> {
         None
@@ -41,8 +41,8 @@ pub(super) trait ModelStore {
     fn set_ledger(&mut self, _: LedgerState) {}
 }
 
-/// Runs `request` alone on the shipped engine. The marker is always stored: the model decides whether a node
-/// may vote.
+/// Runs `request` as a batch of its own on the shipped engine. In the store, the marker is always the expected
+/// one, because the model itself decides whether a node may vote.
 pub(super) fn run(
     store: &mut impl ModelStore,
     request: Request,
@@ -54,7 +54,7 @@ pub(super) fn run(
     reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
 }
 
-/// A [`ModelStore`] in the form that the engine uses. No model has a queue.
+/// A [`ModelStore`] in the form that the engine needs. No model has a queue of waiters.
 struct EngineStore<'a, S>(&'a mut S);
 
 impl<S: ModelStore> Store for EngineStore<'_, S> {

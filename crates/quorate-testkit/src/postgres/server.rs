@@ -13,7 +13,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The longest time until the server accepts connections, and the longest time until it has ended.
+/// The time limit for the server's start, and for its end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -31,7 +31,7 @@ impl PostgresServer {
     /// Starts an empty server on a free loopback port, and waits until it accepts connections.
     ///
     /// # Errors
-    /// [`StartPostgresError`]; if PostgreSQL is missing, it says how to install it.
+    /// [`StartPostgresError`]. If PostgreSQL is missing, the error says how to install it.
     pub fn start() -> Result<Self, StartPostgresError> {
         let folder = programs::folder().ok_or(StartPostgresError::Missing)?;
         let dir = tempfile::Builder::new().prefix("quorate-postgres-").tempdir()?;
@@ -67,8 +67,8 @@ impl PostgresServer {
         command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn()?);
         let give_up = SystemWorld.now() + PATIENCE;
-        // The server listens before it is ready, and until then answers every client with an error. Its log shows when
-        // it is ready.
+        // PostgreSQL listens before it is ready, and until then it answers every client with an error. Its log
+        // shows when it is ready.
         while !self.log().contains("ready to accept connections")
             || TcpStream::connect(("127.0.0.1", self.port)).is_err()
         {

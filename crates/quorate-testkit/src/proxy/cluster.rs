@@ -15,7 +15,7 @@ impl ProxiedCluster {
     /// Starts `size` servers with no persistence, and their proxies.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start(size: usize) -> Result<Self, StartError> {
         Self::start_with(size, &RedisConfig::new())
     }
@@ -23,7 +23,7 @@ impl ProxiedCluster {
     /// Starts `size` servers with `config`, and their proxies.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start_with(size: usize, config: &RedisConfig) -> Result<Self, StartError> {
         let cluster = RedisCluster::start_with(size, config)?;
         Ok(Self { proxies: cluster.iter().map(Proxy::before).collect::<Result<_, _>>()?, cluster })

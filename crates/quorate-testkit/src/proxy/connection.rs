@@ -65,8 +65,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
     let env = &proxy_state.env;
     let mut rules = proxy_state.rules.subscribe();
     let broken = async move {
-        // The sender of the rules is a field of `proxy_state`, so it exists for the whole wait, and the wait cannot
-        // fail.
+        // `wait_for` fails only if the sender of the rules was dropped. The sender is a field of `proxy_state`,
+        // which lives for the whole wait.
         let _ = rules.wait_for(|rules| rules.severed != severed).await;
     };
     tokio::pin!(broken);
@@ -76,8 +76,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         server = connect(proxy_state.upstream) => server,
     };
     let Ok(server) = server else {
-        // The server has refused the connection. Like any message from the server, this news does not reach
-        // the client while the direction back is cut.
+        // The server has refused the connection. While the direction to the client is cut, the client must not
+        // learn this.
         let mut rules = proxy_state.rules.subscribe();
         tokio::select! { biased;
             () = env.stopped().cancelled() => {}
@@ -96,7 +96,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         end = both(&mut there, &mut back) => end,
     };
     match end {
-        // The client must be able to read the bytes that were forwarded to it, and after them the end of the stream.
+        // The client must still receive the bytes that were forwarded to it, and then the end of the stream. So
+        // this end is closed without a reset.
         PumpEnd::ReplyCut => {
             let _ = shutdown(&client, Shutdown::Write);
             reset(&server);

@@ -146,7 +146,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.env.stopped().cancel();
         if let Some(thread) = self.thread.take() {
-            // Every task of the proxy also waits for the stop signal, so the thread ends soon.
+            // The stop signal ends every task of the proxy. So the thread ends soon, and this wait is short.
             let _ = thread.join();
         }
     }

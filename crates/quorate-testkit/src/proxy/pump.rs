@@ -5,8 +5,8 @@ use rustix::net::{Shutdown, shutdown};
 use std::{collections::VecDeque, io, time::Duration};
 use tokio::{net::TcpStream, sync::watch};
 
-/// The largest number of bytes that wait in one direction. At this number the proxy stops reading. The
-/// sender's own buffers then fill, as they would over a network that delivers nothing.
+/// The largest number of bytes that wait in one direction. When this number is reached, the proxy stops
+/// reading. The sender's own buffers then fill, as on a network that delivers nothing.
 const HELD_MAX: usize = 1 << 20;
 
 /// The reason why one direction of a connection has ended.
@@ -128,8 +128,8 @@ impl<'a> Pump<'a> {
         let written = match self.to.try_write(&bytes[..part]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // The receiver is gone. While the opposite direction is cut, the sender must not learn of that:
-            // its bytes are dropped.
+            // The receiver has closed the connection. While the opposite direction is cut, the sender must not
+            // learn this. So the proxy drops the sender's bytes and reports no error.
             Err(_) if rules.is_cut(self.way.other()) => bytes.len(),
             Err(_) => return Some(PumpEnd::Broken),
         };

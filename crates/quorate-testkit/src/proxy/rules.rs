@@ -68,10 +68,10 @@ pub(super) struct Rules {
     pub(super) latency: Latency,
     pub(super) cut: Option<Directions>,
     pub(super) refuses: bool,
-    /// The number of calls of `Proxy::sever`. A connection that was accepted at a lower number must be
+    /// The number of calls of `Proxy::sever`. A connection that was accepted when this number was lower must be
     /// broken.
     pub(super) severed: u64,
-    /// The number of further bytes from the server after which the connection that carries them is closed;
+    /// The number of further bytes from the server after which the connection that carries them is closed.
     /// `None` if no reply is to be cut.
     pub(super) cut_reply_after: Option<usize>,
     /// The number of connections that were closed because of `cut_reply_after`.

@@ -1,7 +1,7 @@
 use super::{RedisConfig, RedisServer, StartError};
 use std::ops::{Index, IndexMut};
 
-/// Several independent servers. (They are not a Redis Cluster, because Quorate's nodes do not know each other.)
+/// Several independent servers. They are not a Redis Cluster: Quorate's nodes do not know each other.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
@@ -11,7 +11,7 @@ impl RedisCluster {
     /// Starts `size` servers with no persistence.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start(size: usize) -> Result<Self, StartError> {
         Self::start_with(size, &RedisConfig::new())
     }
@@ -19,7 +19,7 @@ impl RedisCluster {
     /// Starts `size` servers with `config`.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start_with(size: usize, config: &RedisConfig) -> Result<Self, StartError> {
         let servers = (0..size).map(|_| config.clone().start()).collect::<Result<_, _>>()?;
         Ok(Self { servers })

@@ -79,7 +79,7 @@ impl RedisConfig {
     /// Starts a server.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start(self) -> Result<RedisServer, StartError> {
         RedisServer::start_with(self)
     }

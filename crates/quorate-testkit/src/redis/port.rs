@@ -24,7 +24,8 @@ pub(crate) fn reserve() -> io::Result<u16> {
     let user = rustix::process::getuid().as_raw();
     let dir = std::env::temp_dir().join(format!("quorate-ports-{user}"));
     fs::create_dir_all(&dir)?;
-    // The port that the system assigns differs each time. It determines the port at which the search begins.
+    // The system assigns a different port each time. The search begins at a port that is computed from the
+    // assigned one, so that processes begin at different places.
     let begin = u32::from(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) * 31;
     for again in 0..TRIES {
         let port = FIRST + (begin + again * 7_919) % COUNT;

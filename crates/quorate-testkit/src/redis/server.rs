@@ -33,7 +33,7 @@ impl RedisServer {
     /// Starts a server with no persistence on a free loopback port, and waits until it answers.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start() -> Result<Self, StartError> {
         Self::start_with(RedisConfig::new())
     }
@@ -41,7 +41,7 @@ impl RedisServer {
     /// Starts a server with `config`.
     ///
     /// # Errors
-    /// [`StartError`]; if `redis-server` is missing, it says how to install it.
+    /// [`StartError`]. If `redis-server` is missing, the error says how to install it.
     pub fn start_with(config: RedisConfig) -> Result<Self, StartError> {
         let dir = tempfile::Builder::new().prefix("quorate-redis-").tempdir()?;
         let clock = config.has_own_clock().then(|| ServerClock::new(dir.path())).transpose()?;
@@ -63,7 +63,7 @@ impl RedisServer {
         self.port
     }
 
-    /// Returns the process id; `None` while the process does not run because it was killed.
+    /// Returns the process id. `None` while the process does not run because it was killed.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
@@ -100,7 +100,8 @@ impl RedisServer {
     /// lost.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // SIGKILL also ends a stopped process. SIGCONT is a precaution for a process that is traced.
+            // SIGKILL also ends a stopped process. SIGCONT is sent before as a precaution, in case the process
+            // is traced.
             let _ = signal(&child, Signal::CONT);
             let _ = child.kill();
             let _ = child.wait();
@@ -117,7 +118,8 @@ impl RedisServer {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
             match self.spawn() {
-                // The kernel may have given the port to an outgoing connection for a moment.
+                // The start may fail because the kernel gave the port to an outgoing connection for a moment.
+                // In that case the start is repeated.
                 Err(StartError::Ended(_)) if SystemWorld.now() < give_up => thread::sleep(LOOK_EVERY),
                 done => return done,
             }
@@ -227,8 +229,8 @@ impl RedisServer {
     fn wait_until_it_answers(&mut self) -> Result<(), StartError> {
         let give_up = SystemWorld.now() + PATIENCE;
         loop {
-            // PONG counts only while the child process runs. Otherwise another server may have taken the port
-            // first, and would answer too.
+            // A PONG counts only while the child process runs. If another server took the port first, the child
+            // has ended, and the PONG came from that other server.
             if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
                 self.child = None;
                 return Err(StartError::Ended(self.log()));

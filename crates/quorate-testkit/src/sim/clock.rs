@@ -1,8 +1,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The true time: tokio's paused clock, in whole milliseconds. No worker or server of the simulation can read
-/// it.
+/// The true time, taken from tokio's paused clock, in whole milliseconds. No worker or server of the simulation
+/// can read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     origin: Instant,
@@ -20,7 +20,7 @@ impl Truth {
         self.origin.elapsed()
     }
 
-    /// Waits until the true time `at`. No worker's clock influences this wait.
+    /// Waits until the true time is `at`. No worker's clock influences this wait.
     pub async fn reach(self, at: Duration) {
         tokio::time::sleep_until(self.origin + at).await;
     }
@@ -31,13 +31,13 @@ impl Truth {
     }
 }
 
-/// A clock that shows any time at first and runs a little fast or slow. Its time is a pure function of the
-/// true time.
+/// A clock that begins at a given time and runs a little fast or slow. The time that it shows is a pure
+/// function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
     /// The time that the clock shows when the simulation begins, in nanoseconds.
     pub start_nanos: u64,
-    /// The rate error in millionths: positive is fast, negative is slow.
+    /// The rate error in millionths. A positive value means that the clock is fast.
     pub rate_ppm: i32,
 }
 
@@ -63,13 +63,13 @@ impl SimClock {
 
 const MILLION: i128 = 1_000_000;
 
-/// A [`SimClock`] that can be stepped, and that can stop for a while and then continue from where it stopped.
-/// Between two such changes its time is a pure function of the true time.
+/// A [`SimClock`] that faults can step, stop and start. Between two such changes, the time that it shows is a
+/// pure function of the true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdjustableClock {
     clock: SimClock,
     stepped_nanos: i64,
-    /// The total time for which the clock had been stopped by the moment when it last continued.
+    /// The total time for which the clock had been stopped when it last continued.
     stood: Duration,
     stands_since: Option<Duration>,
 }
@@ -85,14 +85,14 @@ impl AdjustableClock {
         self.clock.shows(at.saturating_sub(self.stood_by(at))).saturating_add_signed(self.stepped_nanos)
     }
 
-    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. Assumes that
-    /// the clock runs from `at` on and is not changed.
+    /// Returns the first true time, not before `at`, at which the clock shows `nanos` or more. The result
+    /// assumes that the clock is not stepped or stopped after `at`.
     pub fn will_show(&self, at: Duration, nanos: u64) -> Duration {
         let untouched = nanos.saturating_add_signed(self.stepped_nanos.saturating_neg());
         (self.clock.truth_of(untouched) + self.stood_by(at)).max(at)
     }
 
-    /// Sets the clock forward, or back.
+    /// Steps the clock forward, or back if `by_millis` is negative.
     pub fn step(&mut self, by_millis: i64) {
         self.stepped_nanos = self.stepped_nanos.saturating_add(by_millis.saturating_mul(1_000_000));
     }
@@ -108,8 +108,8 @@ impl AdjustableClock {
         self.stands_since = None;
     }
 
-    /// Lets the clock run, and sets it to the time that it would show if it had never been stepped or
-    /// stopped.
+    /// Starts the clock if it is stopped, and sets it to the time that it would show if it had never been
+    /// stepped or stopped.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }

@@ -24,13 +24,13 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set if the sender's end is closed, so that it receives no message.
+    /// True if the sender's end is closed, so that it receives no message.
     deaf: bool,
-    /// Set if the server's end is closed, so that it reads no message.
+    /// True if the server's end is closed, so that it reads no message.
     reset: bool,
-    /// The number of the last request that still arrives; `None` if no request has been lost.
+    /// The number of the last request that still arrives. All later requests are lost. `None` if none is lost.
     cut_behind: Option<u64>,
-    /// For each request without a reply, the channel on which the sender waits.
+    /// The channels on which the sender waits for replies, by the number of the request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
     /// The resources whose releases the server must report on this connection.
@@ -79,14 +79,14 @@ impl Connection {
         rx
     }
 
-    /// Closes the sender's end. Messages that have already left still arrive.
+    /// Closes the sender's end. Messages that the sender has already sent still arrive.
     pub(super) fn hang_up(&self) {
         let mut state = self.state();
         state.deaf = true;
         state.waiting.clear();
     }
 
-    /// Closes the server's end. If the link from the server to the sender is open, the sender learns of that.
+    /// Closes the server's end. If the link from the server to the sender is open, the sender's end closes too.
     pub(super) fn reset_by_server(&self) {
         self.state().reset = true;
         if self.link.is_open_back() {
@@ -94,14 +94,14 @@ impl Connection {
         }
     }
 
-    /// Breaks the connection at both ends, whatever the state of the link is.
+    /// Breaks the connection at both ends, even if the link is cut.
     pub(super) fn tear(&self) {
         self.state().reset = true;
         self.break_off(None);
     }
 
-    /// Closes the sender's end because the connection broke. Requests that have left still arrive, except
-    /// those with a number above `cut_behind`.
+    /// Closes the sender's end because the connection broke. Requests that were sent before still arrive,
+    /// except those with a number above `cut_behind`.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);
@@ -114,8 +114,8 @@ impl Connection {
         self.push_sender.push(Push::Closed);
     }
 
-    /// Carries requests to the server in their order. Returns once the sender is gone and all requests have
-    /// arrived, or the server's end is closed.
+    /// Carries requests to the server in their order. Returns once the sender has closed its end and all its
+    /// requests have arrived, or once the server's end is closed.
     pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
         while let Some(message) = messages.recv().await {
@@ -133,8 +133,7 @@ impl Connection {
                 return;
             }
             if message.fate == Fate::Lost {
-                // The connection is a stream without gaps, so a lost request also loses all requests behind
-                // it.
+                // The connection is a stream without gaps, so all requests after a lost one are lost too.
                 self.state().cut_behind.get_or_insert(message.number.saturating_sub(1));
             }
             if self.state().cut_behind.is_some_and(|last| message.number > last) {
@@ -172,7 +171,7 @@ impl Connection {
         self.state().listens.contains(resource)
     }
 
-    /// Reports a release to the client. The message may be lost in transit.
+    /// Sends a release message to the client. The network may lose the message.
     #[expect(
         clippy::disallowed_methods,
         reason = "the network belongs to no worker: it outlives their crashes"
@@ -206,7 +205,7 @@ impl Connection {
             connection.link.open_back().await;
             let waiting = connection.state().waiting.remove(&number);
             if let Some(waiting) = waiting {
-                // The send fails if the sender no longer waits for the reply, which does no harm.
+                // The send fails if the sender has stopped waiting for the reply. This is not an error.
                 let _ = waiting.send(reply);
             }
         });
@@ -218,7 +217,7 @@ impl Connection {
         }
         let mut text = String::new();
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
-            // Writing to a string cannot fail.
+            // `write!` to a string never fails.
             let _ = write!(text, " {}", super::trace::exchange(request, reply));
         }
         self.trace.note(format_args!("{}.{number}{text}", self.label));

@@ -1,6 +1,6 @@
-//! The events of a simulation, from which the invariants judge it. The simulation has two groups with jobs:
-//! the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on any
-//! worker.
+//! The events of a simulation. The invariants judge a run by these events. The simulation has two groups with
+//! jobs: the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on
+//! any worker.
 
 use super::{Asked, Promises, RunEnd, RunStart, Told};
 use quorate::{
@@ -22,43 +22,43 @@ pub enum Event<'a> {
         /// The reply.
         reply: &'a Reply,
     },
-    /// A server lost its memory, or a part of it.
+    /// A server lost all its data, or a part of them.
     Forgot {
         /// The server.
         node: &'a str,
     },
-    /// A worker's code received a lease, a term or a claim.
+    /// A worker's code received a lease, a term or a claim, which this module calls a *grant*.
     Granted(&'a Belief),
-    /// A worker received a grant. Some work may still run under earlier grants of the same resource.
+    /// A worker received a grant. Work may still run under earlier grants of the same resource.
     Succeeded {
         /// The new grant.
         belief: &'a Belief,
         /// The work that still runs under the earlier grants.
         working: &'a [Working],
     },
-    /// The beliefs of all workers at this moment: for each lease, term and claim, the result that its worker would get
-    /// if it checked now.
+    /// The state of all grants at this moment. For each lease, term and claim, the belief has the results that
+    /// its worker would get if it checked now.
     Looked(&'a [Belief]),
     /// A leader has sealed the ledger. The event comes from the leader's log.
     Sealed {
         /// The leader's term.
         term: u64,
-        /// The servers whose answers the leader counted.
+        /// The servers whose answers to the seal the leader counted.
         nodes: &'a [&'a str],
     },
-    /// A leader reports in its log that a tick will not be started.
+    /// A leader reports in its log that it will not start a tick, because the tick is lost.
     TickLost {
-        /// The job's name.
+        /// The name of the job.
         job: &'a str,
-        /// The time when the tick was due, as [`Schedule::format`](quorate::scheduler::Schedule::format) writes
-        /// it.
+        /// The time at which the tick was due, as [`Schedule::format`](quorate::scheduler::Schedule::format)
+        /// writes it.
         tick: &'a str,
         /// The term that the report names.
         term: u64,
         /// The reason.
         reason: &'a str,
     },
-    /// The handler of a job of the first group is called for a tick.
+    /// The handler of a job of the first group is about to run for a tick.
     TickStarted(&'a TickStart),
     /// A run of a job of the first group has ended.
     TickEnded {
@@ -67,7 +67,7 @@ pub enum Event<'a> {
         /// The way in which the run ended.
         end: RunOutcome,
     },
-    /// The handler of a job of the second group, the pool, is called.
+    /// The handler of a job of the second group, the pool, is about to run.
     RunStarted(&'a RunStart),
     /// A run of a job of the second group has ended.
     RunEnded {
@@ -78,11 +78,11 @@ pub enum Event<'a> {
     },
     /// The operator is about to send a request.
     Asked(&'a Asked),
-    /// The operator received the result of its request, or dropped the request.
+    /// The operator received the result of its request, or stopped waiting for it.
     Answered {
-        /// The number of the request, unique in this history.
+        /// The number of the request, unique in this simulation.
         number: u64,
-        /// The result, as the operator learned it.
+        /// The result, as the operator received it.
         told: &'a Told,
     },
     /// The operator has read the history of a job of the second group, after the workers stopped.
@@ -94,12 +94,13 @@ pub enum Event<'a> {
         /// The answer to a read of only the first few entries.
         page: &'a [HistoryEntry],
     },
-    /// The second group is no longer active, and its histories have been read.
+    /// The workers of the second group were stopped, and its histories have been read. The invariants now check
+    /// the whole history.
     Settled {
-        /// The true wall time since which the group's workers have run its jobs without a fault.
+        /// The true wall time from which the group's workers have run its jobs without a fault.
         since: WallTime,
-        /// The true wall time at which the observation of the group ended. The workers were stopped after
-        /// that.
+        /// The true wall time at which the observation of the group ended, just before the workers were
+        /// stopped.
         until: WallTime,
     },
     /// The guarantees that the plan of this run requires, in addition to those that every plan requires.
@@ -110,10 +111,10 @@ pub enum Event<'a> {
         worker: &'a str,
         /// The claim.
         resource: &'a Resource,
-        /// The token of the claim under which the worker completed it.
+        /// The token of the claim that the worker completed.
         token: u64,
     },
-    /// A worker that tried to claim a message learned that it is already done.
+    /// A worker tried to claim a message, and learned that the message is already done.
     ToldDone {
         /// The worker.
         worker: &'a str,
@@ -122,31 +123,31 @@ pub enum Event<'a> {
         /// The recorded result of the message, as the worker received it.
         result: &'a str,
     },
-    /// A write reached an external store. There are two stores: one compares fencing tokens, the other does
-    /// not.
+    /// A write reached a simulated store outside of Quorate. There are two such stores: one compares fencing
+    /// tokens, the other does not.
     Wrote(&'a Write),
-    /// The check of all ticks of the first group, after the faults. By now a leader has had enough time to
-    /// run every missed tick.
+    /// The faults are over, and a leader has had enough time to run every missed tick. The invariants now check
+    /// all ticks of the first group.
     Reckoned {
         /// The true wall time by which the leader must have caught up on all missed ticks.
         served_since: WallTime,
         /// The true wall time of the check.
         now: WallTime,
     },
-    /// After the faults, a wait has ended: a worker waited for a lease, or the simulation for a leader, for
-    /// the messages or for the operator.
+    /// A wait in the fault-free phase has ended. A worker waited for a lease, or the simulation waited for a
+    /// leader, for the messages or for the operator.
     Calm {
-        /// The worker that waited, or the name of the thing for which the simulation waited.
+        /// The worker that waited, or the thing for which the simulation waited.
         worker: &'a str,
-        /// The time that the wait took, in true time.
+        /// The duration of the wait, in true time.
         took: Duration,
-        /// The longest time that it may take.
+        /// The longest time that the wait may take.
         bound: Duration,
-        /// The token of the lease or the term (0 if the wait was for neither), or the reason why the wait
-        /// failed.
+        /// The token of the lease or the term. It is 0 if the wait was for neither. An error has the reason why
+        /// the wait failed.
         got: Result<u64, String>,
     },
-    /// The leases that a server stores after the faults, although no worker holds them any more.
+    /// The leases that a server still stores after the faults, although no worker holds them any more.
     LeftoverLeases {
         /// The server.
         node: &'a str,
@@ -164,10 +165,10 @@ pub enum Event<'a> {
     },
 }
 
-/// One worker's belief about one lease, term or claim.
+/// The state of one lease, term or claim, as its worker believes it to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
-    /// The number of the lease, unique in this history.
+    /// The number of the grant, unique in this simulation.
     pub lease: u64,
     /// The worker.
     pub worker: Arc<str>,
@@ -175,26 +176,26 @@ pub struct Belief {
     pub resource: Resource,
     /// The fencing token of the grant.
     pub token: u64,
-    /// Set if the worker considers the grant valid.
+    /// True if the worker considers the grant valid.
     pub valid: bool,
-    /// Set if, by the worker's clock, the validity has ended or ends within the step-down grace.
+    /// True if, by the worker's clock, the validity has ended or ends within the step-down grace.
     pub ending: bool,
-    /// Set if the work under the grant has been asked to stop.
+    /// True if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
-    /// The number of servers that store the lease, or that cannot vote for another owner now
-    /// ([`Server::backs`](super::Server::backs)).
+    /// The number of servers that store the lease, or that for another reason cannot grant it to another owner
+    /// now ([`Server::backs`](super::Server::backs)).
     pub backed_by: usize,
-    /// Set if the worker's boot clock stood still after the worker had sent the requests on which the
-    /// validity rests. Then the validity may have ended without the worker's knowledge. Cleared once a
+    /// True if the worker's boot clock stood still after the worker had sent the requests on which the validity
+    /// rests. Then the validity may have ended without the worker's knowledge. It is false again once a
     /// majority has extended the grant by a request that was sent while the clock ran.
     pub clock_stood: bool,
-    /// The owner token; `None` for terms and claims, which do not reveal it.
+    /// The owner token. `None` for terms and claims, whose owner token is not accessible.
     pub owner: Option<Owner>,
-    /// The time for which the worker's process has run without a pause; `None` while it is paused.
+    /// The time for which the worker's process has run since its last pause. `None` while it is paused.
     pub awake_for: Option<Duration>,
 }
 
-/// Code that runs under a term or a claim, and that the library must end in time.
+/// Code that runs under a term or a claim. The library must end it before the next holder begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Working {
     /// The worker.
@@ -203,52 +204,56 @@ pub struct Working {
     pub what: Arc<str>,
     /// The fencing token under which the code works.
     pub token: u64,
-    /// The time for which the worker's process has run without a pause; `None` while it is paused or gone.
+    /// The time for which the worker's process has run since its last pause. `None` while it is paused or after
+    /// it has crashed.
     pub awake_for: Option<Duration>,
-    /// Set if the worker's boot clock stood still since the work began, or earlier under the same grant.
-    /// Cleared once a majority has extended that grant by a request that was sent while the clock ran.
+    /// True if the worker's boot clock has stood still since the work began, or earlier under the same grant.
+    /// It is false again once a majority has extended that grant by a request that was sent while the clock
+    /// ran.
     pub clock_stood: bool,
 }
 
-/// The start of the run of a tick. The job belongs to the first group.
+/// The start of a run of a tick of the first group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickStart {
-    /// The number of the run, unique in this history.
+    /// The number of the run, unique in this simulation.
     pub run: u64,
     /// The worker.
     pub worker: Arc<str>,
     /// The job's name.
     pub job: Arc<str>,
-    /// The time when the tick was due.
+    /// The time at which the tick was due.
     pub at: WallTime,
-    /// The fencing token of the term.
+    /// The fencing token of the term under which the run starts.
     pub token: u64,
-    /// Set if the leader considers its term valid.
+    /// True if the leader considers its term valid.
     pub valid: bool,
     /// The true wall time of the start.
     pub true_wall: WallTime,
     /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
-    /// the last seconds. These clocks decide when a tick is due.
+    /// the last seconds. Because these clocks decide when a tick is due, the tick may start early by this
+    /// amount.
     pub ahead: Duration,
-    /// Set if the worker's boot clock stood still since the term was last extended. The worker then cannot
+    /// True if the worker's boot clock has stood still since the term was last extended. The worker then cannot
     /// know whether the term has ended.
     pub clock_stood: bool,
 }
 
-/// The way in which the run of a tick ended. The job belongs to the first group.
+/// The way in which the run of a tick of the first group ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// The handler of the run returned, panicked, or timed out.
+    /// The handler returned, panicked, or timed out. So the run must not be repeated.
     Itself,
-    /// The run was interrupted: its term, its worker or its leader's work ended, its handler marked it as
-    /// interrupted, or the handler returned an error after it was asked to stop.
+    /// The run was interrupted, so it may be repeated. Its term, its worker or its leader's work ended, or the
+    /// handler marked it as interrupted, or the handler returned an error after it was asked to stop.
     Torn,
 }
 
-/// A write to an external store. The writer computed the value from a version that it had read before.
+/// A write to a store outside of Quorate. The writer computed the new value from a version that it had read
+/// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Set if the store compares fencing tokens.
+    /// True if the store compares fencing tokens.
     pub checked: bool,
     /// The register that is written.
     pub register: Arc<str>,
@@ -258,6 +263,6 @@ pub struct Write {
     pub base: u64,
     /// The version that the store has when the write arrives.
     pub stands: u64,
-    /// Set if the store accepted the write.
+    /// True if the store accepted the write.
     pub accepted: bool,
 }

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// A gate that is open or shut. Tasks wait while it is shut, and pass in the order in which they arrived.
+/// A gate at which tasks wait while it is shut. When it opens, they pass in the order in which they arrived.
 /// (Tokio's `watch` would wake them in a random order, so two runs of a seed would differ.)
 #[derive(Debug)]
 pub(super) struct ExecutionGate {

@@ -6,59 +6,59 @@ use super::{
 /// A fault, or the end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The link between a worker and a server opens or closes, in each direction.
+    /// Opens or closes the link between a worker and a server, in each direction.
     Road(usize, usize, Directions),
-    /// The network splits into halves, or becomes whole again.
+    /// Splits the network into halves, or joins the halves again.
     Partition(Halves, Parted),
-    /// Every connection to a server breaks at both ends.
+    /// Breaks every connection to a server at both ends.
     Tear(usize),
-    /// A server's process is stopped (SIGSTOP).
+    /// Stops a server's process, as SIGSTOP does.
     StopServer(usize),
-    /// A stopped server continues.
+    /// Lets a stopped server continue.
     ResumeServer(usize),
-    /// A server is killed.
+    /// Kills a server.
     CrashServer(usize),
-    /// A server starts again.
+    /// Starts a killed server again, with the data that it has kept.
     StartServer(usize, Memory),
-    /// A new server with this clock takes a server's place.
+    /// Replaces a server by a new one with this clock.
     ReplaceServer(usize, SimClock),
-    /// A server forgets everything, and its process continues to run.
+    /// Erases all data of a server, whose process continues to run.
     FlushServer(usize),
-    /// A server's clock steps by this many milliseconds.
+    /// Steps a server's clock by this many milliseconds.
     StepServer(usize, i64),
-    /// A server's clock stands still.
+    /// Stops a server's clock.
     StandServer(usize),
-    /// A server's clock continues from where it stood still.
+    /// Lets a server's stopped clock continue from where it stopped.
     UnstandServer(usize),
-    /// A worker's process is stopped (SIGSTOP).
+    /// Stops a worker's process, as SIGSTOP does.
     PauseWorker(usize),
-    /// A worker's stopped process continues.
+    /// Lets a worker's stopped process continue.
     ResumeWorker(usize),
-    /// A worker's machine goes to sleep: its clocks continue to run, and its timers stop.
+    /// Puts a worker's machine to sleep. Its clocks continue to run, and its timers stop.
     SleepWorker(usize),
-    /// A worker's machine wakes.
+    /// Wakes a worker's machine.
     WakeWorker(usize),
-    /// A worker's machine stands still with all its clocks, as a paused virtual machine does.
+    /// Stops a worker's machine with all its clocks, as pausing a virtual machine does.
     FreezeWorker(usize),
-    /// A worker's boot clock stands still. Its other clocks continue to run.
+    /// Stops a worker's boot clock. Its other clocks continue to run.
     StandWorker(usize),
-    /// The end of [`Self::FreezeWorker`] and [`Self::StandWorker`]: the worker's machine, or its boot clock,
+    /// Ends [`Self::FreezeWorker`] or [`Self::StandWorker`], so that the worker's machine, or its boot clock,
     /// continues to run.
     UnfreezeWorker(usize),
-    /// A worker's wall clock steps by this many milliseconds.
+    /// Steps a worker's wall clock by this many milliseconds.
     StepWorker(usize, i64),
-    /// A worker's process is killed.
+    /// Kills a worker's process.
     CrashWorker(usize),
-    /// A worker's process starts again.
+    /// Starts a worker's process again, possibly with a mistake in its configuration.
     StartWorker(usize, Option<Mistake>),
 }
 
 /// A division of the workers and the servers into two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Halves {
-    /// The workers: `true` for each that is in the first half.
+    /// For each worker, `true` if it is in the first half.
     pub workers: [bool; WORKERS],
-    /// The servers: `true` for each that is in the first half.
+    /// For each server, `true` if it is in the first half.
     pub nodes: [bool; NODES],
 }
 
@@ -69,21 +69,21 @@ pub enum Parted {
     Cut,
     /// Connections between the halves break, at both ends.
     Torn,
-    /// The network is whole again.
+    /// The halves are joined again.
     Mended,
 }
 
-/// A wrong configuration of a process.
+/// A mistake in the configuration of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// A list of only three of the five nodes, beginning with this one.
+    /// The worker's list has only three of the five nodes, beginning with this one.
     FewerNodes(usize),
-    /// Another `max_ttl`.
+    /// The worker's `max_ttl` differs from that of the other workers.
     OtherMaxTtl,
 }
 
 impl Fault {
-    /// Returns the name under which the fault is counted.
+    /// Returns the name under which faults of this kind are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Road(_, _, Directions { there: true, back: true }) => "road restored",
@@ -120,8 +120,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if, because of the fault, a worker may receive no message from one of these servers for
-    /// a long time. Also returns `true` if a worker may lose what it has received.
+    /// Returns `true` if the fault may keep a worker for a long time from receiving messages of one of these
+    /// servers, or may erase what a worker has received. The plan `far-steps` leaves out such faults.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),
@@ -130,8 +130,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if `counted` is the name of a fault. Ends of faults and other events are counted under other
-    /// names.
+    /// Returns `true` if events counted under `counted` are faults. The ends of faults, and other events, are
+    /// counted under other names.
     pub fn is_kind(counted: &str) -> bool {
         const FAULTS: [&str; 23] = [
             "road cut",

@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// A lease, a term or a claim that a worker's code has received.
+/// A lease, a term or a claim that a worker's code has received from the library.
 #[derive(Clone, Debug)]
 pub enum Holder {
-    /// A lease, which ends when the last of its clones is dropped.
+    /// A lease. It ends when the last of its clones is dropped.
     Lease(Arc<Lease>),
     /// A handle of a term.
     Term(Term),
@@ -49,14 +49,15 @@ impl Holder {
     }
 }
 
-/// A worker's grant. The referee ([`Referee`](super::Referee)) can inspect it while the worker uses it.
+/// A grant of a worker, which the worker and the referee share. The [`Referee`](super::Referee) inspects the
+/// grant while the worker uses it.
 #[derive(Debug)]
 pub struct Held {
     pub(super) id: u64,
     pub(super) host: Arc<Host>,
     pub(super) resource: Resource,
     pub(super) token: u64,
-    /// The time before the end of the grant at which the worker is asked to step down.
+    /// The length of the grace period: the worker is asked to step down this time before the grant ends.
     pub(super) grace: Duration,
     pub(super) holder: Mutex<Option<Holder>>,
 }
@@ -75,7 +76,8 @@ impl Held {
         self.token
     }
 
-    /// Removes and returns the lease. From now on the worker no longer counts as its holder.
+    /// Takes the lease out, so that the worker can release it. From now on the referee no longer counts the
+    /// worker as the lease's holder.
     pub fn take(&self) -> Option<Arc<Lease>> {
         match self.slot().take() {
             Some(Holder::Lease(lease)) => Some(lease),
@@ -83,8 +85,8 @@ impl Held {
         }
     }
 
-    /// Returns `true` if there is nothing to inspect any more: the worker has taken the lease out, or the term or the
-    /// claim has ended.
+    /// Returns `true` if the referee has nothing to inspect any more. The worker has taken the lease out, or
+    /// the term or the claim has ended.
     pub(super) fn is_over(&self) -> bool {
         match &*self.slot() {
             None => true,
@@ -100,7 +102,7 @@ impl Held {
         setup: &QuorumConfig,
     ) -> Option<Belief> {
         let holder = self.slot().clone()?;
-        // `remaining` reads the clock once, so that `valid` and `ending` describe the same moment.
+        // The clock is read only once, by `remaining`, so that `valid` and `ending` describe the same moment.
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
         let backs = |server: &Arc<Server>| {
@@ -124,8 +126,8 @@ impl Held {
         })
     }
 
-    /// Returns `true` if the boot clock stood still after the worker had sent the requests on which the
-    /// validity rests.
+    /// Returns `true` if the worker's boot clock stood still after the worker had sent the requests on which
+    /// the validity rests.
     fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
         let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
@@ -135,8 +137,8 @@ impl Held {
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
-    /// Returns `true` if the owner token `owner` may be that of this grant. Terms and claims do not reveal
-    /// their owner token. For these, only the name of the worker is compared.
+    /// Returns `true` if a server's lease with the owner token `owner` may be this grant. The owner tokens of
+    /// terms and claims are not accessible, so for these only the name of the worker is compared.
     fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// The number of polls within one true millisecond at which a process counts as spinning.
+/// The number of polls within one true millisecond above which a process counts as spinning, which is an error.
 const SPINNING: u64 = 200_000;
 
-/// The process of one worker. It can be paused (SIGSTOP) and crashed (SIGKILL) as a whole. It also stops
-/// while its machine is frozen or asleep.
+/// The process of one worker. Faults pause (SIGSTOP) or kill (SIGKILL) the process with all its tasks. It also
+/// stops while its machine is frozen or asleep.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
@@ -79,7 +79,7 @@ impl Host {
         &self.machine
     }
 
-    /// Stops every task at its current point. Time continues to pass, and messages that were sent still travel.
+    /// Stops every task where it is. Time continues to pass, and messages that were already sent still travel.
     pub fn pause(&self) {
         self.state().paused = true;
     }
@@ -110,7 +110,7 @@ impl Host {
         self.state().asleep = true;
     }
 
-    /// Wakes the process together with its machine. Timers may be late by up to a [`NAP`].
+    /// Wakes the machine, and lets the process continue. Its timers may be late by up to a [`NAP`].
     pub fn wake(&self) {
         let mut state = self.state();
         if std::mem::take(&mut state.asleep) {
@@ -118,21 +118,22 @@ impl Host {
         }
     }
 
-    /// Ends the process. From now on the process sends no message, not even from a `Drop` implementation.
-    /// Every task is dropped without another poll.
+    /// Ends the process as a kill does: every task is dropped without another poll. From now on the process
+    /// sends no message, not even from a `Drop` implementation.
     pub fn crash(&self) {
         let mut state = self.state();
         state.crashed = true;
         Self::wake_all(state);
     }
 
-    /// Returns `true` if the process has crashed, so that its sockets are closed too.
+    /// Returns `true` if the process has crashed. Then its sockets are closed too.
     pub fn is_crashed(&self) -> bool {
         self.state().crashed
     }
 
-    /// Returns the time since which the process has run without a pause, with timers that are on time; `None`
-    /// if it does not run. After a sleep of its machine, this time is one [`NAP`] later than the waking.
+    /// Returns the time since which the process has run with timers that are on time. `None` if it does not
+    /// run. After a sleep of its machine, timers may be late, so this time is one [`NAP`] later than the
+    /// waking.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
         (state.mode() == Mode::Running).then_some(state.awake_since)
@@ -148,7 +149,7 @@ impl Host {
         std::mem::take(&mut self.state().panics)
     }
 
-    /// Wraps `work` as a task of this process.
+    /// Wraps `work` as a task of this process, so that it stops when the process is paused or crashed.
     pub fn gate(self: &Arc<Self>, work: BoxFuture<'static, ()>) -> Gate {
         let mut state = self.state();
         let id = state.next_task;
@@ -175,8 +176,8 @@ impl Host {
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Stores `waker`, which is called after a pause or a crash. Returns the state of the process, which says
-    /// whether the task may run now.
+    /// Stores `waker`, which is woken after a pause or at a crash. Returns the state of the process, which
+    /// decides whether the task may run now.
     fn enter(&self, id: u64, waker: &Waker) -> Mode {
         let mut state = self.state();
         let now = self.truth.now();
@@ -228,7 +229,8 @@ impl Future for Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        // The work is dropped first, because the task counts as alive until its work no longer exists.
+        // The work is dropped before the task is removed, because tests count the task as alive until its work
+        // is dropped.
         self.work = None;
         self.host.state().tasks.remove(&self.id);
     }

@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a boot clock that stood still may mislead its worker, measured by that clock. Within
-/// this time the worker may fail to notice that a claim or a term has ended. No claim or term lasts longer
-/// without an extension.
+/// The time for which a stop of a boot clock may mislead its worker, measured by that clock. During this time
+/// the worker may not notice that a claim or a term has ended. The time is so long because no claim or term
+/// lasts longer without an extension.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
-/// The start of a run of the second group: the handler of a job is called.
+/// The start of a run of the second group. The event is reported when the handler is called.
 #[derive(Clone, Debug)]
 pub struct RunStart {
     /// The run's number, unique in the simulation.
@@ -39,12 +39,12 @@ pub struct RunStart {
     /// The largest amount by which the clocks of a majority of the servers were ahead of the true time within
     /// the last seconds. These clocks decide when a tick is due.
     pub ahead: Duration,
-    /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether it still
-    /// holds the term or the claim.
+    /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether the term
+    /// or the claim has ended.
     pub clock_stood: bool,
     /// The time for which the worker's process has run without a pause.
     pub awake_for: Duration,
-    /// The other runs of the same job that are active at this moment.
+    /// The other runs of the same job that are active when this run starts.
     pub beside: Vec<Beside>,
 }
 
@@ -53,11 +53,12 @@ pub struct RunStart {
 pub struct Beside {
     /// The run's number.
     pub run: u64,
-    /// `true` if both runs are in the same process.
+    /// `true` if both runs are in one process.
     pub same_process: bool,
-    /// The time for which the process of this run's worker has run without a pause; `None` while the process is paused.
+    /// The time for which the process of this run's worker has run without a pause. `None` while the process is
+    /// paused.
     pub awake_for: Option<Duration>,
-    /// As [`RunStart::clock_stood`], for the worker of this run.
+    /// Like [`RunStart::clock_stood`], for the worker of this run.
     pub clock_stood: bool,
 }
 
@@ -68,14 +69,14 @@ pub struct RunEnd {
     pub end: HandlerEnd,
     /// The duration of the run, by its worker's boot clock.
     pub took: Duration,
-    /// `true` if the run had been cancelled.
+    /// `true` if the run was cancelled before it ended.
     pub stopped: bool,
-    /// `true` if the run lasted for at least its timeout.
+    /// `true` if the run lasted at least as long as the job's timeout.
     pub overdue: bool,
 }
 
 impl RunEnd {
-    /// Returns `true` if the run must not be repeated: the handler finished, failed or reached its timeout.
+    /// Returns `true` if the handler finished, failed or reached its timeout. Such a run must not be repeated.
     pub fn is_own(&self) -> bool {
         match self.end {
             HandlerEnd::Done | HandlerEnd::Failed => true,
@@ -112,24 +113,24 @@ pub struct Asked {
     pub at: WallTime,
 }
 
-/// The result of a request, as the operator learned it.
+/// The result of a request, as the operator received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The leader has accepted it.
+    /// The leader has accepted the request.
     Accepted {
         /// The request's id.
         id: RequestId,
         /// The number of runs that it creates or cancels.
         count: u64,
     },
-    /// The leader has refused it.
+    /// The leader has refused the request.
     Refused {
         /// The request's id.
         id: RequestId,
     },
     /// The operator does not know whether the request was or will be carried out.
     Unknown {
-        /// The request's id; `None` if the operator dropped the request before an answer.
+        /// The request's id. `None` if the operator stopped waiting before it learned the id.
         id: Option<RequestId>,
     },
     /// The request reached no node.
@@ -148,29 +149,31 @@ impl Told {
     }
 }
 
-/// Guarantees that a plan can require, in addition to those that every plan requires.
+/// Guarantees that a plan can require in addition to those that every plan requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// Two runs of an any-worker job are never active on two workers at once, unless its overlap rule allows it.
+    /// Two runs of an any-worker job are never active on two workers at once, unless the job's overlap rule
+    /// allows it.
     pub overlap_across_workers: bool,
     /// A tick has exactly one entry in its job's history, however its runs ended.
     pub one_entry_a_tick: bool,
-    /// The workers notice the pause of an any-worker job as soon as the leader notices the pause of a leader-placed
-    /// job.
+    /// After a pause of an any-worker job, the workers stop starting its ticks as soon as the leader does for a
+    /// leader-placed job.
     pub any_worker_pauses: bool,
     /// Once the faults are over, any-worker jobs run as soon as leader-placed jobs do.
     pub any_worker_progress: bool,
-    /// The history entries of any-worker jobs obey the rules for leader-placed jobs. A tick is skipped only
-    /// for a reason that the job's rules permit, and only at-most-once ticks are lost. The history keeps as
+    /// The history entries of any-worker jobs follow the rules for leader-placed jobs. A tick is skipped only
+    /// for a reason that the job's rules permit, only at-most-once ticks are lost, and the history keeps as
     /// many entries as configured.
     pub any_worker_entries: bool,
     /// A tick that the history records as skipped never starts.
     pub skips_are_final: bool,
-    /// The history has an entry for each end, including the ends of ticks that too few servers can remember.
+    /// The history has an entry for every end of a run, including runs of ticks that too few servers can
+    /// remember.
     pub every_end_is_entered: bool,
 }
 
-/// The default: the guarantees that the library gives.
+/// Returns the guarantees that the library gives.
 impl Default for Promises {
     fn default() -> Self {
         Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
@@ -200,14 +203,14 @@ impl Promises {
     };
 }
 
-/// An active run of the second group.
+/// An active run of the second group, as the referee knows it.
 #[derive(Debug)]
 pub(super) struct Going {
     host: Arc<Host>,
     job: Arc<str>,
 }
 
-/// An active run of a handler. Dropping this value reports the end of the run.
+/// A guard for an active run of a handler. Dropping it reports the end of the run.
 #[derive(Debug)]
 pub struct JobRun {
     referee: Arc<Referee>,
@@ -225,7 +228,7 @@ impl JobRun {
         self.number
     }
 
-    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
+    /// Records how the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: HandlerEnd) {
         self.end = Some(end);
     }
@@ -255,7 +258,7 @@ impl Drop for JobRun {
 }
 
 impl Referee {
-    /// Reports that the handler of `tick` starts.
+    /// Reports to the invariants that the handler of `tick` starts.
     pub fn run_started(
         self: &Arc<Self>,
         host: &Arc<Host>,
@@ -309,8 +312,8 @@ impl Referee {
         }
     }
 
-    /// Returns the largest amount by which the clocks of a majority of the servers were recently ahead of the
-    /// true time.
+    /// Returns the largest amount by which the clocks of a majority of the servers were ahead of the true time
+    /// within the last seconds.
     fn clocks_were_ahead(&self) -> Duration {
         let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));

@@ -5,46 +5,46 @@ use std::{
     time::Duration,
 };
 
-/// The behaviour of messages on every link. Times are in milliseconds. A chance is the number of messages in
-/// a thousand to which the event happens.
+/// The behaviour of messages on every link. Times are in milliseconds. A chance is a number of messages in a
+/// thousand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkConditions {
-    /// The time that a message takes.
+    /// The time that a message travels.
     pub delay: RangeInclusive<u64>,
-    /// The chance that a message stalls, and so takes longer.
+    /// The chance that a message is delayed for longer.
     pub stall: u64,
-    /// The time that a message takes if it stalls.
+    /// The time that such a delayed message travels.
     pub stalled: RangeInclusive<u64>,
     /// The chance that a request is lost, together with all later requests on its connection.
     pub lose_request: u64,
     /// The chance that a reply never arrives.
     pub lose_reply: u64,
-    /// The chance that the connection breaks at a request.
+    /// The chance that the connection breaks when a request is sent.
     pub break_off: u64,
 }
 
 impl NetworkConditions {
-    /// No message is lost or late.
+    /// Conditions under which no message is lost or late.
     pub const CALM: Self =
         Self { delay: 0..=3, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
 }
 
-/// The fate of one request.
+/// The fate of one request, which the seed decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Arrives,
-    /// The request runs, and its reply is lost.
+    /// The server runs the request, and its reply is lost.
     ReplyLost,
     Lost,
-    /// The sender's end of the connection breaks. If `runs` is set, the request and those behind it still
-    /// run, after `later`.
+    /// The sender's end of the connection breaks. If `runs` is true, this request and the later ones that were
+    /// already sent still run, after the time `later`.
     BreaksOff {
         runs: bool,
         later: Duration,
     },
 }
 
-/// The link between one worker's machine and one server.
+/// The link between one worker's machine and one server, over which all their connections run.
 #[derive(Debug)]
 pub struct Link {
     truth: Truth,
@@ -53,7 +53,7 @@ pub struct Link {
     back: ExecutionGate,
 }
 
-/// The directions that are open.
+/// The two directions of a link. A direction is `true` if it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directions {
     /// From the worker to the server.
@@ -69,14 +69,14 @@ impl Link {
         Self { truth, road, there: ExecutionGate::open(), back: ExecutionGate::open() }
     }
 
-    /// Opens or cuts the directions of the link. A message that reaches a cut waits there until the cut ends.
-    /// A reply whose connection ends before that is lost; a request still arrives.
+    /// Opens or cuts each direction of the link. A message that reaches a cut waits there until the cut ends.
+    /// If its connection ends before that, a reply is lost, but a request still arrives.
     pub fn set_open(&self, open: Directions) {
         self.there.set_open(open.there);
         self.back.set_open(open.back);
     }
 
-    /// Sets the network conditions from now on.
+    /// Sets the conditions for all later messages.
     pub fn set_conditions(&self, conditions: NetworkConditions) {
         self.road.lock().unwrap_or_else(PoisonError::into_inner).1 = conditions;
     }
@@ -93,7 +93,7 @@ impl Link {
         self.back.pass().await;
     }
 
-    /// Returns the true time of arrival of a message that is sent now.
+    /// Returns the true time at which a message that is sent now arrives.
     pub(super) fn arrival(&self) -> Duration {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;
@@ -101,8 +101,8 @@ impl Link {
         self.truth.now() + rng.millis(range.clone())
     }
 
-    /// Draws the fate of a push message of the server: returns `true` if it is lost. The chance is that of a
-    /// reply.
+    /// Draws whether the network loses a message that the server pushes to a client. The chance is the same as
+    /// for a reply.
     pub(super) fn loses_push(&self) -> bool {
         let mut road = self.road.lock().unwrap_or_else(PoisonError::into_inner);
         let (rng, conditions) = &mut *road;

@@ -18,8 +18,8 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// The beginnings of log messages of the library, each with the name under which the message is counted.
-/// The library reports these events only in its log.
+/// The beginnings of log messages of the library, each with the name under which the referee counts the
+/// message. The library reports these events only in its log.
 const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
@@ -32,8 +32,8 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
     ("the work failed; it has resigned", "work restarted"),
 ];
 
-/// Two targets of log messages. Under the first, a leader reports that it has sealed the ledger. Under the
-/// second, it reports the end of every tick.
+/// The two log targets that the invariants need. Under `SEALED`, a leader reports that it has sealed the
+/// ledger. Under `TICK`, it reports the end of every tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::scheduler::tick";
 
@@ -73,7 +73,7 @@ impl Subscriber for LogCapture {
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
     }
 
-    // The library opens no spans, so nothing is done with spans.
+    // The library opens no spans, so the methods for spans do nothing.
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
         Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
     }
@@ -88,7 +88,8 @@ impl Subscriber for LogCapture {
 }
 
 impl LogCapture {
-    /// Passes a leader's report of a seal, or of a tick that will not be started, to the invariants.
+    /// Passes two kinds of a leader's reports to the invariants: that it has sealed the ledger, and that it
+    /// will not start a tick.
     fn judge(&self, target: &str, line: &Line) {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
         let term = field("term").parse().unwrap_or_default();
@@ -97,7 +98,8 @@ impl LogCapture {
                 let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
                 self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
             }
-            // The jobs of the second group are judged by invariants of their own.
+            // Only ticks of the first group are passed on. The invariants of the second group judge its ticks
+            // by other events.
             TICK if field("outcome") == "lost" && !self.pool.contains(field("job")) => {
                 let reason = line.message.strip_prefix("lost: ").unwrap_or_default();
                 let (job, tick) = (field("job"), field("tick"));
@@ -112,13 +114,13 @@ impl LogCapture {
 struct Line {
     message: String,
     fields: String,
-    /// The fields of the message except the text, without quotation marks.
+    /// The fields of the message except its text, without quotation marks.
     values: BTreeMap<&'static str, String>,
 }
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing to a string cannot fail.
+        // `write!` to a string never fails.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => {

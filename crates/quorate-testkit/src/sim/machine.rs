@@ -4,11 +4,12 @@ use std::{
     time::Duration,
 };
 
-/// The longest time for which the library's environment sleeps before it reads the clock again. If a timer
-/// stopped while the machine slept, it fires late by at most this time.
+/// The longest time for which the library sleeps before it reads the clock again. If a timer stops while the
+/// machine sleeps, the process notices this at most this much later.
 pub const NAP: Duration = Duration::from_millis(100);
 
-/// The machine on which a worker's processes run: its clocks, which outlive the processes, and its sleep.
+/// The machine on which a worker's processes run. It has the clocks, which outlive the processes, and it can
+/// sleep.
 #[derive(Debug)]
 pub struct Machine {
     truth: Truth,
@@ -20,13 +21,13 @@ pub struct Machine {
 struct State {
     boot: AdjustableClock,
     wall: AdjustableClock,
-    /// The time that the boot clock showed when it last stopped; `None` if it never did.
+    /// The time that the boot clock showed when it last stopped. `None` if it never did.
     stood_at: Option<u64>,
     asleep_since: Option<Duration>,
     sleeps: Vec<Sleep>,
 }
 
-/// A period in which the machine slept: its timers stopped, and its clocks continued.
+/// A period in which the machine slept. Its timers stopped, and its clocks continued.
 #[derive(Clone, Copy, Debug)]
 struct Sleep {
     from: Duration,
@@ -34,8 +35,8 @@ struct Sleep {
 }
 
 impl Machine {
-    /// Creates a machine that is awake. Its processes sleep in naps of `nap`; the library's own length is
-    /// [`NAP`].
+    /// Creates a machine that is awake. Its processes sleep for at most `nap` before they read the clock again.
+    /// (The library's own limit is [`NAP`].)
     pub fn new(truth: Truth, boot: SimClock, wall: SimClock, nap: Duration) -> Arc<Self> {
         let (boot, wall) = (AdjustableClock::new(boot), AdjustableClock::new(wall));
         let state = State { boot, wall, stood_at: None, asleep_since: None, sleeps: Vec::new() };
@@ -52,14 +53,15 @@ impl Machine {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. If a
-    /// request was sent at this time or before, more time has passed since its sending than the clock shows.
+    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. For a
+    /// request that was sent at this time or before, the clock shows less time since the sending than has
+    /// really passed.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }
 
-    /// Waits for a timer that is set now for the time `nanos` of the boot clock, but not longer than
-    /// `at_most`. The timer fires late by `late`.
+    /// Waits like a timer of the library that is set now. It fires at the time `nanos` of the boot clock, but
+    /// after at most `at_most`, and late by `late`.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
@@ -79,7 +81,7 @@ impl Machine {
         self.state().wall.step(by_millis);
     }
 
-    /// Stops the boot clock alone. The timers and the wall clock continue to run.
+    /// Stops only the boot clock. The timers and the wall clock continue to run.
     pub fn stand(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -87,14 +89,14 @@ impl Machine {
         state.stood_at = Some(state.boot.shows(now));
     }
 
-    /// Stops every clock, as a virtual machine that is paused does.
+    /// Stops every clock, as in a virtual machine that is paused.
     pub fn freeze(&self) {
         self.stand();
         let now = self.truth.now();
         self.state().wall.stand(now);
     }
 
-    /// Lets the clocks continue from where they stopped. The machine gets no notice that time has passed.
+    /// Lets stopped clocks continue from where they stopped, so that the machine does not notice the pause.
     pub fn go_on(&self) {
         let now = self.truth.now();
         let mut state = self.state();
@@ -102,12 +104,12 @@ impl Machine {
         state.wall.go_on(now);
     }
 
-    /// Sets the wall clock right, as an operator would.
+    /// Corrects the wall clock, as an operator would.
     pub fn set_wall_right(&self) {
         self.state().wall.set_right();
     }
 
-    /// Puts the machine to sleep: timers stop, and clocks continue to run.
+    /// Puts the machine to sleep. Its timers stop, and its clocks continue to run.
     pub fn fall_asleep(&self) {
         let now = self.truth.now();
         self.state().asleep_since.get_or_insert(now);
@@ -127,9 +129,9 @@ impl Machine {
     }
 }
 
-/// Returns the time at which a timer fires that was set at `set` for the time `due`, on a machine with these
-/// periods of sleep. The timer is a chain of naps, and after each nap the process reads the clock. A nap that
-/// a sleep interrupts continues afterwards.
+/// Returns the time at which a timer fires that was set at `set` for the time `due`, on a machine that was
+/// asleep in the periods `sleeps`. The process sleeps in naps of `nap`, and reads the clock after each. A nap
+/// that a sleep of the machine interrupts continues after the machine wakes.
 fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {
@@ -137,7 +139,7 @@ fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Du
             break; // The timer fired before this sleep.
         }
         let nap_left = if sleep.from < from {
-            // The machine fell asleep again before the end of the nap that the last sleep had interrupted.
+            // The previous sleep interrupted a nap, and the machine fell asleep again before that nap ended.
             from - sleep.from
         } else {
             let napped = (sleep.from - from).as_nanos() % nap.as_nanos();

@@ -2,65 +2,64 @@
 //!
 //! # What is not guaranteed
 //!
-//! A seed is one history among very many. Time passes in whole milliseconds, so a fault that needs two events
-//! within one millisecond is not tried. Lost, doubled or reordered bytes inside a connection are not tried
-//! either. The scripts that Redis runs are not simulated: the servers run the engine written in Rust. The
-//! conformance suite checks that the scripts and the engine behave the same.
+//! A seed produces one of very many possible histories. Time passes in whole milliseconds, so a fault that
+//! needs two events within one millisecond is not tried. Lost, doubled or reordered bytes inside a connection
+//! are not tried either. The scripts that Redis runs are not simulated: the servers run the engine written in
+//! Rust. The conformance suite checks that the scripts and the engine behave the same.
 //!
 //! Quorate gives no guarantee in the following cases, and the invariants do not judge them:
 //!
-//! - **A worker's boot clock that stood still.** A lease, a term or a claim is excused while its validity
-//!   rests on requests that the worker sent before the clock continued ([`Belief::clock_stood`]). An excused
-//!   grant is judged again from the first extension that a majority granted after that. *Exclusion* and
-//!   *backing* do not judge an excused grant. *Fencing* treats it as a grant that had ended before the worker
-//!   saw it. *Claims* does not check whether the message of an excused claim is already done. *Succession*
-//!   does not judge the beginning of an excused grant, and the work under it may continue beside the work of
-//!   the next holder ([`Working::clock_stood`]). *Ticks* permits that an excused term starts a tick that is
-//!   done ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
+//! - **A worker's boot clock that stood still.** A lease, a term or a claim is excused while its validity rests
+//!   on requests that the worker sent before the clock continued ([`Belief::clock_stood`]). An excused grant is
+//!   judged again from the first extension that a majority granted after that. *Exclusion* and *backing* do not
+//!   judge an excused grant. *Fencing* treats it as a grant that had ended before the worker saw it. *Claims*
+//!   does not check whether the message of an excused claim is already done. *Succession* does not judge the
+//!   beginning of an excused grant, and the work under it may continue beside the work of the next holder
+//!   ([`Working::clock_stood`]). *Ticks* permits that an excused term starts a tick that is done
+//!   ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
 //! - **A worker that is paused**, or resumed only some milliseconds ago, need not have asked its work to stop
-//!   (*step-down*) or ended it (*succession*). A grant may be over, by the worker's own clock, when the worker's code
-//!   first sees it. Such a grant has no place in the order of *fencing*, and *succession* does not count it as a new
-//!   holder.
+//!   (*step-down*) or ended it (*succession*). A grant may be over, by the worker's own clock, when the
+//!   worker's code first sees it. Such a grant has no place in the order of *fencing*, and *succession* does
+//!   not count it as a new holder.
 //! - **Data that servers forgot.** A server that forgot no longer counts for stored data. If a majority has
-//!   lost the *done* record of a message or a final record of a ledger in this way, that record may be
-//!   written again. If a majority has lost a registration, leaders need not account for the ticks before the
-//!   next registration. A tick of an at-most-once job that was never started must have been reported as lost
-//!   by a leader, for a true reason. The reason *too few nodes remember* refers to the servers whose answers
-//!   that leader's seal counted. The reason is true only if the servers among them that remember are fewer
-//!   than a majority of all servers. *Backing* counts a server that forgot less than `max_ttl` ago. *Backing*
-//!   also counts a server that is down, unless that server keeps all its data.
-//! - **Outside of the fault-free phase**, which follows the faults, leaders need not account for a missed
-//!   tick for which the misfire rule requires no catch-up run. A tick that was interrupted four times in the
-//!   newest term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase
-//!   only.
+//!   lost the *done* record of a message or a final record of a ledger in this way, that record may be written
+//!   again. If a majority has lost a registration, leaders need not account for the ticks before the next
+//!   registration. A tick of an at-most-once job that was never started must have been reported as lost by a
+//!   leader, for a true reason. The reason *too few nodes remember* refers to the servers whose answers that
+//!   leader's seal counted. The reason is true only if the servers among them that remember are fewer than a
+//!   majority of all servers. *Backing* counts a server that forgot less than `max_ttl` ago. *Backing* also
+//!   counts a server that is down, unless that server keeps all its data.
+//! - **Outside of the fault-free phase**, which follows the faults, leaders need not account for a missed tick
+//!   for which the misfire rule requires no catch-up run. A tick that was interrupted four times in the newest
+//!   term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase only.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, occur in two plans
 //!   only. In the plan `wild-clocks` no server forgets, and only the invariants that are
-//!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or
-//!   two servers are set far forward. No worker may count the grants of such a server for `max_ttl` after the
-//!   step, and *backing* counts the server for this time.
-//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants
-//!   *starts*, *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs.
-//!   Each of them is judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets
-//!   all flags. In the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of
-//!   these four is judged. If a majority of the servers forgot a tick or a request, there may be neither a
-//!   run nor a history entry. A run that is open to workers then waits for the end of its slot. The operator
-//!   sends one request at a time. No job of the group is removed or changed.
+//!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or two
+//!   servers are set far forward. No worker may count the grants of such a server for `max_ttl` after the step,
+//!   and *backing* counts the server for this time.
+//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants *starts*,
+//!   *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them
+//!   is judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all flags. In
+//!   the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of these four is
+//!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
+//!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request at
+//!   a time. No job of the group is removed or changed.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
-//!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list
-//!   is unreachable. Then such a worker may mark these nodes as its own and lead with their votes. That plan
-//!   runs only when it is named.
+//!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is
+//!   unreachable. Then such a worker may mark these nodes as its own and lead with their votes. That plan runs
+//!   only when it is named.
 //!
 //! # What runs
 //!
 //! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally,
 //! renewer, leases. Below it are five simulated [`Server`]s (the shipped engine over a store in memory). A
-//! simulated link connects each of three workers with each server. Every worker and every server has clocks
-//! of its own. Only the [`Referee`] sees the true time ([`Truth`]).
+//! simulated link connects each of three workers with each server. Every worker and every server has clocks of
+//! its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
-//! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of
-//! the first group, which runs that group's jobs. Some take part in the second group, also called the pool.
-//! Most of its jobs may run on any worker, and an operator sends requests to it.
+//! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of the
+//! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
+//! its jobs may run on any worker, and an operator sends requests to it.
 //!
 //! | event | cause |
 //! | --- | --- |
@@ -73,8 +72,8 @@
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
-//! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The
-//! module [`invariant`] contains the conditions that must hold, one file for each invariant. Servers with a
+//! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
+//! [`invariant`] contains the conditions that must hold, one file for each invariant. Servers with a
 //! [`NodeFault`], and workers that leave out a safety mechanism, show that the invariants detect violations.
 //! The same seeds have no violation without the fault ([`SabotageCheck`]). A [`Sweep`] runs many seeds of one
 //! of the [`PLANS`]. The program `simulate` runs sweeps from a shell.

@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server, as the process of one worker reaches it over its link.
+/// One server, as the process of one worker reaches it over a link.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -29,8 +29,8 @@ impl SimNode {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
 
-    /// Waits until a message that is sent now has reached the server, and the server's process is not
-    /// stopped.
+    /// Waits until a message that is sent now would have reached the server, and until the server's process is
+    /// not stopped.
     async fn there(&self) {
         self.truth.reach(self.link.arrival()).await;
         self.link.open_there().await;
@@ -100,14 +100,15 @@ impl SimSession {
     /// Sends `content` to the server, if the connection is open. Returns the number of the message.
     fn put(&mut self, content: Content) -> Option<u64> {
         let connection = &self.connection;
-        // A crashed process has no network, so messages that it sends while its tasks are dropped are lost.
+        // A crashed process has no network. The messages that its tasks send while they are dropped are lost.
         if connection.host.is_crashed() || connection.is_deaf() {
             return None;
         }
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The send fails only if the server's end of the connection is closed. Then the message is lost.
+        // The send fails only if the server's end of the connection is closed. Then the message is lost, as in
+        // a real network.
         let _ = self.messages.send(Message { number: self.sent, content, arrival: self.last_arrival, fate });
         Some(self.sent)
     }

@@ -8,40 +8,42 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A way in which a server breaks the rules. For most ways, a test shows that an invariant detects the
-/// violation.
+/// A way in which a server violates its contract. Tests show that an invariant detects the effects of most of
+/// these ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
-    /// When the server loses its memory, it keeps its run id and its marker, and therefore still votes.
+    /// The server loses its data, but keeps its run id and its marker. So the workers do not notice the loss,
+    /// and let it vote.
     Forgetful,
-    /// The server runs requests after the time at which they expire (`not_after`).
+    /// The server runs requests even after they have expired (`not_after`).
     Timeless,
     /// The server grants a lease that another owner still holds.
     Generous,
-    /// The server counts no grant: the fencing counter stays the same.
+    /// The server does not increase the fencing counter when it grants a lease.
     Uncounting,
-    /// The server answers that a lease is released, and keeps the lease.
+    /// The server answers that it has released a lease, but keeps the lease.
     Clinging,
-    /// The server releases a lease for any caller.
+    /// The server releases a lease for any caller, not only for its owner.
     Ruthless,
-    /// The server raises a counter for any caller.
+    /// The server raises a fencing counter for any caller, not only for the lease's owner.
     Obliging,
-    /// The server starts a missing counter at one, in place of the proposed time.
+    /// The server starts a missing fencing counter at one, and not at the proposed time. So a counter that was
+    /// lost gives small tokens again.
     Restarting,
     /// An extension sets the fencing counter to the token of the owner that extends, even if that lowers the
     /// counter.
     Lowering,
-    /// The server answers that a lease is extended, and does not change the end of the lease.
+    /// The server answers that it has extended a lease, but does not change the end of the lease.
     Shortening,
     /// The server overwrites a record that the writer has not seen.
     Overwriting,
-    /// The server accepts writes of terms earlier than the one that sealed the ledger.
+    /// The server accepts writes of terms earlier than the term that sealed the ledger.
     Unsealed,
     /// The server overwrites a final record.
     Reopening,
     /// When a worker writes a job's row, the server removes the pause from it.
     Unpausing,
-    /// The server removes all entries when it prunes a history.
+    /// When the server prunes a history, it removes all entries.
     Shredding,
 }
 
@@ -150,7 +152,7 @@ impl Liar<'_> {
         reply
     }
 
-    /// Removes from the ledger the state that would make the server refuse the next write.
+    /// Removes the state from the ledger that would make an honest server refuse the next write.
     fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;

@@ -22,12 +22,12 @@ use std::{
     time::Duration,
 };
 
-/// The longest age at which a reading of the servers' clocks can still matter. A leader whose term is valid
-/// has received answers from a majority within the TTL. That is three seconds at most, so all readings on
-/// which the leader relies are younger than this.
+/// The largest age of a reading of the servers' clocks that can still matter. A leader with a valid term has
+/// received answers from a majority within the TTL, which is at most three seconds. So the leader relies only
+/// on readings that are younger than this.
 const RECENTLY: Duration = Duration::from_secs(5);
 
-/// The observer of the simulation. It sees the true time and every event, and checks them against the
+/// The observer of the simulation. It sees the true time and every event, and reports violations of the
 /// invariants.
 #[derive(Debug)]
 pub struct Referee {
@@ -59,11 +59,11 @@ struct Job {
     resource: Resource,
     token: u64,
     what: Arc<str>,
-    /// The number of the grant, unique in this history.
+    /// The number of the grant, unique in this simulation.
     held: u64,
-    /// The reading of `Machine::stood_at` for the worker's machine at the moment when the grant was last
-    /// known to be within the guarantee. If it differs from the present reading, the clock has stood still
-    /// since then. `None` if the grant was never within the guarantee since the work began.
+    /// The time that `Machine::stood_at` returned for the worker's machine when the guarantee last applied to
+    /// the grant. If the machine now returns another time, its clock has stood still since then. `None` if the
+    /// guarantee has not applied to the grant since the work began.
     stood_before: Option<Option<u64>>,
 }
 
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// A guard of code that works under a grant. The work is over when the guard is dropped.
+/// A guard of code that works under a grant. Dropping it reports that the work is over.
 #[derive(Debug)]
 pub struct Work {
     referee: Arc<Referee>,
@@ -88,8 +88,7 @@ impl Drop for Work {
     }
 }
 
-/// A guard of the run of a tick. The job belongs to the first group, which runs its jobs on its leader. The
-/// run ends when the guard is dropped.
+/// A guard of the run of a tick of the first group. Dropping it reports the end of the run.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -98,12 +97,12 @@ pub struct TickRun {
 }
 
 impl TickRun {
-    /// Returns the number of the run, unique in this history.
+    /// Returns the number of the run, unique in this simulation.
     pub fn number(&self) -> u64 {
         self.work.id
     }
 
-    /// Records the way in which the handler ends. The handler calls this just before it returns or panics.
+    /// Records how the handler ends. The handler calls this just before it returns or panics.
     pub fn ends(mut self, end: RunOutcome) {
         self.end = Some(end);
     }
@@ -111,8 +110,8 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // A run that is dropped while its term continues has timed out. (A term asks its runs to stop one
-        // grace period before the term ends.)
+        // The run was dropped without a recorded end. If its term continues, the run has timed out, because at
+        // the end of a term runs are asked to stop one grace period earlier.
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(RunOutcome::Itself);
@@ -128,7 +127,7 @@ impl Drop for TickRun {
 }
 
 impl Referee {
-    /// Creates a referee with every invariant, for workers that agree on `setup`.
+    /// Creates a referee with every invariant. All workers of the simulation use the configuration `setup`.
     pub fn new(truth: Truth, trace: Trace, setup: QuorumConfig) -> Arc<Self> {
         let state = State {
             invariants: all(),
@@ -151,31 +150,32 @@ impl Referee {
         })
     }
 
-    /// Stops judging the invariants that depend on an assumption about time.
+    /// Stops judging the invariants that rely on clocks, and judges only the timeless ones.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
-    /// Stops judging the jobs of the second group, except for *starts*. If servers' clocks step by up to an
-    /// hour, the servers' memories and histories end at other times than the invariants compute.
+    /// Stops judging the jobs of the second group, except by the invariant *starts*. In plans where servers'
+    /// clocks step by up to an hour, memories and histories end at other times than the other invariants
+    /// compute.
     pub(super) fn judge_only_starts_of_the_second_group(&self) {
         let names = ["runs", "requests", "histories"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
     }
 
-    /// Stops excusing workers whose boot clock stood still. A test uses this to show that the invariants
-    /// detect the effects of such a clock.
+    /// Stops making exceptions for workers whose boot clock stood still. A test uses this to show that the
+    /// invariants detect the effects of such a clock.
     pub fn excuse_no_clock(&self) {
         self.excuses_none.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the servers of the simulation, on which the referee looks up leases and clocks.
+    /// Sets the servers of the simulation. The referee reads their leases and clocks.
     pub fn watch_servers(&self, servers: &[Arc<Server>]) {
         let servers = servers.iter().map(Arc::downgrade).collect();
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
     }
 
-    /// Judges an event, and then the beliefs of all workers at this moment.
+    /// Judges an event, and then the state of all grants at this moment.
     pub fn tell(&self, event: &Event<'_>) {
         self.judge(event);
         self.look();
@@ -190,7 +190,7 @@ impl Referee {
         self.look();
     }
 
-    /// Judges the beliefs of all workers at this moment.
+    /// Judges the state of all grants at this moment.
     pub fn look(&self) {
         let now = self.truth.now();
         let held = self.state().held.clone();
@@ -200,8 +200,8 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Ends the exception for work under a grant once a majority has extended the grant after the worker's
-    /// clock continued.
+    /// Judges work under a grant again, after an exception for a clock that stood still, once a majority has
+    /// extended the grant by a request that was sent after the clock continued.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
@@ -261,7 +261,7 @@ impl Referee {
         held
     }
 
-    /// Records that code begins to work under `held`; the work is over when the returned guard is dropped.
+    /// Records that code begins to work under `held`. The work is over when the returned guard is dropped.
     pub fn begin(self: &Arc<Self>, held: &Held, what: &str) -> Work {
         let belief = self.belief(held, self.truth.now(), &[]);
         let stale = belief.is_some_and(|belief| belief.clock_stood);
@@ -279,7 +279,7 @@ impl Referee {
         Work { referee: Arc::clone(self), id }
     }
 
-    /// Returns the work under other grants of the same resource.
+    /// Returns the work that runs under other grants of the same resource.
     fn working(&self, belief: &Belief) -> Vec<Working> {
         let now = self.truth.now();
         let state = self.state();
@@ -370,7 +370,7 @@ impl Referee {
         self.state().next()
     }
 
-    /// Records that the faults are over. From now on the simulated workers cause no failures on purpose.
+    /// Records that the faults are over. From now on the simulated workers do not fail on purpose.
     pub fn end_faults(&self) {
         self.state().calm = true;
     }
@@ -380,7 +380,7 @@ impl Referee {
         self.state().calm
     }
 
-    /// Returns the fencing token of the worker that now considers itself the leader of `group`; `None` if no
+    /// Returns the fencing token of the worker that now considers itself the leader of `group`, or `None` if no
     /// worker does.
     pub fn leader(&self, group: &Resource) -> Option<u64> {
         let now = self.truth.now();
@@ -392,7 +392,7 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// Records that the process `host` has crashed or ended. From now on it counts as the holder of no lease.
+    /// Records that the process `host` has crashed or ended. From now on it no longer counts as a holder.
     pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
@@ -401,7 +401,7 @@ impl Referee {
         self.state().held.retain(|held| !held.is_over());
     }
 
-    /// Counts an event. The counts show what a run has reached.
+    /// Counts an event under the name `what`. The counts show which events a run has reached.
     pub fn count(&self, what: &str) {
         let mut state = self.state();
         match state.coverage.get_mut(what) {
@@ -410,7 +410,7 @@ impl Referee {
         }
     }
 
-    /// Records a failure that belongs to no invariant.
+    /// Records a failure that violates no invariant, such as a panic.
     pub fn fail(&self, what: &str) {
         self.violate(what.to_owned());
     }
@@ -470,13 +470,14 @@ fn outcome(request: &Request, reply: &Reply) -> String {
     text
 }
 
-/// The name of an enum's variant: its debug text up to the first delimiter.
+/// The name of an enum's variant: the beginning of its debug text, up to the first delimiter.
 struct Name(String);
 
 impl Name {
     fn of(variant: &dyn fmt::Debug) -> String {
         let mut name = Self(String::new());
-        // An error means that the name is complete, since writing stops at the delimiter.
+        // `Name` returns an error to stop the formatting at the first delimiter. So an error means that the
+        // name is complete.
         let _ = fmt::write(&mut name, format_args!("{variant:?}"));
         name.0
     }

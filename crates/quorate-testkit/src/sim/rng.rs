@@ -6,8 +6,8 @@ use std::{ops::RangeInclusive, time::Duration};
 pub struct SeedRng(u64);
 
 impl SeedRng {
-    /// Returns the stream named `label` of `seed`. Streams are independent: one more draw from one of them
-    /// leaves the numbers of the other streams unchanged.
+    /// Returns the random stream named `label` of `seed`. The streams of a seed are independent: a further draw
+    /// from one leaves the numbers of the others unchanged.
     pub fn new(seed: u64, label: &str) -> Self {
         // This is FNV-1a over the label. The multiplication makes the streams of neighbouring seeds differ
         // widely.
@@ -45,8 +45,8 @@ impl SeedRng {
         Duration::from_millis(self.number(range))
     }
 
-    /// Returns whole milliseconds up to one of `tops`, which is also drawn. With tops of different sizes,
-    /// short and long waits both occur.
+    /// Returns a number of whole milliseconds, up to a limit that is itself drawn from `tops`. With limits of
+    /// different sizes, short and long waits both occur.
     pub fn millis_up_to(&mut self, tops: &[u64]) -> Duration {
         let top = tops[self.index(tops.len())];
         self.millis(0..=top)
@@ -76,8 +76,7 @@ mod tests {
         assert_eq!(draw(7, "net"), draw(7, "net"));
         assert_ne!(draw(7, "net"), draw(8, "net"));
         assert_ne!(draw(7, "net"), draw(7, "worker"));
-        // Regression: these values must never change. Otherwise the seeds in old reports would give other
-        // histories.
+        // These values must never change. Otherwise the seeds in old reports would give other histories.
         assert_eq!(SeedRng::new(1, "pin").bits(), 8_608_811_249_459_458_844);
     }
 

@@ -17,23 +17,23 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Three limits. Within the first, the workers must have ended their work. Within the second, they have sent
-/// their releases to servers that were unreachable. Within the third, a quorum must have closed.
+/// Three limits for the end of a run: the time within which the workers must have ended their work, the time
+/// within which they have sent releases to servers that were unreachable, and the time within which a quorum
+/// must have closed.
 const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
 /// The longest times that a worker may take to acquire a lease in the fault-free phase: the first time, and
-/// each later time. The first time takes longer, because the worker may still have to learn that nodes
-/// forgot. The worker then tries again after 100 ms.
+/// each later time. The first time is longer, because the worker may only then learn that nodes lost their
+/// data, and tries again after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
-/// The index of the operator among the processes, which follows those of the workers.
+/// The index of the operator in the list of processes, after those of the workers.
 const OPERATOR: usize = WORKERS;
-/// The number of nodes in the list of a worker that starts with a list that is too short
-/// ([`Mistake::FewerNodes`]).
+/// The number of nodes in the list of a worker with the mistake [`Mistake::FewerNodes`].
 const FEWER_NODES: usize = 3;
-/// The longest time until one of three workers that try at the same time has acquired the lock, and the other
-/// workers have noticed that.
+/// The longest time until one of three workers that try at the same time has acquired the lock and the others
+/// have noticed this.
 const RUSH: Duration = Duration::from_millis(300);
 
 /// The result of one run.
@@ -51,18 +51,20 @@ pub struct Outcome {
     pub simulated: Duration,
 }
 
-/// Runs the shipped code through the scenario that `seed` draws from `plan`, in a runtime of its own on
-/// paused time.
+/// Runs the shipped code through the scenario that `seed` draws from `plan`. The run has a runtime of its own,
+/// in which time is simulated.
 ///
 /// # Panics
+///
 /// If no runtime can be created.
 pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::new)
 }
 
-/// Runs as [`simulate`] does, but records no trace. This is faster, and meant for many seeds.
+/// Runs like [`simulate`], but records no trace. This is faster, and meant for sweeps over many seeds.
 ///
 /// # Panics
+///
 /// If no runtime can be created.
 pub fn simulate_untraced(seed: u64, plan: &Plan) -> Outcome {
     run(seed, plan, Trace::none)
@@ -170,7 +172,8 @@ impl Run {
         }
     }
 
-    /// Trusts the new servers, as an operator does with `quorate nodes trust`; then starts the workers.
+    /// Marks the new servers as trusted, as an operator does with `quorate nodes trust`. Then starts the
+    /// workers.
     async fn start_workers(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
@@ -186,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Carries out the faults, one after the other.
+    /// Carries out the scenario's faults, one after the other.
     async fn inject_faults(&mut self) {
         self.set_conditions(&self.scenario.weather.clone());
         for (at, fault) in std::mem::take(&mut self.scenario.faults) {
@@ -196,7 +199,7 @@ impl Run {
         self.truth.reach(self.scenario.length).await;
     }
 
-    /// Ends every fault.
+    /// Ends every fault that is still active.
     fn end_faults(&mut self) {
         self.trace.note(format_args!("the faults end"));
         self.set_conditions(&NetworkConditions::CALM);
@@ -243,20 +246,21 @@ impl Run {
     /// Waits until the quarantines are over and the longest TTL has passed. After that, lets every worker
     /// acquire the lease in turn.
     async fn prove_liveness(&mut self) {
-        // Workers still have releases for servers that were unreachable. After their back-off and a
-        // handshake, they have sent these releases.
+        // Workers may still have releases for servers that were unreachable. They send these after their
+        // back-off and a handshake, so the check for keys waits for that.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored until the end of its lifetime, even if its worker has not crashed.
+        // A resign request is stored until the end of its lifetime, even if the worker that sent it has not
+        // crashed. So the keys of all workers are excluded here.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::ResignRequest
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver that was in back-off needs up to a second to reach its server again. The quarantine begins
-        // only then.
+        // A driver may have been in back-off for up to a second before it reached its server again. Only then
+        // did the server's quarantine begin.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
@@ -285,8 +289,8 @@ impl Run {
         self.contend().await;
     }
 
-    /// Lets all workers try to acquire a lock at one moment. They repeat votes that are split, so one of them acquires
-    /// the lock.
+    /// Lets all workers try to acquire a lock at the same moment. If their votes are split, they try again, so
+    /// one of them must acquire the lock.
     async fn contend(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
@@ -304,14 +308,14 @@ impl Run {
         self.truth.pass(Duration::from_millis(20)).await;
     }
 
-    /// Lets the next worker drop an attempt at some moment of its round. The keys that the attempt set must
-    /// soon be gone.
+    /// Lets the next worker drop an attempt to acquire at a random moment. The keys that the attempt has set
+    /// must soon be gone.
     async fn give_up(&self, turn: usize) {
         let Some(process) = &self.workers[(turn + 1) % WORKERS] else { return };
         let lock = process.quorum.lock(RESOURCES[0]).ttl(Duration::from_secs(2));
         let moment = Duration::from_millis(turn as u64 % 5);
         tokio::select! { biased;
-            // If the attempt wins before that moment, its result is dropped.
+            // If the attempt succeeds before `moment`, its lease is dropped.
             _ = lock.try_acquire() => {}
             () = self.truth.pass(moment) => {}
         }
@@ -336,7 +340,7 @@ impl Run {
         }
     }
 
-    // --- parts ------------------------------------------------------------------------------------------
+    // --- helpers ----------------------------------------------------------------------------------------
 
     fn process(&mut self, worker: usize, mistake: Option<Mistake>) -> Process {
         let seed = self.scenario.seed;
@@ -406,8 +410,8 @@ impl Run {
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.process_gone(&process.host);
-        // The runtime drops the tasks of the process when it next polls them. The check a millisecond later
-        // counts the tasks that are left.
+        // The runtime drops the tasks of the process only when it polls them next. So the tasks that are left
+        // are counted a millisecond later.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -423,8 +427,8 @@ impl Run {
         process_gone(&self.referee, process);
     }
 
-    /// Reports to the referee the leases on each server for which `of` returns `true`, given the resource and
-    /// the worker. There must be none.
+    /// Reports to the referee the leases that each server stores and for which `of` returns `true`, given the
+    /// resource and the worker. Servers must store no such lease.
     fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
@@ -444,9 +448,9 @@ impl Run {
     }
 }
 
-/// Returns the longest time for which a key may outlive a crashed worker. A request that the worker sent just before
-/// the crash runs within the node timeout or not at all. That timeout is measured by a server's clock, which may drift,
-/// and step once. The key that the request sets ends after the longest TTL.
+/// Returns the longest time for which a server may store a key of a crashed worker. A server runs the worker's
+/// last request within the node timeout or not at all. It measures this timeout by its own clock, which may
+/// drift, and step once. The key that the request sets then lasts for the longest TTL.
 fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
@@ -462,7 +466,7 @@ fn process_gone(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// Checks the time for which the key of a crashed worker is no leftover: it is long enough for a key that
+    /// Checks the time for which a key of a crashed worker is permitted. It must be long enough for a key that
     /// the worker's last request set, and not much longer.
     #[test]
     fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {

@@ -1,11 +1,11 @@
 use super::{Outcome, Plan, simulate, simulate_untraced};
 use std::ops::Range;
 
-/// A check that one mechanism matters: under a plan all invariants must hold, and under the same plan without
-/// the mechanism an invariant must break.
+/// A check that one safety mechanism is needed. Under a plan all invariants must hold, and under the same plan
+/// without the mechanism an invariant must break.
 ///
-/// Both plans run on the *same* seed. A violation shows that the mechanism matters only if the same history,
-/// with the mechanism included, breaks no invariant.
+/// Both plans run with the *same* seed. A violation proves that the mechanism is needed only if the same
+/// history with the mechanism has no violation.
 #[derive(Clone, Debug)]
 pub struct SabotageCheck<'a> {
     /// The plan with every mechanism.
@@ -17,7 +17,8 @@ pub struct SabotageCheck<'a> {
     pub breaks: &'a str,
 }
 
-/// A seed that breaks the invariant without the mechanism, and breaks no invariant with it.
+/// The proof that a mechanism is needed: a seed that breaks the invariant without the mechanism, and no
+/// invariant with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The seed.
@@ -26,10 +27,10 @@ pub struct Difference {
     pub violation: String,
 }
 
-/// The reason why a mechanism has not been shown to matter.
+/// The reason why a check did not prove that a mechanism is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDifference {
-    /// The invariant breaks under no seed.
+    /// No seed breaks the invariant without the mechanism.
     #[error("{breaks} holds in all {seeds} seeds although the mechanism is left out")]
     NeverBreaks {
         /// The invariant.
@@ -46,7 +47,7 @@ pub enum NoDifference {
         seed: u64,
         /// The invariant that breaks without the mechanism.
         breaks: String,
-        /// The violation under the plan with every mechanism.
+        /// The violation with the mechanism.
         sound: String,
     },
 }

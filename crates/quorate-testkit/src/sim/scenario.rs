@@ -10,44 +10,46 @@ pub const NODES: usize = 5;
 /// The number of workers.
 pub const WORKERS: usize = 3;
 
-/// The largest rate error of a clock, in millionths. It keeps any two clocks within `drift_rate` of each other.
+/// The largest rate error of a clock, in millionths. With it, the rates of any two clocks differ by less than
+/// `drift_rate`.
 const RATE_PPM: i64 = 4_900;
 /// The largest offset of a wall clock from the true time when a run begins, in three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks
-/// reach this offset, and none exceeds it unless it steps far. So two wall clocks that do not step far are at
+/// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks reach
+/// this offset, and none exceeds it unless a fault steps it far. So all wall clocks that do not step far are at
 /// most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
 /// The upper limit of the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
 /// The true wall time when a run begins, in milliseconds since the epoch.
 const EPOCH_MS: i64 = 1_700_000_000_000;
-/// Returns the time that a correct wall clock shows at the true time `at`.
+/// Returns the time that a wall clock without error shows at the true time `at`.
 pub(super) fn true_wall(at: Duration) -> WallTime {
     WallTime::from_micros(EPOCH_MS.unsigned_abs() * 1_000) + at
 }
 
-/// The largest step of a server's clock, in milliseconds. A clock steps at most once in [`STEP_APART`].
+/// The largest step of a server's clock, in milliseconds. A server's clock steps at most once in
+/// [`STEP_APART`].
 const STEP_MS: i64 = 95;
 /// The shortest time between two steps of one server's clock.
 const STEP_APART: Duration = Duration::from_secs(9);
-/// The largest step of a wall clock, in milliseconds, in seeds and plans whose steps may exceed every
+/// The largest step of a wall clock, in milliseconds, in plans and seeds in which steps may exceed every
 /// tolerance.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
-/// In plans with [`Plan::far_steps`], the time before which no server's clock steps far ahead. By then every
-/// worker has observed the servers for `max_ttl`.
+/// In plans with [`Plan::far_steps`], the earliest time at which a server's clock steps far ahead. By then
+/// every worker has observed the servers for `max_ttl`, so that it detects the step.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
-/// The properties of a simulation that do not depend on the seed.
+/// The properties of a simulation that are the same for all seeds.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The configuration that all workers share.
     pub setup: QuorumConfig,
-    /// The way in which servers break the rules; `None` if they are honest.
+    /// The way in which servers violate their contract. `None` if all servers are honest.
     pub node_fault: Option<NodeFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,
-    /// Lets servers' clocks step, by no more than `clock_step_allowance` permits.
+    /// Lets servers' clocks step, but no further than `clock_step_allowance` permits.
     pub steps: bool,
     /// Lets servers' clocks step by hours and stand still. In such a plan no invariant that depends on time is judged,
     /// and no server forgets.
@@ -59,25 +61,25 @@ pub struct Plan {
     pub far_steps: bool,
     /// Lets workers' boot clocks stand still for some time.
     pub stands: bool,
-    /// Excuses no violation because of a boot clock that stood still. With it, tests show that the invariants
-    /// detect the effects of such a clock.
+    /// Makes no exception for a boot clock that stood still. With this, tests show that the invariants detect
+    /// the effects of such a clock.
     pub excuse_no_clock: bool,
     /// Lets workers start by mistake with another node list, or another `max_ttl`.
     pub mistakes: bool,
-    /// Lets only one server forget, chosen by the seed. The other servers keep their data.
+    /// Lets only one server lose data, chosen by the seed. The other servers keep their data.
     pub one_forgets: bool,
-    /// The number of faults in a thousand that are crashes of one to three servers, in addition to the crashes
-    /// that every plan draws.
+    /// The number of faults in a thousand that are crashes of one to three servers. These are in addition to
+    /// the crashes that every plan draws.
     pub crashes: u64,
-    /// The number of data losses in a thousand in which the server comes back with an old snapshot, and so
+    /// The number of data losses in a thousand after which the server comes back with an old snapshot, and so
     /// with old counters. After the other data losses, it comes back empty.
     pub snapshots: u64,
     /// The guarantees that this plan requires, in addition to those that every plan requires.
     pub promises: Promises,
-    /// The longest time for which a worker's timer sleeps before it reads the clock again.
+    /// The longest time for which a worker sleeps before it reads the clock again.
     pub naps: Duration,
     /// The time by which a worker's timers fire late although its process runs. It is zero, except in a test
-    /// that shows that an invariant detects late timers.
+    /// that shows that the invariants detect late timers.
     pub oversleep: Duration,
 }
 
@@ -86,7 +88,7 @@ impl Default for Plan {
         let setup = QuorumConfig {
             node_timeout: Duration::from_millis(100),
             max_ttl: Duration::from_secs(3),
-            // The allowance is at most a tenth of the TTL, and the shortest TTL is one second.
+            // The allowance may be at most a tenth of a TTL, and the shortest TTL is one second.
             clock_step_allowance: Duration::from_millis(100),
             ..QuorumConfig::default()
         };
@@ -115,9 +117,9 @@ impl Default for Plan {
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// Each worker's machine: boot clock and wall clock.
+    /// For each worker's machine, the boot clock and the wall clock.
     pub workers: Vec<(SimClock, SimClock)>,
-    /// The operator's machine.
+    /// The boot clock and the wall clock of the operator's machine.
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
@@ -133,7 +135,7 @@ impl Scenario {
     /// Derives the scenario of `plan` for `seed`.
     pub fn new(seed: u64, plan: &Plan) -> Self {
         let mut rng = SeedRng::new(seed, "scenario");
-        // This draw uses a random stream of its own, so that the other draws of a seed do not depend on it.
+        // A random stream of its own keeps this draw from changing the other draws of a seed.
         let edge = SeedRng::new(seed, "wall clocks").chance(250);
         let workers = (0..WORKERS).map(|_| machine(&mut rng, edge)).collect();
         let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
@@ -151,9 +153,9 @@ impl Scenario {
         faults.step_far();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
-        // The sort is stable: of two faults at one time, the one that was drawn first happens first.
+        // The sort is stable. So of two faults at the same time, the one that was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
-        // This draw uses a random stream of its own, so that the other clocks do not depend on it.
+        // A random stream of its own keeps this draw from changing the clocks of the workers.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
         Self { seed, workers, operator, servers, weather, faults, length: plan.length }
     }
@@ -161,7 +163,7 @@ impl Scenario {
 
 /// Draws a boot clock and a wall clock that run at the same rate.
 fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
-    // The extreme rates are drawn often, because they test the safety margins.
+    // The extreme rates are drawn often, because safety margins are tested best at the limits.
     let rate = match rng.number(0..=3) {
         0 => -RATE_PPM,
         1 => RATE_PPM,
@@ -179,7 +181,8 @@ fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
     (boot, SimClock { start_nanos: wall_ms * 1_000_000, rate_ppm })
 }
 
-/// Returns the offsets, in milliseconds, at which a clock of this rate may start without ever exceeding [`EDGE_MS`].
+/// Returns the offsets, in milliseconds, with which a clock of this rate may start without exceeding
+/// [`EDGE_MS`] during the run.
 fn room(rate_ppm: i32) -> RangeInclusive<i64> {
     let drifts = i64::from(rate_ppm) * i64::try_from(LONGEST_RUN.as_millis()).unwrap_or(i64::MAX) / 1_000_000;
     -EDGE_MS - drifts.min(0)..=EDGE_MS - drifts.max(0)
@@ -200,14 +203,14 @@ fn weather(rng: &mut SeedRng) -> NetworkConditions {
 struct Faults<'a> {
     rng: SeedRng,
     plan: &'a Plan,
-    /// The server that may forget, in plans in which only one may.
+    /// The index of the only server that may lose data, in plans with [`Plan::one_forgets`].
     forgetful: usize,
-    /// Lets workers' wall clocks step to any time. This applies to one seed of four. In the other seeds these
+    /// Lets workers' wall clocks step by any amount. This is so in one seed of four. In the other seeds these
     /// clocks stay within `max_clock_offset`.
     astray: bool,
-    /// Lets wall clocks be as far apart as `max_clock_offset` permits.
+    /// Lets wall clocks differ by as much as `max_clock_offset` permits.
     edge: bool,
-    /// The servers' wall clocks, after the replacements so far. Their steps are included only in seeds with
+    /// The servers' wall clocks, after the replacements so far. Steps are applied to them only in seeds with
     /// `edge`.
     walls: Vec<SimClock>,
     /// The time of each server's latest clock step.
@@ -216,7 +219,7 @@ struct Faults<'a> {
 }
 
 impl Faults<'_> {
-    /// Draws one fault that begins at `at`, and its end.
+    /// Draws one fault that begins at `at`, and the end of this fault.
     fn draw(&mut self, at: Duration) {
         let (node, worker) = (self.rng.index(NODES), self.rng.index(WORKERS));
         if self.rng.chance(self.plan.crashes) {
@@ -257,7 +260,8 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws a crash of one to three servers. They come back with the data that the plan lets them keep.
+    /// Draws a crash of one to three servers. When they start again, they have the data that the plan lets them
+    /// keep.
     fn crash_servers(&mut self, at: Duration) {
         for node in self.some_nodes(1..=3) {
             if self.rng.chance(100) && self.may_forget(node) {
@@ -270,8 +274,8 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // A server that is configured as durable loses data only with its disk. So it comes back with
-                // all its data, or with a new disk.
+                // A durable server loses data only with its disk. So after a crash it has all its data, or a
+                // new disk and no data.
                 _ if self.plan.setup.durable => Memory::Empty,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
@@ -306,14 +310,14 @@ impl Faults<'_> {
         };
         self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker, mistake), 1..=2_000);
         if mistake.is_some() {
-            // An operator corrects the mistake later.
+            // After a while, an operator corrects the mistake and starts the worker again.
             let found = at + self.rng.millis(2_500..=9_000);
             self.lasting(found, Fault::CrashWorker(worker), Fault::StartWorker(worker, None), 1..=1_000);
         }
     }
 
-    /// Draws a partition of the network into halves. One half has a majority of the servers, but it may have
-    /// no worker.
+    /// Draws a partition of the network into halves. One half has a majority of the servers, and possibly no
+    /// worker.
     fn part(&mut self, at: Duration) {
         let mut draw = |_| self.rng.chance(500);
         let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
@@ -347,7 +351,8 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws a step of the clocks of some servers at one moment, as a common time source would cause it.
+    /// Draws a step of the clocks of some servers at one moment. A time source that several servers share would
+    /// cause such a step.
     fn step(&mut self, at: Duration) {
         let wild = self.plan.wild_clocks && self.rng.chance(700);
         let far = if wild { [1_500, 60_000, FAR_STEP_MS][self.rng.index(3)] } else { STEP_MS };
@@ -367,9 +372,9 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws far steps ahead for the clocks of one or two servers, again and again. The clocks of two servers
-    /// step at one moment, or within 400 ms of each other. Removes the faults that would keep a worker from receiving
-    /// replies of these servers.
+    /// Draws far steps ahead for the clocks of one or two servers, several times. The clocks of two servers
+    /// step at one moment, or within 400 ms of each other. Removes faults that would keep a worker from
+    /// receiving replies of these servers, because a worker must observe a step to reject the votes.
     fn step_far(&mut self) {
         if !self.plan.far_steps {
             return;
@@ -384,7 +389,7 @@ impl Faults<'_> {
                 let by = self.rng.signed(1_000..=far);
                 self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }
-            // The clocks step again only after the servers vote again.
+            // The next step follows only after the servers may vote again.
             at += self.plan.setup.quarantine() + self.rng.millis(1_500..=6_000);
         }
     }
@@ -394,8 +399,8 @@ impl Faults<'_> {
         self.made.push((at + self.rng.millis(millis), end));
     }
 
-    /// Records a step of a server's clock in `walls` if the clock stays within [`EDGE_MS`]. Returns `true` if
-    /// the clock may step.
+    /// If a server's clock would stay within [`EDGE_MS`] after this step, notes the step in `walls` and returns
+    /// `true`. Otherwise the clock must not step.
     fn may_step(&mut self, node: usize, by: i64) -> bool {
         let wall = &mut self.walls[node];
         let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);
@@ -407,7 +412,7 @@ impl Faults<'_> {
         may
     }
 
-    /// Draws some servers, each at most once.
+    /// Draws some servers, none of them twice.
     fn some_nodes(&mut self, count: RangeInclusive<u64>) -> Vec<usize> {
         let mut all: Vec<usize> = (0..NODES).collect();
         let count = self.rng.number(count) as usize;
@@ -443,7 +448,7 @@ mod tests {
         assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
     }
 
-    /// Wall clocks that may be `max_clock_offset` apart reach that limit, and never exceed it.
+    /// Checks that wall clocks which may be `max_clock_offset` apart reach this limit, and never exceed it.
     #[test]
     fn wall_clocks_reach_the_edge_and_stay_within_it() {
         let plan = Plan::default();

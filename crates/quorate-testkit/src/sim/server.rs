@@ -14,18 +14,18 @@ use std::{
     time::Duration,
 };
 
-/// The time between two snapshots. A server may come back with its latest snapshot after a crash.
+/// The time between two snapshots. After a crash, a server may start again with its latest snapshot.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The time for which a server must not vote after it forgot. It is no shorter than any lease that the server
-/// may have forgotten.
+/// The time for which a server must not vote after it lost data. No lease that the server may have lost lasts
+/// longer.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// The largest step of a server's clock that the plans' margins cover. After a larger step, the server's
-/// votes must not count until every lease that it granted before would have ended anyway.
+/// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker may
+/// count the server's votes until every lease that the server granted before would have ended.
 const FAR: Duration = Duration::from_millis(100);
 
-/// The data that a server has left after a crash.
+/// The data that a server still has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// No data.
@@ -36,7 +36,7 @@ pub enum Memory {
     Kept,
 }
 
-/// One simulated server: the shipped engine over a store in memory, on a clock of its own.
+/// One simulated server. It runs the shipped engine over a store in memory, on a clock of its own.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -51,10 +51,10 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: AdjustableClock,
-    /// For each change of the clock: the true time of the change, and the amount by which the clock was ahead
-    /// just before or just after it, whichever is larger.
+    /// One pair for each change of the clock: the true time of the change, and the larger of the amounts by
+    /// which the clock was ahead just before and just after it.
     ahead: Vec<(Duration, Duration)>,
-    /// The time when the clock last stepped by more than the plans' margins allow.
+    /// The time at which the clock last stepped further than the plans' margins cover.
     astray: Option<Duration>,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
@@ -70,9 +70,9 @@ impl State {
         true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
     }
 
-    /// Returns the largest amount by which the clock was ahead in the time `within` before `now`. Between two
-    /// changes a clock drifts in one direction. So in each span between two changes, the amount is largest at
-    /// the beginning or at the end.
+    /// Returns the largest amount by which the clock was ahead of the true time, within the time `within`
+    /// before `now`. Between two changes a clock drifts in one direction only. So the largest amount is at the
+    /// beginning or the end of a span between two changes.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
@@ -80,8 +80,8 @@ impl State {
 }
 
 impl Server {
-    /// Starts an empty server on the clock `clock`. The server reports to its clients whether it is
-    /// `durable`.
+    /// Starts an empty server on the clock `clock`. If `durable` is true, the server reports to its clients
+    /// that it is durable.
     pub fn start(
         name: &str,
         truth: Truth,
@@ -114,7 +114,7 @@ impl Server {
         self.awake.set_open(awake);
     }
 
-    /// Ends the process. Every connection breaks, and the requests that waited in the connections are lost.
+    /// Kills the process. Every connection breaks, and requests that have not run are lost. The argument of
     /// [`Self::restart`] decides which data is lost.
     pub fn crash(&self) {
         let mut state = self.state();
@@ -149,22 +149,22 @@ impl Server {
         self.referee.tell(&Event::Forgot { node: &self.name });
     }
 
-    /// Replaces the server with a new one of the same name and address, with a clock of its own.
+    /// Replaces the server by a new one with the same name and address, but with another clock and no data.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
         self.touch(|current, _| *current = AdjustableClock::new(clock));
         self.restart(Memory::Empty);
     }
 
-    /// Breaks, at both ends, every connection of the workers whose names `of` accepts. Requests that have not
-    /// run are lost.
+    /// Breaks, at both ends, the connections of all workers for whose names `of` returns `true`. Requests that
+    /// have not run are lost.
     pub fn tear(&self, of: impl Fn(&str) -> bool) {
         let mut connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
         connections.retain(|connection| of(connection.host.name()));
         connections.iter().for_each(|connection| connection.tear());
     }
 
-    /// Deletes every key (FLUSHALL): the data is lost, but the process continues to run.
+    /// Deletes every key, as FLUSHALL does. The process continues to run.
     pub fn flush(&self) {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
@@ -184,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Stops the server's clock, or lets it continue from the time at which it stopped.
+    /// Stops the server's clock, or lets a stopped clock continue from the time at which it stopped.
     pub fn set_clock_running(&self, running: bool) {
         self.touch(|clock, now| if running { clock.go_on(now) } else { clock.stand(now) });
     }
@@ -205,19 +205,19 @@ impl Server {
         }
     }
 
-    // --- service ----------------------------------------------------------------------------------------
+    // --- requests ---------------------------------------------------------------------------------------
 
     /// Waits until the server's process is not stopped.
     pub(super) async fn awake(&self) {
         self.awake.pass().await;
     }
 
-    /// Counts a request that runs although its sender's end of the connection is closed.
+    /// Counts a request that the server runs although the sender has closed its end of the connection.
     pub(super) fn count_request_of_closed_sender(&self) {
         self.referee.count("ran on a broken connection");
     }
 
-    /// Accepts a connection and returns the server's identity. Returns `None` while the server is down.
+    /// Accepts a connection, and returns the server's identity. Returns `None` while the server does not run.
     pub(super) fn accept(&self, connection: &Arc<Connection>) -> Option<Hello> {
         let mut state = self.state();
         if !state.up {
@@ -273,13 +273,13 @@ impl Server {
         reply
     }
 
-    /// Returns `true` if this server, were it honest, could not now grant `resource` to an owner for which
-    /// `is_ours` returns `false`. This is so in four cases:
+    /// Returns `true` if this server, if it is honest, cannot grant `resource` now to an owner for which
+    /// `is_ours` returns `false`. There are four reasons:
     ///
-    /// * the server stores a lease of an owner for which `is_ours` returns `true`;
-    /// * it is down (a durable server may vote as soon as it is up, so this case does not apply to it);
-    /// * it forgot so recently that it must be in quarantine;
-    /// * its clock stepped so far and so recently that no worker may count its grants.
+    /// - the server stores a lease of an owner for which `is_ours` returns `true`;
+    /// - the server is down and not durable (a durable server may vote as soon as it is up again);
+    /// - the server lost data so recently that it must be in quarantine;
+    /// - the server's clock stepped so far and so recently that no worker may count its grants.
     pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let state = self.state();
         let Ok(row) = state.store.lease(resource);
@@ -289,8 +289,8 @@ impl Server {
         holds || (!state.up && !self.durable) || barred(state.forgot) || barred(state.astray)
     }
 
-    /// Returns the largest amount by which the server's clock was ahead of the true time, in the time `within` before
-    /// now.
+    /// Returns the largest amount by which the server's clock was ahead of the true time, within the time
+    /// `within` before now.
     pub fn was_ahead(&self, within: Duration) -> Duration {
         self.state().was_ahead(self.truth.now(), within)
     }
@@ -301,7 +301,7 @@ impl Server {
         marker
     }
 
-    /// Returns the live leases, each with the time that remains.
+    /// Returns the leases that have not ended, each with its remaining time.
     pub fn live_leases(&self) -> Vec<(Resource, String, Duration)> {
         let state = self.state();
         let clocks = self.clocks(&state);
@@ -312,7 +312,7 @@ impl Server {
         live.collect()
     }
 
-    /// Returns the clocks for the engine. As Redis does, the server times leases by its wall clock.
+    /// Returns the clocks for the engine. The server measures leases by its wall clock, as Redis does.
     fn clocks(&self, state: &State) -> Clocks {
         let micros = state.clock.shows(self.truth.now()) / 1_000;
         Clocks { wall: NodeTime::from_micros(micros), lease_nanos: micros * 1_000 }
@@ -328,8 +328,8 @@ mod tests {
     use super::*;
     use crate::sim::{Plan, Trace};
 
-    /// A durable server votes for any worker as soon as it is up again. So while it is down, it backs only the leases
-    /// that it holds.
+    /// Checks that a durable server that is down counts only for the leases that it stores. Such a server votes
+    /// for any worker as soon as it is up again.
     #[tokio::test(start_paused = true)]
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
@@ -346,8 +346,9 @@ mod tests {
         }
     }
 
-    /// Checks that a server whose clock was set far forward backs every lease for as long as a lease can
-    /// last. For that time, no worker may count its votes.
+    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease from
+    /// before that step can last. During that time the server must count as one that cannot grant a lease to
+    /// another owner.
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();
@@ -362,7 +363,7 @@ mod tests {
         assert!(!server.backs(&resource, |_| true), "no longer than any lease of before");
     }
 
-    /// A clock that was ahead only long ago does not excuse an early start.
+    /// Checks that a clock which was ahead only long ago does not excuse an early start.
     #[tokio::test(start_paused = true)]
     async fn an_old_clock_error_is_no_excuse() {
         let truth = Truth::begin();

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// A sweep over many seeds of one plan, on several threads. Each seed runs in a runtime of its own. The sweep keeps
-/// only the failures and the counts of its seeds.
+/// A sweep over many seeds of one plan, on several threads. Each seed runs in a runtime of its own. To save
+/// memory, the sweep keeps only the failures and counts.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The name of the plan, for the command that replays a seed.
@@ -41,7 +41,7 @@ pub struct Summary {
     pub failures: Vec<Failure>,
 }
 
-/// A seed that broke an invariant, whose two runs had different traces, or that panicked.
+/// A seed that failed: an invariant broke, or its two runs had different traces, or it panicked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     /// The seed.
@@ -63,16 +63,16 @@ impl Failure {
 }
 
 impl Sweep {
-    /// Returns a sweep on every processor over `seeds`, under the plan of [`PLANS`](super::PLANS) or
-    /// [`OPEN_PLANS`](super::OPEN_PLANS) that is called `name`.
+    /// Returns a sweep over `seeds` that uses every processor. `name` is the name of a plan of
+    /// [`PLANS`](super::PLANS) or [`OPEN_PLANS`](super::OPEN_PLANS).
     pub fn over(name: &str, seeds: Range<u64>) -> Option<Self> {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let plan = Plan::named(name)?;
         Some(Self { name: name.to_owned(), plan, seeds, twice: false, threads, stop_after: u64::MAX })
     }
 
-    /// Runs the sweep. Calls `after` once for each seed, on the thread that ran the seed, with its failure if
-    /// there is one.
+    /// Runs the sweep. After each seed, calls `after` with the seed's failure, if it has one, on the thread
+    /// that ran the seed.
     pub fn run(&self, after: impl Fn(u64, Option<&Failure>) + Sync) -> Summary {
         let (next, failed) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
         let stopped = AtomicBool::new(false);
@@ -128,7 +128,7 @@ impl Sweep {
     }
 }
 
-/// Returns the first difference between two runs of one seed, or `None` if they are equal.
+/// Returns the first difference between two runs of one seed, or `None` if the runs are equal.
 fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     let line = one.trace.iter().zip(&two.trace).position(|(one, two)| one != two);
     let line = line.or((one != two).then_some(one.trace.len().min(two.trace.len())))?;
@@ -136,7 +136,7 @@ fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     Some(format!("two runs part at line {line} of the trace: {:?}, {:?}", says(one), says(two)))
 }
 
-/// Returns the name of the invariant in the text of a violation. The name follows the time.
+/// Returns the name of the invariant that a text of a violation names after the time.
 fn broken(violation: &str) -> &'static str {
     let name = violation.split(": ").nth(1).unwrap_or_default();
     let known = invariant::all().into_iter().map(|invariant| invariant.name());
@@ -144,7 +144,7 @@ fn broken(violation: &str) -> &'static str {
 }
 
 impl Summary {
-    /// Adds the result of a sweep over other seeds.
+    /// Adds the results of a sweep over other seeds to this summary.
     pub fn merge(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.simulated += other.simulated;

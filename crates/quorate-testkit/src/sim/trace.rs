@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The events of a run, line by line, in true time. Two runs of one seed must produce the same lines.
+/// The events of a run, one line each, with their true times. Two runs of one seed must produce the same lines.
 #[derive(Clone, Debug)]
 pub struct Trace {
     truth: Truth,
-    /// The lines; `None` if the trace is not recorded.
+    /// The lines. `None` if the trace is not recorded.
     lines: Option<Arc<Mutex<Vec<String>>>>,
 }
 
@@ -43,7 +43,7 @@ impl Trace {
     }
 }
 
-/// Describes a request and its reply in a short form, because a trace has thousands of such descriptions.
+/// Describes a request and its reply. The form is short, because a trace has thousands of them.
 pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
     let asked = match request {
         Request::Acquire { resource, owner, ttl, .. } => {

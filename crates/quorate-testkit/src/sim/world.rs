@@ -7,10 +7,12 @@ use std::{
 };
 use tokio_util::task::TaskTracker;
 
-/// The longest time of a single timer. For a longer wait, `Env` sets another timer when this one has fired.
+/// The longest duration of a single timer. For a longer wait, `Env` sets the next timer when this one has
+/// fired.
 const LONGEST_NAP: Duration = Duration::from_secs(3600);
 
-/// The clocks, timers and random numbers that a worker takes from its simulated machine.
+/// The clocks, timers and random numbers of a worker's simulated machine, which replace those of the operating
+/// system.
 #[derive(Debug)]
 pub struct SimWorld {
     host: Arc<Host>,
@@ -24,7 +26,8 @@ impl SimWorld {
         Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO }
     }
 
-    /// Makes the timers fire late by this time. With it, a test shows that the invariants detect late timers.
+    /// Makes the timers fire late by this time. A test uses this to show that the invariants detect late
+    /// timers.
     pub fn oversleeping(mut self, by: Duration) -> Self {
         self.oversleep = by;
         self

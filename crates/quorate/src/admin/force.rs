@@ -6,12 +6,12 @@ use crate::{
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 
-/// The result of [`Quorum::force_release`].
+/// The result of [`Quorum::force_release`](crate::quorum::Quorum::force_release).
 #[derive(Clone, Debug)]
 pub struct ForcedRelease {
     /// The number of nodes on which the owner held the resource and has now been removed.
     pub freed: usize,
-    /// The number of nodes that executed the request, so that the owner no longer holds the resource there.
+    /// The number of nodes that executed the request. On these nodes, the owner does not hold the resource.
     pub clear: usize,
     /// The outcome of each node. The outcome *agreed* means that the owner no longer holds the resource
     /// there.
@@ -49,8 +49,8 @@ impl Quorum {
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
         let (sender, mut votes) = vote_channel();
-        // The release is sent once and never repeated. All readers share one owner token, so a late
-        // repetition would release later readers.
+        // The release is sent only once. All readers share one owner token, so a late repetition would release
+        // readers that acquired the lock since.
         for node in 0..pool.len() {
             let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
             pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });

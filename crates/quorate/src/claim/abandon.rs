@@ -6,23 +6,24 @@ use crate::{
 };
 use std::{pin::pin, time::Duration};
 
-/// The maximum number of times that the nodes are asked for the current owner of a message. The worker stops
-/// earlier once enough nodes have answered.
+/// The maximum number of times that the nodes are asked which worker owns a message. Once enough nodes have
+/// answered, they are not asked again.
 const LOOKS_MAX: usize = 4;
 /// The pause before the nodes are asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Ends the lease and frees the message. If fewer than a majority confirm the release, asks the nodes which
-/// worker owns the message now.
+/// worker owns the message now, to report the true state.
 pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     let pool = lease.inner().pool();
     let (sender, mut votes) = vote_channel();
     let deadline = pool.env().now() + pool.config().node_timeout;
-    // If the renewer has already ended the lease, it sends no release, and the channel closes at once.
+    // If the renewer has already ended the lease, it sends no release. Then the channel closes at once, and the
+    // loop below ends.
     lease.post_release(Some(ReplyTo { sender, ticket: 0 }));
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut freed = 0;
-    // One timer covers all answers.
+    // A single timer serves for all answers, because this is cheaper than a timer for each.
     let mut over = pin!(pool.env().sleep_until(deadline));
     while freed < pool.majority() {
         let vote = tokio::select! { biased;
@@ -40,14 +41,16 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
         if looks > 0 {
             pool.env().sleep(LOOK_AGAIN).await;
         }
-        // A worker that was suspended may first have to open its connections again.
+        // The nodes are asked again after an error. If this process was suspended, its connections may first
+        // have to be opened again.
         let Ok(look) = inspect(lease.inner(), lease.resource()).await else { continue };
         match (look.done.clone(), look.whose(pool.len())) {
             (Some(done), _) => return Err(ClaimError::ended(&done)),
             (None, InspectTarget::Of(holder)) if holder != lease.owner() => {
                 return Err(ClaimError::TakenOver { holder: holder.clone() });
             }
-            // A majority still names this worker, because the releases have not arrived there yet.
+            // A majority still names this worker, because the releases have not arrived there yet. The message
+            // becomes free later.
             (None, InspectTarget::Of(_)) => break,
             (None, InspectTarget::Nobody) => return Ok(()),
             (None, InspectTarget::Unknown) => {}

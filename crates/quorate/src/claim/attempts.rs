@@ -44,12 +44,12 @@
 
 use std::sync::Arc;
 
-/// The decision on an attempt that a majority has granted.
+/// The decision on an attempt whose claim a majority has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The handler may begin once a majority has counted the attempt with this number.
     Begins(u32),
-    /// The limit is reached: this many attempts have been counted, and the message is given up.
+    /// The limit is reached. This many attempts have been counted, so the message is given up.
     GivenUp(u32),
 }
 
@@ -62,19 +62,19 @@ pub fn turn(counted: impl IntoIterator<Item = u32>, limit: Option<u32>) -> Turn 
     }
 }
 
-/// The answer to the question whether an attempt with another payload than the given one has begun.
+/// The answer to whether an attempt with another payload than the given one has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// No attempt with another payload can have begun.
     Free,
     /// A majority stores this other payload.
     Other(Arc<str>),
-    /// Unknown: it depends on the nodes that have not answered.
+    /// The nodes that have not answered decide this: they may store another payload on a majority.
     Unknown,
 }
 
-/// Compares the payload `given` with the payloads `known`. `known` has an entry for each node that has
-/// answered, out of `nodes` nodes: `None` for a node that stores no payload.
+/// Decides whether an attempt with another payload than `given` has begun. `known` has an entry for each node
+/// that has answered, out of `nodes` nodes. The entry is `None` for a node that stores no payload.
 pub fn payload_of(given: &Arc<str>, known: &[Option<Arc<str>>], nodes: usize) -> Payload {
     let majority = crate::config::majority(nodes);
     let unheard = nodes.saturating_sub(known.len());

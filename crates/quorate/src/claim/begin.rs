@@ -11,13 +11,13 @@ use crate::{
 };
 use std::{mem, sync::Arc, time::Duration};
 
-/// A message that was acquired.
+/// A message whose claim this worker has acquired.
 pub(super) struct AcquiredMessage {
     /// The message's index in the batch.
     pub(super) at: usize,
     pub(super) lease: Lease,
-    /// The attempts that the granting nodes had counted before this one: each node's count, and the payload
-    /// that it stores.
+    /// For each granting node, the number of attempts that it had counted before this one, and the payload that
+    /// it stores.
     pub(super) counted_before: Vec<node::AttemptCount>,
     pub(super) payload: Option<Fingerprint>,
 }
@@ -26,24 +26,25 @@ pub(super) struct AcquiredMessage {
 pub(super) enum Beginning {
     /// The message's handler may start.
     Attempt(Start),
-    /// The limit of attempts is reached. The claim is still held, so that this worker can hand the message to
+    /// The limit of attempts is reached. This worker still holds the claim, so that it can hand the message to
     /// the dead-letter hook.
     GivenUp(Start),
     /// An attempt with another payload began before. The claim has been released.
     OtherPayload(Arc<str>),
-    /// No majority counted the attempt. On at least one node, this worker no longer holds the message, the
-    /// message is done, or at least as many attempts have been counted.
+    /// No majority counted the attempt. At least one node refused the count: on that node, this worker no
+    /// longer holds the message, or the message is done, or at least as many attempts have been counted.
     Overtaken,
-    /// Too few nodes counted the attempt, or reported a payload. The claim has been released.
+    /// Too few nodes counted the attempt, or too few reported a payload. The claim has been released.
     Uncounted(NoMajority),
 }
 
-/// An attempt that may start, or a message that is given up.
+/// An attempt whose handler may start, or a message that is given up.
 pub(super) struct Start {
     pub(super) lease: Lease,
     /// The number of this attempt. If the message is given up, the number of attempts that had begun.
     pub(super) attempt: u32,
-    /// The payload's fingerprint: the one that the caller gave, otherwise the stored one.
+    /// The payload's fingerprint that the caller gave. If the caller gave none, the fingerprint that the nodes
+    /// store.
     pub(super) payload: Option<Arc<str>>,
     /// True if the attempt is counted on the nodes. If the handler never starts, the count is withdrawn.
     pub(super) counted: bool,
@@ -65,11 +66,12 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
     }));
 }
 
-/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after
-/// a majority has counted it.
+/// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after a
+/// majority has counted it.
 ///
 /// # Cancel safety
-/// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn; counts
+///
+/// Dropping the future releases all of the messages. Counts that a node has confirmed are withdrawn. Counts
 /// without a confirmation stay.
 pub(super) async fn begin(
     inner: &Arc<QuorumInner>,
@@ -122,8 +124,8 @@ impl AcquiredMessage {
         self.payload.as_ref().map(Fingerprint::text)
     }
 
-    /// Returns whether a granting node stores another payload than the given one. The stored payload may
-    /// belong to an attempt that never began.
+    /// Returns whether a granting node stores another payload than the given one. The nodes must then be asked,
+    /// because the stored payload may belong to an attempt that never began.
     fn is_doubtful(&self) -> bool {
         let given = self.given();
         given.is_some()
@@ -168,11 +170,10 @@ pub(super) async fn payloads(
     looks.into_iter().map(|(_, verdict, outcomes)| (verdict, outcomes)).collect()
 }
 
-/// An attempt that the nodes are asked to count. Dropping it withdraws the count, unless the attempt has
-/// begun.
+/// An attempt that the nodes are asked to count. Dropping it withdraws the count, unless its handler may start.
 struct Counting {
     at: usize,
-    /// `None` once the attempt has begun.
+    /// `None` once the handler may start.
     start: Option<Start>,
     keep: Duration,
     outcomes: Vec<NodeOutcome>,
@@ -187,8 +188,8 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // Withdraw the count only on nodes that have confirmed it: another node may store the same count for
-            // another worker.
+            // The count is withdrawn only on nodes that have confirmed it. On another node, the same count may
+            // belong to another worker.
             withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
         }
     }
@@ -224,8 +225,8 @@ impl Counting {
         }
     }
 
-    /// Returns whether to wait for more answers. As long as no majority has counted the attempt, the worker
-    /// waits for every answer, because it can withdraw only confirmed counts.
+    /// Returns whether more answers must be awaited. As long as no majority has counted the attempt, every
+    /// answer is awaited, because only confirmed counts can be withdrawn.
     fn is_open(&self, majority: usize) -> bool {
         self.counted.len() < majority && self.pending > 0
     }
@@ -253,7 +254,7 @@ async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begi
     while open > 0
         && let Some(vote) = votes.recv().await
     {
-        // The drivers answer every request, so every attempt is settled before this channel is empty.
+        // The drivers answer every request. So every attempt is decided before this channel closes.
         let Some(attempt) = counting.get_mut(vote.ticket as usize) else { continue };
         if attempt.is_open(pool.majority()) {
             attempt.count(vote.node, &vote.answer);

@@ -19,8 +19,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
-/// The number of chunks of a batch that are in flight at once. While the nodes process one chunk, this worker
-/// prepares or reads the other. With more chunks, the nodes would queue more requests than they can serve
+/// The number of chunks of a batch that are in flight at the same time. With two, this worker prepares one
+/// chunk while the nodes process the other. With more, the nodes would queue more requests than they can serve
 /// within a node timeout.
 pub(super) const CHUNKS_AT_ONCE: usize = 2;
 /// The number of dead-letter hooks that run at the same time for one batch.
@@ -101,8 +101,8 @@ impl Claims {
     }
 
     /// Sets how long a message stays given up after a dead-letter hook has handled it. The default is
-    /// [`Claims::retention`]; [`Claims::reset`] ends it earlier. A message that no hook has handled stays
-    /// given up for as long as the nodes keep the count of its attempts.
+    /// [`Claims::retention`]. [`Claims::reset`] ends this time earlier. A message that no hook has handled
+    /// stays given up for as long as the nodes keep the count of its attempts.
     pub fn dead_letter_retention(mut self, time: Duration) -> Self {
         self.dead_letter_retention = Some(time);
         self
@@ -182,7 +182,7 @@ impl Claims {
         Ok(ids.zip(outcomes).collect())
     }
 
-    /// Claims one message as [`Claims::claim`] does, and also returns the tally of a lost attempt.
+    /// Claims one message like [`Claims::claim`], and also returns the tally of a lost attempt.
     pub(super) async fn claim_one(&self, message: MessageId<'_>) -> Result<Verdict, ClaimError> {
         let asked = self.asked([message])?;
         let verdict = self.claim_chunk(&asked, self.params()?).await.pop();
@@ -199,7 +199,7 @@ impl Claims {
         asked.collect()
     }
 
-    /// Claims many messages as [`Claims::claim_many`] does, but neither starts the attempts nor [hands
+    /// Claims many messages like [`Claims::claim_many`], but neither starts the attempts nor [hands
     /// over](Claims::hand_over) messages that are given up. The caller must do both.
     pub(super) async fn claim_many_unsettled(
         &self,
@@ -214,7 +214,8 @@ impl Claims {
 
     async fn claim_chunk(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let verdicts = self.claim_unsettled(asked, params).await;
-        // A few dead-letter hooks run at a time. The outcomes stay in the order of the messages.
+        // At most `HOOKS_MAX` dead-letter hooks run at the same time. `buffered` keeps the outcomes in the
+        // order of the messages.
         let settled = verdicts.into_iter().map(|verdict| self.settled(verdict));
         stream::iter(settled).buffered(HOOKS_MAX).collect().await
     }
@@ -273,8 +274,8 @@ impl Claims {
         }
     }
 
-    /// Checks the payloads of the messages at `places`, which other workers hold. If another payload than the
-    /// given one is stored, the verdict becomes an error.
+    /// Checks the payloads of the messages at `places`, which other workers hold. If a message has another
+    /// payload than the given one, its verdict becomes an error.
     async fn compare_payloads(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
         if places.is_empty() {
             return;
@@ -286,8 +287,8 @@ impl Claims {
         let (places, given): (Vec<_>, Vec<_>) = places.iter().filter_map(given).unzip();
         let looks = payloads(self.quorum.pool(), &given).await;
         for (at, (payload, _)) in places.into_iter().zip(looks) {
-            // If it is not certain which payload is stored, the message counts as in progress, so that the
-            // caller tries again.
+            // If it is not certain which payload the message has, it counts as in progress, so that the caller
+            // tries again.
             if let Payload::Other(other) = payload {
                 let error = asked[at].other_payload(Fingerprint::from_node(&other));
                 verdicts[at] = Some(Verdict::of(Err(error)));
@@ -337,8 +338,8 @@ impl Claims {
                 ));
             }
         }
-        // Keep the claim's fencing counter as long as its record. Keep it at least for `reseed_after`, so
-        // that a counter that is started again repeats no token.
+        // The claim's fencing counter must be kept as long as its record. It must also be kept for at least
+        // `reseed_after`, so that a counter that is started again gives no token twice.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }
@@ -363,7 +364,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns the fingerprint `stored`, if it differs from the one that the caller gave.
+    /// Returns the fingerprint `stored` if it differs from the one that the caller gave. Returns `None` if they
+    /// are equal, or if one is missing.
     fn other(&self, stored: Option<&Arc<str>>) -> Option<Fingerprint> {
         let stored = Fingerprint::from_node(stored?);
         self.payload.as_ref().filter(|given| **given != stored).map(|_| stored)
@@ -375,7 +377,8 @@ impl Asked {
     }
 }
 
-/// Returns `outcome` for the caller. If the message was claimed, records that the attempt starts now.
+/// Returns `outcome` for the caller. If the message was claimed, its handler starts now, so its count is no
+/// longer withdrawn.
 fn started(outcome: ClaimOutcome) -> ClaimOutcome {
     match outcome {
         ClaimOutcome::Claimed(claim) => ClaimOutcome::Claimed(claim.started()),
@@ -386,7 +389,7 @@ fn started(outcome: ClaimOutcome) -> ClaimOutcome {
 /// The outcome of one message.
 pub(super) struct Verdict {
     pub(super) outcome: Result<ClaimOutcome, ClaimError>,
-    /// The tally of a lost attempt.
+    /// The tally of the attempt, if the attempt was lost.
     pub(super) tally: Option<ClaimTally>,
 }
 

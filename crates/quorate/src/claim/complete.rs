@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 /// The pause before nodes that failed are asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// The done record to write for one claim.
+/// A claim to complete, with the done record to write.
 pub(super) struct Ending<'a> {
     pub(super) lease: &'a Lease,
     pub(super) record: DoneRecord,
@@ -22,7 +22,7 @@ pub(super) struct Ending<'a> {
 
 /// Ends the leases, and records that their messages are done. All of them must belong to one quorum. The done
 /// record replaces each lease's key, without a release before, so that no worker can claim the message in
-/// between. Returns a result for each lease, in their order: the record, and the number of nodes that have
+/// between. Returns a result for each lease, in the same order: the record, and the number of nodes that have
 /// stored it.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
@@ -44,8 +44,8 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     all.into_iter().map(|one| one.end(&pool)).collect()
 }
 
-/// Reads the current owner of each message whose claim may have expired. Another worker may hold such a
-/// message now. Then this worker must record nothing, not even on the nodes that did not grant the other
+/// Asks the nodes for the owner of each message whose claim may have expired. Another worker may hold such a
+/// message now. Then this worker must not write its record, not even to the nodes that did not grant the other
 /// worker's claim.
 async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     let now = inner.pool().env().now();
@@ -63,13 +63,13 @@ async fn look_first(inner: &QuorumInner, all: &mut [Completing<'_>]) {
     }
 }
 
-/// The state of a message, from the view of a worker whose claim on it may have expired.
+/// The state of a message for a worker whose claim on it may have expired.
 #[derive(Debug)]
 enum Found {
-    /// The worker may record the message as done.
+    /// No other worker holds the message, so this worker may record it as done.
     Free,
     Over(ClaimError),
-    /// Too few nodes have answered to decide.
+    /// Too few nodes have answered to exclude another owner.
     Unknown,
 }
 
@@ -81,8 +81,8 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
         InspectTarget::Of(holder) if holder != owner => {
             Found::Over(ClaimError::TakenOver { holder: holder.clone() })
         }
-        // The state is unknown only if another owner may have a majority. If no other owner can have a
-        // majority, the worker may record its result, even if its own claim has no majority either.
+        // Only another owner with a majority would forbid the record. If no other worker can have a majority,
+        // this worker may write the record, even if its own claim has no majority either.
         _ if perhaps(look, owner, nodes) => Found::Unknown,
         _ if look.token.is_some_and(|counted| counted > token) => Found::Over(ClaimError::Superseded),
         _ => Found::Free,
@@ -90,7 +90,7 @@ fn found(look: &Inspection, owner: &Owner, token: FencingToken, nodes: usize) ->
 }
 
 /// Returns whether another worker may hold the message on a majority. Each node that has not answered is
-/// assumed to name that worker.
+/// assumed to store that worker's claim.
 fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
     let away = nodes - look.answered;
     look.named.iter().any(|(other, times)| other != owner && times + away >= majority(nodes))
@@ -100,7 +100,7 @@ fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
 /// answers, so that the record gets to as many nodes as possible.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
-    // A claim that expired during the check of other messages is checked in the next round.
+    // A claim may expire while other messages are checked. It is not sent now, but checked in the next round.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
@@ -126,10 +126,11 @@ struct Completing<'a> {
     lease: &'a Lease,
     record: DoneRecord,
     retention: Duration,
-    /// The end of the claim's validity; `None` if the validity had ended before the completion began. Before
-    /// that time, no other worker can hold the message.
+    /// The end of the claim's validity. Before that time, no other worker can hold the message. `None` if the
+    /// validity had ended before the completion began.
     ours_until: Option<BootTime>,
-    /// True if the last check showed that the message may be recorded as done although the claim has expired.
+    /// True if the last check showed that no other worker holds the message, so that the record may be written
+    /// although the claim has expired.
     seen: bool,
     votes: Votes,
     verdict: Option<Result<(), ClaimError>>,
@@ -168,12 +169,13 @@ impl<'a> Completing<'a> {
     fn end(self, pool: &NodePool) -> Result<(Done, usize), ClaimError> {
         let Self { lease, record, votes, verdict, .. } = self;
         match verdict {
-            // No request was sent. The caller still holds the claim, and dropping the claim ends it.
+            // The record is too long, so no request was sent. The claim is still valid, and dropping it
+            // releases it.
             Some(Err(too_long @ ClaimError::TooLong { .. })) => Err(too_long),
             Some(verdict) => {
-                // Release the message on nodes that did not store the record, for instance because their
-                // marker changed. Otherwise a worker could have to wait for the claim's TTL there. If a
-                // *complete* request is still under way to a node, the release arrives after it and has no
+                // The message is released on nodes that did not store the record, for instance because their
+                // marker changed. Otherwise the claim would block other workers there until its TTL ends. If a
+                // *complete* request is still on its way to a node, the release arrives after it and has no
                 // effect.
                 pool.release(lease.resource(), lease.owner(), |node| !votes.stands_at(node), None);
                 verdict.map(|()| (Done::of(&record), votes.completed()))
@@ -185,10 +187,10 @@ impl<'a> Completing<'a> {
 
 struct Votes {
     outcomes: Vec<NodeOutcome>,
-    /// For each node, its memory epoch when it stored the done record; `None` if it has not stored the
+    /// For each node, the node's memory epoch when it stored the done record. `None` if it has not stored the
     /// record.
     recorded: Vec<Option<u64>>,
-    /// The number of nodes that have counted a later claim, which has ended since.
+    /// The number of nodes that have counted a later claim on the message. That claim has ended.
     superseded: usize,
     done: Option<DoneRecord>,
 }
@@ -209,8 +211,8 @@ impl Votes {
         }
     }
 
-    /// Discards the confirmations of nodes that may have lost their data since, so that these nodes are asked
-    /// again.
+    /// Removes the confirmations of nodes that may have lost their data since they confirmed. These nodes are
+    /// asked again.
     fn forget(&mut self, epoch: impl Fn(usize) -> u64) {
         for (node, recorded) in self.recorded.iter_mut().enumerate() {
             if recorded.is_some_and(|then| then != epoch(node)) {
@@ -224,7 +226,7 @@ impl Votes {
         self.recorded.iter().flatten().count()
     }
 
-    /// Returns the result once the answers decide it; `None` while another round may still reach a
+    /// Returns the result, if the answers decide it. Returns `None` if another round may still reach a
     /// majority.
     fn verdict(&mut self, epoch: impl Fn(usize) -> u64) -> Option<Result<(), ClaimError>> {
         self.forget(epoch);
@@ -279,8 +281,8 @@ mod tests {
         std::iter::repeat_n(Answer::Reply(Reply::Completed), nodes)
     }
 
-    /// Regression test: a node that had lost its data still counted. A message was then reported as done
-    /// although no majority had its done record any more, and it was handed out again.
+    /// Regression: a node that had lost its data still counted. So a message was reported as done although no
+    /// majority had its done record any more, and the message was handled again.
     #[test]
     fn what_a_node_recorded_counts_while_it_remembers_and_it_is_asked_again_after() {
         let forgetful = |node| if node == 2 { 2 } else { 1 };
@@ -293,8 +295,8 @@ mod tests {
         assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
     }
 
-    /// Regression test: a worker that resumed late recorded its result on a node that had not granted the new
-    /// holder's claim. The message then counted as done, although a majority named the new holder.
+    /// Regression: a worker that resumed late recorded its result on a node that had not granted the new
+    /// holder's claim. So the message counted as done, although a majority named the new holder.
     #[test]
     fn who_is_late_records_nothing_of_what_is_somebody_elses() {
         let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));

@@ -1,4 +1,4 @@
-//! The dead-letter hook, and the hand-over of given-up messages to the hook.
+//! The dead-letter hook, and the step that hands messages that are given up to the hook.
 
 use super::{Claim, ClaimHandle, ClaimOutcome, ClaimResult, Claims, DeadLettered};
 use crate::node::engine::{RESULT_MAX, cut};
@@ -14,8 +14,8 @@ pub struct DeadLetter {
     pub id: Arc<str>,
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which the message is handed over. It has the fencing token, and shows whether this
-    /// worker still holds the message.
+    /// The claim under which the hook runs. It has the fencing token, and shows whether this worker still holds
+    /// the message.
     pub claim: ClaimHandle,
 }
 
@@ -78,7 +78,8 @@ impl Claims {
         match taken {
             Ok(note) => dead.note = note,
             Err(error) => {
-                // Returning drops the claim, which frees the message. The next claim hands it over again.
+                // Returning drops the claim, which frees the message. The next claim of the message calls the
+                // hook again.
                 tracing::warn!(set = &*self.set, id = &*id, "the dead-letter hook failed: {error}");
                 return ClaimOutcome::DeadLettered(dead);
             }

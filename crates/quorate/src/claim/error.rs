@@ -33,8 +33,8 @@ pub enum ClaimError {
     /// The id or the settings cannot be used, or too few nodes answered or may vote.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The id was used with another payload before: two messages share an id, or one of them was changed in
-    /// transit.
+    /// The id was used with another payload before. Either two messages share an id, or one of them was changed
+    /// in transit.
     #[error(
         "the message id {id:?} was claimed with the payload {stored} before, and is now given with {given}: one id is \
          for one payload. Give the other message an id of its own, or, if the first was a mistake, reset it (Claims::reset)"
@@ -101,8 +101,8 @@ impl ClaimError {
         DeadLettered::of(record).map_or_else(|| Self::AlreadyDone(Done::of(record)), Self::DeadLettered)
     }
 
-    /// Returns whether repeating the call will not help. Either an operator must act, or the code must
-    /// change. Or the claim is over: another worker holds the message, or the message is done or given up.
+    /// Returns whether repeating the call cannot help. An operator must act, or the code must change, or the
+    /// claim is over because another worker holds the message or the message has ended.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Acquire(error) => error.is_permanent(),
@@ -122,7 +122,7 @@ impl ClaimError {
         matches!(self, Self::Acquire(error) if error.is_untrusted())
     }
 
-    /// Returns the outcome of each node if too few nodes agreed; `None` for every other error.
+    /// Returns the outcome of each node, if too few nodes agreed. Returns `None` for every other error.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Acquire(error) => error.report(),

@@ -37,7 +37,7 @@ pub struct Claim {
     id: Arc<str>,
     retention: Duration,
     payload: Option<Arc<str>>,
-    /// True if the claim is held only to hand the message to the dead-letter hook.
+    /// True if this worker holds the claim only to hand the message to the dead-letter hook.
     given_up: bool,
     /// True if the attempt is counted and its handler has not started. If the claim is dropped in this state,
     /// the count is withdrawn.
@@ -59,13 +59,13 @@ impl Claim {
         Self { handle, id, retention, payload, given_up: false, not_started: counted }
     }
 
-    /// Returns the same claim, after recording that its handler starts now.
+    /// Returns this claim as one whose handler starts now. Its count is no longer withdrawn when it is dropped.
     pub(super) fn started(mut self) -> Self {
         self.not_started = false;
         self
     }
 
-    /// Returns the same claim, marked as held only to hand the message to the dead-letter hook.
+    /// Returns this claim as one that is held only to hand the message to the dead-letter hook.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -124,10 +124,10 @@ impl Claim {
         self.record(result).await.map(|(_, nodes)| nodes)
     }
 
-    /// Does the same as [`Claim::complete`], and also returns the record.
+    /// Completes the claim like [`Claim::complete`], and also returns the record.
     pub(super) async fn record(self, result: &str) -> Result<(Done, usize), ClaimError> {
         let mut verdict = complete(vec![self.ending(result)]).await;
-        // `complete` returns one result for each claim.
+        // `complete` returns exactly one result for each claim, so the default is never used.
         verdict.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
@@ -186,7 +186,7 @@ impl Drop for Claim {
         if self.not_started {
             withdraw_count(&self.handle.lease, self.handle.attempt, self.retention, |_| true);
         }
-        // If the claim was completed or abandoned, the renewer no longer has the lease, and this call has no
+        // If the claim was completed or abandoned, the renewer no longer has the lease. Then this call has no
         // effect.
         self.handle.lease.post_release(None);
     }

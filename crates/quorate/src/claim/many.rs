@@ -1,4 +1,4 @@
-//! Batch operations on claims.
+//! Operations on many claims at once.
 
 use super::{
     Claim, ClaimError,
@@ -19,7 +19,8 @@ impl Claim {
         claims: impl IntoIterator<Item = (Claim, R)>,
     ) -> Vec<(Arc<str>, Result<usize, ClaimError>)> {
         let claims: Vec<(Claim, R)> = claims.into_iter().collect();
-        // Consecutive claims of one quorum are sent together.
+        // Claims are sent together only if they belong to one quorum. So consecutive claims of the same quorum
+        // form a group.
         let runs = claims.chunk_by(|(a, _), (b, _)| a.shares_a_quorum_with(b));
         let chunks: Vec<_> = runs
             .flat_map(|run| run.chunks(CHUNK))

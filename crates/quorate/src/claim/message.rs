@@ -75,7 +75,7 @@ impl<'a> From<&'a Arc<str>> for MessageId<'a> {
     }
 }
 
-/// Implements the conversion of integers to ids, in decimal.
+/// Implements the conversion of an integer type to ids. The id is the number in decimal digits.
 macro_rules! from_integer {
     ($($integer:ty),*) => {
         $(impl From<$integer> for MessageId<'_> {

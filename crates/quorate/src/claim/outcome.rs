@@ -8,19 +8,19 @@ use std::{sync::Arc, time::Duration};
 pub enum ClaimOutcome {
     /// This worker may handle the message.
     Claimed(Claim),
-    /// Another worker is handling the message. Also returned in three cases in which this worker got a grant:
-    /// another worker has completed the message meanwhile, or has counted as many attempts, or a majority
-    /// granted the claim and it was lost later. Claim the message again to learn its state.
+    /// Another worker is handling the message. Also returned in three cases in which nodes granted this claim:
+    /// another worker completed the message at the same time, another worker counted as many attempts, or the
+    /// claim was granted by a majority and then lost. Claim the message again to learn its state.
     InProgress {
-        /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
-        /// `None` if that is unknown.
+        /// The time after which the message may be free, by the remaining TTLs that the nodes reported. `None`
+        /// if that is not known.
         retry_after: Option<Duration>,
         /// The other worker, if a majority names the same one.
         holder: Option<Owner>,
     },
     /// The message has been handled.
     Done(Done),
-    /// The attempt limit is reached and no attempt has completed the message: it is given up.
+    /// The message is given up: the attempt limit is reached, and no attempt has completed the message.
     DeadLettered(DeadLettered),
 }
 
@@ -54,8 +54,8 @@ pub enum Processed {
     /// Another worker is handling the message, or the claim was lost while it was being acquired: see
     /// [`ClaimOutcome::InProgress`].
     InProgress {
-        /// The time after which the message may be free, by the remaining TTLs that the nodes reported;
-        /// `None` if that is unknown.
+        /// The time after which the message may be free, by the remaining TTLs that the nodes reported. `None`
+        /// if that is not known.
         retry_after: Option<Duration>,
     },
     /// The message had been handled before.

@@ -12,9 +12,9 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 
 impl Claims {
-    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs; if it
-    /// is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it may be claimed
-    /// again. If the result is longer than 1 KiB, only its beginning is kept.
+    /// Claims a message, handles it, and records that it is done. The claim is extended while the handler runs.
+    /// If the claim is lost, the handler is dropped. If the handler fails, the message is abandoned, so that it
+    /// may be claimed again. If the result is longer than 1 KiB, only its beginning is kept.
     ///
     /// Acknowledge the message to its source only where [`Processed::may_ack`] is true.
     ///
@@ -116,7 +116,8 @@ impl Claims {
         };
         match handled {
             Ok(result) => {
-                // Cut a result that is too long: an error here would cause the work to be repeated.
+                // A result that is too long is cut. An error would cause the work to be repeated, although it
+                // has succeeded.
                 let result = cut(result.text(), RESULT_MAX);
                 let recorded = claim.record(result).await.map_err(ProcessError::NotRecorded)?;
                 Ok(recorded.0)

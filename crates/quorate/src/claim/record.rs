@@ -22,8 +22,8 @@ pub struct Done {
 pub struct DeadLettered {
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The time at which the dead-letter hook handled the message; `None` if no hook has handled it yet, so
-    /// that the next claim hands it over.
+    /// The time at which the dead-letter hook handled the message. `None` if no hook has handled it yet, so
+    /// that the next claim calls the hook.
     pub at: Option<WallTime>,
     /// The hook's result.
     pub note: Arc<str>,
@@ -37,7 +37,7 @@ impl Done {
 }
 
 impl DeadLettered {
-    /// Returns the record of a dead letter; `None` if `record` is not one.
+    /// Returns the dead letter in `record`, or `None` if the record is that of a completed message.
     pub(super) fn of(record: &DoneRecord) -> Option<Self> {
         let at = Some(WallTime::from_micros(record.at));
         Some(Self { attempts: record.dead_lettered?, at, note: Arc::clone(&record.result) })

@@ -30,7 +30,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The pause before a node that failed to answer is asked again to count the attempt.
+/// The pause before a node that did not answer is asked again to count the attempt.
 const COUNT_AGAIN: Duration = Duration::from_millis(30);
 
 /// Takes and inspects the slots of one group's runs.
@@ -48,8 +48,7 @@ pub(crate) struct SlotId {
     /// The key of the run's record.
     pub(crate) run: Arc<str>,
     pub(crate) generation: u32,
-    /// The time that a node must remember: the node's answer counts only if its memory began before this
-    /// time.
+    /// The time before which a node's memory must have begun, so that the node's answer counts.
     pub(crate) at: WallTime,
     /// The time after which nodes refuse to let a worker take the slot.
     pub(crate) horizon: WallTime,
@@ -58,21 +57,21 @@ pub(crate) struct SlotId {
 /// The outcome of an attempt to claim a slot.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    /// The slot is claimed, and no granting node has counted an attempt before.
+    /// This worker has the claim, and no granting node has counted an attempt before.
     Free(SlotClaim),
-    /// The slot is claimed, and a granting node has counted an attempt before. So another attempt may have
+    /// This worker has the claim, but a granting node has counted an attempt before. So another worker may have
     /// started the run.
     Counted(SlotClaim),
-    /// A node stores the done record of the slot: the slot has ended.
+    /// A node stores the done record of the slot, so the slot has ended.
     Ended(DoneRecord),
-    /// Another worker holds the claim, or this worker got the claim but could not have taken the slot. The
-    /// value is the time after which the claim may be free, if it is known.
+    /// Another worker holds the claim, or this worker had the claim but could not have taken the slot with it.
+    /// The value is the time after which the claim may be free, if it is known.
     Held(Option<Duration>),
     /// Too few nodes answered, or the horizon has passed.
     Unavailable,
 }
 
-/// The claim of a slot. Dropping it releases the claim and leaves the count on the nodes.
+/// The claim of a slot. Dropping it releases the claim. A count of the slot stays on the nodes.
 #[derive(Debug)]
 pub(crate) struct SlotClaim {
     lease: Arc<Lease>,
@@ -95,7 +94,7 @@ pub(crate) struct Shown {
     pub(crate) holder: Option<Owner>,
 }
 
-/// The tally of the answers when a worker asks the nodes to count the one attempt on a slot. It does no I/O.
+/// Counts the answers when an actor asks the nodes to count its attempt on a slot. This type performs no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTally {
     nodes: usize,
@@ -104,8 +103,8 @@ pub struct SlotTally {
 }
 
 impl SlotTally {
-    /// Returns an empty tally for a slot on `nodes` nodes. `at` is the field `SlotId::at` of the slot, in
-    /// microseconds since the epoch.
+    /// Returns an empty tally for a slot on `nodes` nodes. A node counts only if its memory covers `at`, the
+    /// field `SlotId::at` of the slot, in microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, counted: 0 }
     }
@@ -118,13 +117,13 @@ impl SlotTally {
         }
     }
 
-    /// Returns whether the worker that sent the count owns the slot from now on.
+    /// Returns whether the actor that sent the count now owns the slot.
     pub fn is_taken(self) -> bool {
         self.counted >= majority(self.nodes)
     }
 }
 
-/// The tally of the answers when a leader closes the slot of a lost worker. It does no I/O.
+/// Counts the answers when a leader closes the slot of a lost worker. This type performs no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct CloseTally {
     nodes: usize,
@@ -139,20 +138,20 @@ impl CloseTally {
 
     /// Counts one node's answer. Call this at most once for each node.
     pub fn count(&mut self, answer: &Answer) {
-        // A node checks the owner before it checks the count. So the reply *superseded* shows that the sender
-        // holds the claim on that node, and that the node already has a count.
+        // A node checks the owner before it checks the count. So the reply *superseded* shows two things: the
+        // sender holds the claim on that node, and the node already has a count.
         let there = matches!(answer, Answer::Reply(Reply::Counted | Reply::Refused(Refusal::Superseded)));
         self.counted += usize::from(there);
     }
 
-    /// Returns whether no worker can own the slot any more.
+    /// Returns whether the slot is closed, so that no worker can own it any more.
     pub fn is_closed(self) -> bool {
         self.counted >= majority(self.nodes)
     }
 }
 
 impl Slots {
-    /// Returns the slots of `group`, whose claims last for `ttl` without an extension.
+    /// Creates the access to the slots of `group`. A claim on a slot lasts for `ttl` without an extension.
     pub(crate) fn new(quorum: &Quorum, group: &Arc<str>, ttl: Duration, grace: Duration) -> Self {
         Self { quorum: quorum.clone(), group: Arc::clone(group), ttl, grace }
     }
@@ -175,8 +174,8 @@ impl Slots {
                 let claim = SlotClaim { lease: Arc::new(lease), slot, quorum, keep };
                 match tally.begun().any(|begun| begun.attempts > 0) {
                     true => Claimed::Counted(claim),
-                    // Do not count if the count cannot reach a majority: no worker could take the slot
-                    // afterwards.
+                    // If the count cannot reach a majority, it must not be sent at all. Otherwise no worker
+                    // could take the slot afterwards.
                     false if claim.can_take() => Claimed::Free(claim),
                     false => Claimed::Held(None),
                 }
@@ -195,7 +194,7 @@ impl Slots {
         Self::look(&self.quorum, &self.group, slots).await
     }
 
-    /// Does the same as [`Slots::inspect`], for a caller that takes no slots and therefore has no `Slots`.
+    /// Inspects slots like [`Slots::inspect`], for a caller that takes no slots and so has no `Slots`.
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();
@@ -209,22 +208,23 @@ impl Slots {
         looks.into_iter().map(|look| look.map(shown)).collect()
     }
 
-    /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it
-    /// by more than the clocks may differ.
+    /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it by
+    /// more than two clocks may differ.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns whether a majority of the nodes may remember the time `at`. Otherwise no worker can take a slot of this
-    /// time any more: its count cannot reach a majority of nodes that count (R5).
+    /// Returns whether a majority of the nodes may have memories that cover the time `at`. If not, no worker
+    /// can take a slot of this time any more, because its count cannot reach a majority of nodes that count
+    /// (R5).
     pub(crate) fn is_remembered(&self, at: WallTime) -> bool {
         let pool = self.quorum.pool();
         (0..pool.len()).filter(|node| remembers(&self.quorum, *node, at)).count() >= pool.majority()
     }
 
-    /// Returns how long the nodes must keep the slot's count and done record: until the horizon has passed on
-    /// each node's own clock. A longer time does no harm.
+    /// Returns how long the nodes must keep the slot's count and done record. They must keep them until the
+    /// horizon has passed on each node's own clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -250,8 +250,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether a count of this claim can reach a majority. Only those nodes count that may have
-    /// granted the claim, and whose memory began before the slot's `at`.
+    /// Returns whether a count under this claim can reach a majority. A node counts only if it may have granted
+    /// the claim, and if its memory began before the slot's `at`.
     fn can_take(&self) -> bool {
         let old = |(node, _): &&(usize, bool)| remembers(&self.quorum, *node, self.slot.at);
         self.lease.granted_on().iter().filter(old).count() >= self.quorum.pool().majority()
@@ -288,9 +288,9 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // The node has counted an earlier request of this claim, but its answer was lost. This is
-                    // certain: the node granted the claim without a count, and no other attempt has held the
-                    // claim there since.
+                    // The node has counted an earlier request of this claim, but the answer to that request was
+                    // lost. This is certain: the node granted the claim without a count, and no other attempt
+                    // has held the claim there since then.
                     Answer::Reply(Reply::Refused(Refusal::Superseded))
                         if tries > 0 && self.granted_by(vote.node) && self.lease.is_of_first_grant() =>
                     {
@@ -298,7 +298,7 @@ impl SlotClaim {
                         let memory = Memory { since: vote.memory.since, max_clock_offset };
                         taken[vote.node] = Some((vote.memory.epoch, memory));
                     }
-                    // The node did not count the attempt, or its answer is missing. Ask it again.
+                    // The node did not count the attempt, or its answer is missing. So it is asked again.
                     Answer::Failed(_) | Answer::Reply(Reply::Refused(Refusal::Stale)) => {
                         failed.push(vote.node);
                     }
@@ -317,8 +317,7 @@ impl SlotClaim {
     }
 
     /// Makes a majority of the nodes store a count, so that no worker can own the slot any more (R8). A node
-    /// that already stores the count of another attempt is part of that majority. Returns whether this
-    /// succeeded.
+    /// that already stores the count of another attempt counts too. Returns whether a majority was reached.
     pub(crate) async fn fill(&self) -> bool {
         let pool = self.quorum.pool();
         let all: Vec<usize> = (0..pool.len()).collect();
@@ -343,8 +342,8 @@ impl SlotClaim {
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 
-    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. This is
-    /// for work that may still run after its handler has ended.
+    /// Ends the claim without a release, so that other workers can claim the slot only after its TTL. The
+    /// scheduler uses this if work may still run after the handler has returned.
     pub(crate) fn let_run_out(&self) {
         self.lease.forget();
     }
@@ -375,7 +374,7 @@ impl SlotClaim {
         let pool = self.quorum.pool();
         let mut tally = SlotTally::new(pool.len(), self.slot.at.as_micros());
         for (node, counted) in taken.iter().enumerate() {
-            // Leave out a node that may have lost its count since.
+            // A node that may have lost its count since it confirmed the count is left out.
             if let Some((epoch, memory)) = counted
                 && *epoch == pool.epoch(node)
             {
@@ -386,7 +385,7 @@ impl SlotClaim {
     }
 }
 
-/// Returns whether a node's memory began before `at`, as far as this worker knows.
+/// Returns whether a node's memory began before `at`, as far as this worker knows its memory.
 fn remembers(quorum: &Quorum, node: usize, at: WallTime) -> bool {
     let max_clock_offset = quorum.config().max_clock_offset;
     Memory { since: quorum.pool().since(node), max_clock_offset }.covers(at.as_micros())
@@ -394,7 +393,7 @@ fn remembers(quorum: &Quorum, node: usize, at: WallTime) -> bool {
 
 impl Drop for SlotClaim {
     fn drop(&mut self) {
-        // If `complete` or `let_run_out` has ended the lease, the renewer no longer has it, and this call has no
+        // `complete` and `let_run_out` end the lease and remove it from the renewer. Then this call has no
         // effect.
         self.lease.post_release(None);
     }

@@ -62,17 +62,17 @@ impl Claims {
         Ok(ClaimState::Claimed { by: look.holder, remaining: look.remaining, attempts, payload })
     }
 
-    /// Makes a message count as new: removes its dead-letter record, the count of its attempts, and the fingerprint of
-    /// its payload. The reset is refused while a worker holds the message, and if the message is done.
+    /// Makes a message count as new: removes its dead-letter record, the count of its attempts, and the
+    /// fingerprint of its payload. The reset is refused while a worker holds the message, and if the message is
+    /// done.
     ///
     /// # Errors
-    /// [`ClaimError`]. Every node must confirm, since a node that has not been reset would still report the
-    /// message as given up. If a node is unreachable, the result is [`ClaimError::NoMajority`]: call `reset`
-    /// again.
+    /// [`ClaimError`]. Every node must confirm the reset, since any other node would still report the message
+    /// as given up. If a node is unreachable, the result is [`ClaimError::NoMajority`]: call `reset` again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues from
-    /// there.
+    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues
+    /// from there.
     pub async fn reset(&self, id: &str) -> Result<(), ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.params()?.keep;

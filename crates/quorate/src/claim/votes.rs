@@ -8,7 +8,7 @@ use crate::{
 /// The tally of the votes in a round that acquires a claim.
 pub type ClaimTally = Tally<ClaimData>;
 
-/// The data in the replies to the acquire request of a claim: the attempts that the nodes have counted, and
+/// The data that a round collects when it acquires a claim: the attempts that the nodes have counted, and their
 /// done records.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimData {
@@ -39,7 +39,7 @@ impl RoundData for ClaimData {
         }
     }
 
-    /// Returns whether a node reported a done record. One such record is enough to end the round, because it
+    /// Returns whether a node reported a done record. A single one is enough to end the round, because it
     /// proves that the message was completed or given up.
     fn ends_round(&self) -> bool {
         self.done.is_some()
@@ -58,7 +58,7 @@ impl Tally<ClaimData> {
         self.data().done.as_ref()
     }
 
-    /// Iterates over the attempts that the granting nodes have counted. A node that has counted none is left out.
+    /// Iterates over the counts of the granting nodes that have counted attempts.
     pub fn begun(&self) -> impl Iterator<Item = &AttemptCount> {
         let granted = |node: usize| self.granted().any(|(other, _)| other == node);
         self.data().begun.iter().filter(move |(node, _)| granted(*node)).map(|(_, begun)| begun)

@@ -32,9 +32,10 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// Asks all nodes for a lock at once. Otherwise a majority is asked first, the same one for each name, and the other
-    /// nodes only if one of these refuses, fails or is late; a lease that is still held after 50 ms is extended to all of
-    /// them. Either is safe, and workers may differ. Default false.
+    /// Asks all nodes for a lock at once. If false, a majority is asked first, and all workers ask the same one
+    /// for a lock. The other nodes are asked only if one of these refuses, fails or is late. A lease that is
+    /// still held after 50 ms is extended to all nodes. Either value is safe, and workers may differ. Default
+    /// false.
     pub ask_all_nodes: bool,
     /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
     /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
@@ -100,8 +101,8 @@ impl Default for QuorumConfig {
     }
 }
 
-/// Returns the host's name and the process id. Both are needed: containers have distinct host names, but
-/// often the same process id.
+/// Returns the host's name and the process id. Both are needed: two containers have different host names, but
+/// often the same process id, and two processes on a host have the same host name.
 fn default_worker() -> Arc<str> {
     worker_of(&crate::env::host_name(), std::process::id())
 }
@@ -157,24 +158,24 @@ impl QuorumConfig {
         ttl.saturating_sub(self.margin(ttl))
     }
 
-    /// Returns whether this worker leaves out `mechanism`, as a test has requested.
+    /// Returns whether this worker leaves out the safety mechanism `mechanism`, because a test has set this.
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotaged(&self, mechanism: Sabotage) -> bool {
         self.sabotage.contains(&mechanism)
     }
 
-    /// Returns false: without the feature `sabotage`, no mechanism can be left out.
+    /// Returns false, because without the feature `sabotage` no mechanism can be left out.
     #[cfg(not(feature = "sabotage"))]
     pub(crate) const fn sabotaged(&self, _: Sabotage) -> bool {
         false
     }
 
-    /// Returns how long a driver waits, after its last request that could set a key, before it opens a new
-    /// session. By then the node refuses that request as too late, even if the request is still on its way
+    /// Returns how long a driver waits before it opens a new session after its last request that could set a
+    /// key. After this wait the node refuses that request as too late, even if the request is still on its way
     /// through the old connection.
     pub(crate) fn fence(&self) -> Duration {
-        // A request is valid for one node timeout. The second covers the error in the estimate of the node's
-        // clock, which is at most one round trip. The node's clock may also step back.
+        // The request itself is valid for one node timeout. The second node timeout covers the error in the
+        // estimate of the node's clock, which is at most one round trip. The node's clock may also step back.
         self.node_timeout * 2 + self.clock_step_allowance
     }
 
@@ -211,7 +212,7 @@ impl QuorumConfig {
         self.check_relations()
     }
 
-    /// Checks each setting by itself.
+    /// Checks the range of each setting.
     fn check_ranges(&self) -> Result<(), SettingError> {
         let (milli, second) = (Duration::from_millis(1), Duration::from_secs(1));
         let (minute, day) = (60 * second, 24 * 3600 * second);
@@ -250,7 +251,7 @@ impl QuorumConfig {
         Ok(())
     }
 
-    /// Checks each setting against the other settings on which it depends.
+    /// Checks the relations between settings that depend on each other.
     fn check_relations(&self) -> Result<(), SettingError> {
         if self.max_ttl < self.node_timeout * 3 {
             return Err(SettingError::new(
@@ -290,7 +291,7 @@ impl QuorumConfig {
         })
     }
 
-    /// Checks the name of a worker; `field` is the setting that contains the name.
+    /// Checks the name of a worker. `field` is the setting that contains the name, for the text of the error.
     pub(crate) fn validate_worker(field: &'static str, name: &str) -> Result<(), SettingError> {
         if name.is_empty() || name.len() > 128 || name.contains(crate::plain::steers) {
             let shown: String = name.chars().take(130).collect();

@@ -44,7 +44,8 @@ impl SharedSettings {
             max_ttl_us: micros(config.max_ttl),
             max_clock_offset_us: micros(config.max_clock_offset),
             clock_step_allowance_us: micros(config.clock_step_allowance),
-            // A rate that was checked is at most 0.5. For any other rate the cast saturates.
+            // A rate that was checked is at most 0.5, so the result fits. For any other rate the cast
+            // saturates.
             drift_ppb: (config.drift_rate * 1e9).round() as u64,
             durable: config.durable,
             trust_new_nodes: config.trust_new_nodes,
@@ -202,8 +203,8 @@ mod tests {
         assert_eq!(SharedSettings::of(&own), ours);
     }
 
-    /// Regression test: the marker lost the fraction of a millisecond of a `max_ttl`. The worker then found
-    /// that its own setting differed from the marker that it had written.
+    /// Regression: the marker did not store the fraction of a millisecond of a `max_ttl`. The worker then found
+    /// that its own setting differed from the marker that it had written itself.
     #[test]
     fn values_survive_the_marker_whatever_their_fraction() {
         let odd = QuorumConfig {

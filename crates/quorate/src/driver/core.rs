@@ -1,4 +1,4 @@
-//! The decisions of a driver, as a state machine without a socket, a timer or a task.
+//! The decisions of a driver. They form a state machine that uses no socket, no timer and no task.
 
 mod batches;
 mod probes;
@@ -22,25 +22,25 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 /// The number of batches in a row without a reply after which the connection counts as dead. One batch is
 /// enough if it writes a marker.
 const TIMEOUTS_MAX: u32 = 3;
-/// The maximum number of releases that are kept for a node without a connection. The oldest are dropped
-/// first. That is safe, since a key that is not released expires.
+/// The maximum number of releases that a driver keeps for a node without a connection. If there are more, the
+/// oldest are dropped. That is safe, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
-/// The time between two probes of a quarantined node. A probe finds out whether an operator has ended the
-/// quarantine. Also the time between two handshakes with a node that must not vote, if the reason may soon be
-/// gone.
+/// The time between two probes of a quarantined node, which show whether an operator has ended the quarantine.
+/// Also the time between two handshakes with a node that must not vote for a reason that may soon end.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// The time between two probes of a node that was late, until it answers promptly again: at first, and after some
-/// doublings.
+/// The shortest and the longest time between two probes of a node that was late. The time doubles after each
+/// probe, until the node answers promptly again.
 const PROBE_LATE_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// The time between two handshakes with a refused node: an operator may have fixed it.
+/// The time between two handshakes with a refused node. A handshake shows whether an operator has fixed the
+/// node.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
-/// The number of probes of an idle node in one `max_ttl`, so that a step of its clock is noticed.
+/// The number of probes of an idle node in one `max_ttl`. They serve to notice a step of the node's clock.
 const IDLE_PROBES: u32 = 3;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
-/// An effect that the task carries out.
+/// An effect of the core's decisions, which the driver's task carries out.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Open a session.
@@ -60,7 +60,7 @@ pub(crate) struct Core {
     policy: Arc<TrustPolicy>,
     registry: Arc<NodeRegistry>,
     queue: VecDeque<PendingRequest>,
-    /// A time before which no queued request times out. Until then the queue is not searched for expired
+    /// A time before which no queued request times out. Until then, the queue need not be searched for expired
     /// requests.
     queue_due: BootTime,
     in_flight: Vec<InFlightBatch>,
@@ -70,10 +70,11 @@ pub(crate) struct Core {
     connection: Connection,
     node_trust: NodeTrust,
     offset: Option<ClockOffset>,
-    /// Detects steps of the node's clock. `None` unless leases on the node end by its wall clock. Kept when a
-    /// connection ends.
+    /// Detects steps of the node's clock. `None` if leases on the node do not end by its wall clock. It is kept
+    /// when a connection ends, because the clock may step in between.
     steps: Option<ClockStepDetector>,
-    /// The time of the last reply, or of the last probe that was sent because the node was idle.
+    /// The time since which the node counts as idle: the time of the last reply, or of the last probe that was
+    /// sent for this reason.
     idle_since: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,
@@ -84,29 +85,31 @@ pub(crate) struct Core {
     releases: VecDeque<PendingRequest>,
     /// The time of the next probe of a node that must not vote, or of the next handshake with it.
     probe_at: Option<BootTime>,
-    /// When to probe a node that was late, and the time until the probe after that.
+    /// The time of the next probe of a node that was late, and the pause after that probe. `None` for a prompt
+    /// node.
     late_probe: Option<(BootTime, Duration)>,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
     /// True until the first session can be used, or the first attempt to open one has failed. Until then
-    /// requests wait, and their node timeout has not begun.
+    /// requests wait, and their timeout has not begun.
     starting: bool,
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// No session is open. Callers get `cause` as their answer. Before the first attempt to open a session,
-    /// `cause` is `None`, and callers wait.
+    /// No session is open. A request is answered with `cause` at once. Before the first attempt to open a
+    /// session, `cause` is `None`, and requests wait.
     Down { retry_at: BootTime, cause: Option<Cause> },
-    /// A session is being opened. If it is the first one, `cause` is `None` and callers wait. Otherwise
-    /// callers get `cause` as their answer.
+    /// A session is being opened. If it is the first one, `cause` is `None`, and requests wait. Otherwise a
+    /// request is answered with `cause` at once.
     Opening { until: BootTime, began: BootTime, cause: Option<Cause> },
     /// A session is open.
     Up,
 }
 
 impl Connection {
-    /// Returns the reason why callers get an error at once, without a request to the node.
+    /// Returns the error with which requests are answered at once, if there is one. They are then not sent to
+    /// the node.
     fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Down { cause, .. } | Self::Opening { cause, .. } => cause.as_ref(),
@@ -116,8 +119,8 @@ impl Connection {
 }
 
 impl Core {
-    /// Creates the driver of node `me`. `watch_clock` is true if a step of the node's clock may end leases
-    /// early.
+    /// Creates the core of the driver of node `me`. `watch_clock` is true if a step of the node's clock may end
+    /// leases early.
     pub(crate) fn new(
         me: usize,
         watch_clock: bool,
@@ -152,12 +155,14 @@ impl Core {
         }
     }
 
-    /// Accepts a message, without waiting or failing. A request is answered by its deadline.
+    /// Accepts a message. This never waits and never fails. A request is answered by its deadline at the
+    /// latest.
     pub(crate) fn enqueue(&mut self, message: DriverMessage) {
         match message {
             DriverMessage::Request(pending) => self.push(pending),
             DriverMessage::Listen(listen) => self.listening.change(listen, self.is_up()),
-            // `Core::probe` reads it in the registry; the message only wakes the driver.
+            // The registry already shows that the node is late, and `Core::probe` reads that. The message only
+            // wakes the driver.
             DriverMessage::Late => {}
         }
     }
@@ -173,8 +178,8 @@ impl Core {
         self.listening.contains(resource)
     }
 
-    /// Handles the result of opening a session. If [`Core::is_up`] returns false afterwards, the task drops
-    /// the session.
+    /// Handles the result of an attempt to open a session. The core may refuse the node. Then [`Core::is_up`]
+    /// returns false afterwards, and the task drops the session.
     pub(crate) fn opened(&mut self, now: BootTime, result: Result<Hello, Cause>) {
         match result.and_then(|hello| refuse_volatile(&self.policy.config, hello)) {
             Ok(hello) => {
@@ -193,7 +198,8 @@ impl Core {
                 let node_time = hello.node_time;
                 self.node_trust.connected(now, hello);
                 self.check_clock(node_time, began, now);
-                // Send the releases first: they belong to attempts that are over.
+                // The releases are sent before all other requests, because they belong to attempts that are
+                // over and may block others.
                 self.releases.append(&mut self.queue);
                 self.queue = mem::take(&mut self.releases);
                 self.queue_due = BootTime::default();
@@ -211,7 +217,7 @@ impl Core {
     pub(crate) fn replied(&mut self, now: BootTime, id: u64, result: Result<BatchReply, Cause>) {
         let at = self.in_flight.iter().position(|batch| batch.id == id);
         match (result, at) {
-            // The reply came too late: its batch timed out, and the callers have been answered.
+            // The reply came too late. Its batch had timed out, and the callers were answered then.
             (Ok(_), None) => {}
             (Ok(reply), Some(at)) if !self.in_flight[at].is_answered_by(&reply) => {
                 self.fail_connection(now, Cause::Protocol("a reply does not fit its request".into()));
@@ -225,8 +231,8 @@ impl Core {
                 let sample = ClockOffset::sample(reply.node_time, batch.sent, now);
                 self.registry.add_clock_sample(self.me, sample);
                 self.offset = Some(self.offset.map_or(sample, |known| known.refine(sample)));
-                // Check the clock before the votes are returned: if this reply shows a clock step, its votes belong to
-                // the memory before the step.
+                // The clock is checked before the votes are returned. If this reply shows a step of the clock,
+                // its votes belong to the memory before the step, and must not count.
                 self.check_clock(reply.node_time, batch.sent, now);
                 self.on_reply(now, batch, reply);
             }
@@ -234,8 +240,8 @@ impl Core {
         }
     }
 
-    /// Returns whether the node's memory was lost since the last call. If so, leases must no longer count the node's
-    /// earlier grants.
+    /// Returns whether the node's memory was lost since the last call of this function. If so, leases must no
+    /// longer count the node's earlier grants.
     pub(crate) fn take_lost_memory(&mut self) -> bool {
         self.node_trust.take_lost_memory()
     }
@@ -245,7 +251,8 @@ impl Core {
         matches!(self.connection, Connection::Up)
     }
 
-    /// Returns whether [`Core::step`] must run again as soon as the registry of nodes changes.
+    /// Returns whether the driver waits for other nodes, so that [`Core::step`] must run again as soon as the
+    /// registry of nodes changes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.is_up() && self.node_trust.awaits_others()
     }
@@ -255,7 +262,7 @@ impl Core {
         self.queue.is_empty() && self.in_flight.is_empty() && self.releases.is_empty()
     }
 
-    /// Ends the driver: every caller that still waits is answered with an error.
+    /// Ends the driver. Every caller that still waits is answered with an error.
     pub(crate) fn stop(&mut self, now: BootTime) {
         self.fail_connection(now, Cause::Stopped);
         self.connection = Connection::Down { retry_at: now, cause: Some(Cause::Stopped) };
@@ -282,8 +289,8 @@ impl Core {
             _ => {}
         }
         if self.is_up() {
-            // Subscribe before any batch is sent: if a request of the batch finds the lock held, the node
-            // reports the later release to this session.
+            // Subscriptions are sent before any batch. If a request of the batch finds the lock held, the node
+            // then reports the release of that lock to this session.
             commands.extend(std::iter::from_fn(|| self.listening.next_change()).map(Command::Listen));
             self.evaluate_trust(now, &mut commands);
             self.end_start(now);
@@ -313,8 +320,8 @@ impl Core {
         connection.into_iter().chain(in_flight).chain(releases).chain(queue).min().unwrap_or(NEVER)
     }
 
-    /// Returns the time from which the next session may be opened. The node may still execute requests of the
-    /// last session until the time `fence`.
+    /// Returns the time from which the next session may be opened. Until the time `fence`, the node may still
+    /// execute requests of the last session.
     fn opens_at(&self, retry_at: BootTime) -> BootTime {
         if self.policy.config.sabotaged(Sabotage::NoFence) { retry_at } else { retry_at.max(self.fence) }
     }
@@ -363,7 +370,7 @@ impl Core {
 
     fn open_timeout(&self) -> Duration {
         // A handshake takes several round trips, and more with TLS. Only the requests of the first round wait
-        // for it, and their node timeout begins afterwards: see `Core::starting`.
+        // for it. Their own timeout begins after the handshake: see `Core::starting`.
         (self.policy.config.node_timeout * 2).max(Duration::from_secs(1))
     }
 
@@ -393,7 +400,7 @@ impl Core {
         }
     }
 
-    /// Answers *timed out* to the callers whose deadline has passed.
+    /// Answers *timed out* to all callers whose deadline has passed.
     fn expire(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         while self.releases.front().is_some_and(|pending| pending.deadline <= now) {
             self.releases.pop_front();
@@ -439,9 +446,9 @@ impl Core {
             self.fail_connection(now, Cause::TimedOut);
             return;
         }
-        // The node may still receive the batch, but its reply is no longer used. Its releases are sent again.
-        // A connection may be broken without an error. If no other request follows, only the timeouts of
-        // these releases reveal that.
+        // The connection may be broken without an error. If the driver has nothing else to send, only the
+        // timeouts of releases show that. So releases are sent again, although the node may still receive their
+        // batch.
         for batch in mem::take(&mut self.in_flight) {
             if batch.deadline > now {
                 self.in_flight.push(batch);
@@ -461,17 +468,17 @@ impl Core {
         self.answer_under(memory, to, sent, answer);
     }
 
-    /// Sends a vote that belongs to the memory epoch `memory`, which was the node's when the request was sent
-    /// and may have ended since.
+    /// Sends a vote to the caller. The vote belongs to the memory epoch `memory`, which the node had when the
+    /// request was sent. The epoch may have ended since then.
     fn answer_under(&self, memory: NodeEpoch, to: Option<ReplyTo>, sent: Option<BootTime>, answer: Answer) {
         let Some(to) = to else { return };
-        // If the caller no longer waits, the vote is not needed.
+        // The send fails if the caller no longer waits for the vote.
         let _ = to.sender.send(Vote { node: self.me, ticket: to.ticket, sent, memory, answer });
     }
 }
 
-/// Under `durable = true`, refuses a node unless it is known to write every change to its disk before it
-/// replies. Under this setting a restarted node is trusted without a quarantine, so it must not lose grants.
+/// Refuses a node under `durable = true`, unless the node is known to write every change to its disk before it
+/// replies. Under this setting, a restarted node votes without a quarantine. So it must not lose any grant.
 fn refuse_volatile(config: &QuorumConfig, hello: Hello) -> Result<Hello, Cause> {
     if !config.durable || hello.durable == Some(true) {
         return Ok(hello);

@@ -1,4 +1,4 @@
-//! Tests of the driver's core without a runtime: each test supplies every event and every time.
+//! Tests of the driver's core without a runtime. Each test supplies every event and every time.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
@@ -20,7 +20,8 @@ const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
-/// Returns the time on a node's clock that is an hour ahead of the boot clock.
+/// Returns the time that a node's clock shows when the boot clock shows `ms`. The node's clock is an hour ahead
+/// of the boot clock.
 fn node_time(ms: u64) -> NodeTime {
     NodeTime::from_micros((3_600_000 + ms) * 1_000)
 }
@@ -158,7 +159,8 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
         let NodeState::Unreachable(Cause::Denied(text)) = state else { panic!("{state:?}") };
         assert!(!is_up && text.starts_with("durable = true, but ") && text.contains(why), "{text}");
     }
-    // The server rewrites its append-only file, which is a temporary cause: callers that wait get no error yet.
+    // While the server rewrites its append-only file, the settings cannot be confirmed. The cause is temporary,
+    // so callers that wait get no error yet.
     let rewriting = Hello { durable: None, volatile: None, ..marked() };
     let (is_up, state) = opened(true, rewriting);
     let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
@@ -183,8 +185,8 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// A node compares its clock with the `not_after` of the whole batch. So the driver sends a request only in a
-/// batch whose `not_after` is not later than the request's own.
+/// A node compares its clock only with the `not_after` of the whole batch. So a request may be part of a batch
+/// only if the batch's `not_after` is not later than its own.
 #[test]
 fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
     // A batch that is sent at 11 ms may be executed until 111 ms.
@@ -279,19 +281,20 @@ fn after_several_timeouts_a_new_session_opens_after_the_fence_and_sends_releases
     assert_eq!(sent(harness.core.step(at(11))).len(), 1);
     harness.pending(release(), 99_999, false);
     assert_eq!(sent(harness.core.step(at(12))).len(), 1);
-    // Two batches have timed out, and the connection does not count as dead yet. Only the release is sent
-    // again.
+    // Two batches have timed out, which is fewer than the connection may miss. So the session stays open, and
+    // only the release is sent again.
     let again = sent(harness.core.step(at(112)));
     assert_eq!(again[0].1.requests, [release()]);
     harness.pending(acquire(), 220, true);
     assert_eq!(sent(harness.core.step(at(120))).len(), 1);
     assert!(matches!(harness.core.step(at(220))[..], [Command::Close]));
-    // The session has been closed, so a request is answered at once.
+    // The session is closed. A request is now answered at once, with an error.
     harness.answers();
     harness.pending(acquire(), 330, true);
     assert!(harness.core.step(at(230)).is_empty());
     assert!(matches!(harness.answers()[..], [Answer::Failed(Cause::TimedOut)]));
-    // The last batch was sent at 120: no session is opened until the `not_after` of that batch has certainly passed.
+    // The last batch was sent at 120 ms. No session is opened until the `not_after` of that batch has certainly
+    // passed on the node.
     let fence = 120 + 2 * 100 + 200;
     assert!(harness.core.step(at(fence - 1)).is_empty());
     assert!(matches!(harness.core.step(at(fence))[..], [Command::Open]));
@@ -417,8 +420,8 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
-/// Returns the core of the first of three nodes. The node has a vote since 10 ms. If `steady` is true, the
-/// clocks of the other two nodes have not stepped against the boot clock.
+/// Returns the core of the first of three nodes, which votes from 10 ms on. If `steady` is true, the clocks of
+/// the other two nodes have not stepped against the boot clock.
 fn one_of_three(steady: bool) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
@@ -435,8 +438,8 @@ fn one_of_three(steady: bool) -> Harness {
     harness
 }
 
-/// Sends an acquire at 1,000 ms, whose reply shows that the node's clock has stepped a minute ahead. Returns
-/// the vote.
+/// Sends an acquire at 1,000 ms, and delivers a reply that shows that the node's clock has stepped a minute
+/// ahead. Returns the vote.
 fn step(harness: &mut Harness) -> Vote {
     harness.pending(acquire(), 1_100, true);
     let (in_flight, _) = sent(harness.core.step(at(1_000))).remove(0);
@@ -453,8 +456,8 @@ fn a_vote_whose_reply_shows_a_clock_step_counts_for_the_memory_before_it() {
     assert!(harness.core.take_lost_memory(), "leases no longer count on it");
     assert_eq!(vote.memory.epoch, before);
     assert!(harness.registry.epoch(0) > before, "so the vote is no longer used");
-    // The clocks of the other nodes may have stepped too. In that case this worker's boot clock stood still, so no
-    // marker is written.
+    // It is not known whether the clocks of the other nodes have stepped too. If they have, this worker's boot
+    // clock stood still. So no marker is written.
     assert!(harness.core.step(at(1_001)).is_empty());
     harness.pending(acquire(), 1_200, true);
     harness.pending(release(), 99_999, false);
@@ -539,7 +542,8 @@ fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
     assert_eq!(harness.core.wake(), at(20_011));
 }
 
-/// None of these replies can be an answer to *acquire*. Without the check, each of them would be counted as a vote.
+/// Checks replies that cannot be an answer to *acquire*. Without the check, each of them would be counted as a
+/// vote.
 #[test]
 fn a_reply_that_does_not_fit_its_request_is_no_vote_and_ends_the_session() {
     for wrong in [
@@ -582,7 +586,7 @@ fn the_first_round_waits_for_the_first_session_and_then_has_the_whole_node_timeo
     let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
     harness.core.replied(at(809), in_flight, reply(809, vec![granted]));
     assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]));
-    // A request of a later round gets only the node timeout.
+    // Only the requests of the first round wait for the handshake. A later request has the usual node timeout.
     harness.pending(acquire(), 910, true);
     assert_eq!(sent(harness.core.step(at(810))).len(), 1);
     harness.core.step(at(910));
@@ -611,7 +615,7 @@ fn the_first_round_gets_the_reason_why_no_session_was_opened() {
     assert_eq!(harness.answers().len(), 1);
 }
 
-/// The node is the first of three nodes, which are all new.
+/// Checks the first of three nodes, all of which are new.
 #[test]
 fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_nodes() {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];

@@ -1,13 +1,13 @@
 use crate::node::{Listen, Resource};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The resources for whose releases callers wait, and the changes of this set that have not been passed to
-/// the node's session yet.
+/// The resources for whose releases callers wait, and the changes of this set that the node's session has not
+/// been sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct ListenSet {
     resources: BTreeSet<Resource>,
-    /// Changes for the session, in order. Empty without a session, since a new session subscribes to all
-    /// resources.
+    /// Changes to send to the session, in order. Empty without a session, since a new session subscribes to all
+    /// resources again.
     changes: VecDeque<Listen>,
 }
 
@@ -23,7 +23,7 @@ impl ListenSet {
         }
     }
 
-    /// Records changes that make a new session subscribe to every resource.
+    /// Queues the changes by which a new session subscribes to every resource.
     pub(crate) fn connected(&mut self) {
         self.changes = self.resources.iter().cloned().map(Listen::Begin).collect();
     }

@@ -12,19 +12,20 @@ pub(crate) enum DriverMessage {
     Request(PendingRequest),
     /// Subscribe to the releases of a resource, or end the subscription.
     Listen(Listen),
-    /// Probe the node until it answers promptly again: a round found it late.
+    /// A round found the node late. The driver probes it until it answers promptly again.
     Late,
 }
 
 /// A request to one node that has not been answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    /// The request to the node. `None` asks the driver to end the node's quarantine, by writing a new marker.
+    /// The request to the node. `None` stands for an operator's request to end the node's quarantine, for which
+    /// the driver writes a new marker.
     pub(crate) request: Option<Request>,
-    /// The time at which the caller gets *timed out* as its answer. A release is dropped then, since its key
-    /// has expired.
+    /// The time at which the caller is answered *timed out*. A release is dropped then, since its key has
+    /// expired.
     pub(crate) deadline: BootTime,
-    /// The time on the node's clock after which the node must not execute the request; `None` if there is no
+    /// The time on the node's clock after which the node must not execute the request. `None` if there is no
     /// such time.
     pub(crate) not_after: Option<NodeTime>,
     /// The caller that waits for the vote. A release is sent even if no caller waits.
@@ -32,9 +33,9 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Returns whether this is a release that may be sent again, even late. The release of one attempt's
-    /// lease may, since it frees nothing else. The release of all readers must not be sent again, since it
-    /// would also remove later readers.
+    /// Returns whether this is a release that may be sent again, even late. The release of one attempt's lease
+    /// may, since it frees nothing else. The release of all readers may not, since it would also free the locks
+    /// of later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
         self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
@@ -46,17 +47,18 @@ impl PendingRequest {
 pub(crate) struct InFlightBatch {
     pub(crate) id: u64,
     pub(crate) sent: BootTime,
-    /// The node's memory epoch when the batch was sent.
+    /// The memory epoch of the node when the batch was sent. The votes of the batch belong to this epoch.
     pub(crate) memory: NodeEpoch,
     pub(crate) deadline: BootTime,
-    /// The result of the last call of [`InFlightBatch::next_deadline`].
+    /// The earliest deadline in the batch: the result of the last call of [`InFlightBatch::next_deadline`].
     pub(crate) due: BootTime,
-    /// The callers' requests, in the order of the batch; `None` where the caller has been answered. Empty if the
-    /// driver itself sent the batch, to write a marker or to probe whether its marker is still stored.
+    /// The callers' requests, in the order of the batch. `None` in place of a request whose caller has been
+    /// answered. The list is empty if the driver itself sent the batch, to write a marker or to probe whether
+    /// its marker is still stored.
     pub(crate) requests: Vec<Option<PendingRequest>>,
-    /// The marker that the batch writes.
+    /// The marker that the batch writes, if any.
     pub(crate) marking: Option<Marking>,
-    /// The caller that waits for this marker, which ends the node's quarantine.
+    /// The caller that waits until this marker has ended the node's quarantine.
     pub(crate) trust_reply: Option<ReplyTo>,
 }
 

@@ -1,5 +1,6 @@
-//! The order of the nodes for one resource. Every worker has the same order, so that all of them ask the same majority
-//! first. Otherwise the counters of the nodes would differ, and each acquire would need a *raise*.
+//! The order of the nodes for one resource. Every worker computes the same order, so that all of them ask the
+//! same majority first. Otherwise the counters of the nodes would differ, and each acquire would need a
+//! *raise*.
 
 /// Returns a hash of a text: FNV-1a. It is the same in every process and every version.
 pub(crate) fn hash(text: &str) -> u64 {
@@ -7,8 +8,9 @@ pub(crate) fn hash(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Returns the nodes in the order for the resource `key`, by rendezvous hashing; `nodes` are the hashes of their names.
-/// The order does not depend on the order of the list. Without one of the nodes, the others keep their order.
+/// Returns the nodes in the order for the resource `key`, by rendezvous hashing. `nodes` are the hashes of
+/// their names. The result does not depend on the order of `nodes`. If one node is removed, the others keep
+/// their order.
 pub(crate) fn rendezvous(key: &str, nodes: &[u64]) -> Vec<usize> {
     let key = hash(key);
     let mut order: Vec<usize> = (0..nodes.len()).collect();

@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// An event that a pool reports to the lease renewer.
+/// An event that the pool of drivers reports to the lease renewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolEvent {
     /// A node may have lost its grants. Each lease must compare its grants with the nodes' present memory
@@ -27,8 +27,8 @@ pub(crate) enum PoolEvent {
 
 type StartDriver = Box<dyn FnOnce(Env, Core, DriverChannels) + Send>;
 
-/// A node whose driver has not been started. It hides the node's type, so that one list can contain nodes of
-/// several kinds.
+/// A node whose driver has not been started, and the means to start it. It hides the node's type, so that one
+/// list can contain nodes of several kinds.
 pub(crate) struct NodeFactory {
     name: Arc<str>,
     watch_clock: bool,
@@ -88,7 +88,8 @@ impl NodePool {
             let channels = DriverChannels {
                 messages,
                 on_lost_memory: Box::new(move || {
-                    // A renewer that has ended holds no leases.
+                    // The send fails once the renewer has ended. Then there is no lease that the event
+                    // concerns.
                     let _ = events.send(PoolEvent::LostMemory);
                 }),
                 on_release: Box::new(move |freed, notified| node_waiters.on_release(me, freed, notified)),
@@ -149,7 +150,7 @@ impl NodePool {
         self.registry.changes()
     }
 
-    /// Returns a new owner token, for one attempt.
+    /// Returns a new owner token. Every attempt gets its own.
     pub(crate) fn sign(&self) -> Owner {
         if self.config.sabotaged(Sabotage::TokenReused) {
             return Owner::sign(&self.config.worker, 0, 0);
@@ -157,18 +158,18 @@ impl NodePool {
         Owner::sign(&self.config.worker, self.env.random(), self.env.random())
     }
 
-    /// Returns the nodes in the order in which a round for `resource` asks them: the same for all workers, except that
-    /// nodes that do not vote or are late come last.
+    /// Returns the nodes in the order in which a round for `resource` asks them. All workers compute the same
+    /// order, except that nodes that do not vote or are late come last.
     pub(crate) fn order(&self, resource: &Resource) -> Vec<usize> {
         let latencies = self.registry.latencies();
         let mut order = order::rendezvous(resource.key(), &self.hashes);
-        // The sort is stable.
+        // The sort is stable, so prompt nodes keep the order of the hashing.
         order.sort_by_key(|&node| !latencies.is_prompt(node));
         order
     }
 
-    /// Returns the nodes that a round for `resource` need not ask at first: those after the first majority. Empty if
-    /// not even a majority is prompt, since all nodes would be needed soon.
+    /// Returns the nodes that a round for `resource` need not ask at first: all nodes after the first majority.
+    /// Returns none if fewer than a majority are prompt, since all nodes would be needed soon.
     pub(crate) fn spared(&self, resource: &Resource) -> Vec<usize> {
         let mut order = self.order(resource);
         let spared = order.split_off(self.majority());
@@ -176,7 +177,7 @@ impl NodePool {
         if prompt { spared } else { Vec::new() }
     }
 
-    /// Returns how long a round waits for the nodes that it asked first.
+    /// Returns the time for which a round waits for the nodes that it asked first, before it asks the others.
     pub(crate) fn patience(&self) -> Duration {
         self.registry.latencies().patience(self.config.patience_max())
     }
@@ -184,12 +185,13 @@ impl NodePool {
     /// Records that a node was late: it is asked last until probes in the background find it prompt again.
     pub(crate) fn mark_late(&self, node: usize) {
         if self.registry.latencies().mark_late(node) {
-            // A driver that has ended probes no node.
+            // The send fails once the driver has ended. Then the node needs no probe.
             let _ = self.mailboxes[node].send(DriverMessage::Late);
         }
     }
 
-    /// Answers a release on behalf of a node to which no message of the lease was sent: it holds nothing.
+    /// Answers a release in place of a node to which no message of the lease was sent. Such a node holds
+    /// nothing of the lease.
     pub(crate) fn holds_nothing(&self, node: usize, reply: &ReplyTo) {
         let (memory, answer) = (self.registry.node_epoch(node), Answer::Reply(Reply::Released(false)));
         let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
@@ -203,20 +205,20 @@ impl NodePool {
         self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
     }
 
-    /// Does the same as [`NodePool::ask`], for a request that the node must not execute once its clock is
-    /// past `not_after`.
+    /// Sends a request like [`NodePool::ask`]. The node must not execute it once its clock is past `not_after`.
     pub(crate) fn ask_until(&self, node: usize, request: Request, not_after: NodeTime, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
         let (request, not_after) = (Some(request), Some(not_after));
         self.send(node, PendingRequest { request, deadline, not_after, reply: Some(reply) });
     }
 
-    /// Sends a request to every node, and returns the channel of their votes: one for each node, within the node timeout.
+    /// Sends a request to every node. Returns the channel of the votes, on which each node's vote arrives
+    /// within the node timeout.
     pub(crate) fn ask_all(&self, request: impl Fn(usize) -> Request) -> VoteReceiver {
         self.ask_some(0..self.len(), request)
     }
 
-    /// Does the same as [`NodePool::ask_all`] for some nodes.
+    /// Sends a request like [`NodePool::ask_all`], but only to some nodes.
     pub(crate) fn ask_some(
         &self,
         nodes: impl IntoIterator<Item = usize>,
@@ -229,9 +231,9 @@ impl NodePool {
         votes
     }
 
-    /// Releases the lease of `owner` on `resource`, on every node for which `may_hold` returns true. It is
-    /// synchronous, so that `Drop` may call it. The release is sent after all earlier requests. For an
-    /// unreachable node it is kept until the key has expired.
+    /// Releases the lease of `owner` on `resource`, on every node for which `may_hold` returns true. The
+    /// function is synchronous, so that `Drop` may call it. The release is sent after all earlier requests. For
+    /// an unreachable node it is kept until the key has expired.
     pub(crate) fn release(
         &self,
         resource: &Resource,
@@ -243,7 +245,7 @@ impl NodePool {
         self.free(&request, may_hold, reply);
     }
 
-    /// Does the same as [`NodePool::release`] for any request that only removes keys.
+    /// Sends a request like [`NodePool::release`]. The request may be any that only removes keys.
     pub(crate) fn free(&self, release: &Request, may_hold: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
         for node in (0..self.len()).filter(|&node| may_hold(node)) {
@@ -268,8 +270,8 @@ impl NodePool {
         self.flush.cancel();
     }
 
-    /// Returns the outcome of each node, for an error. A round ends as soon as its verdict is known, so some nodes may
-    /// not have answered by then. For such a node the report gives the reason why the node cannot vote, if a reason is
+    /// Returns the outcome of each node, for an error. A round ends as soon as its verdict is known, so some
+    /// nodes may not have answered by then. For such a node the report says why it cannot vote, if that is
     /// known.
     pub(crate) fn report(&self, outcomes: impl IntoIterator<Item = NodeOutcome>) -> NoMajority {
         let status = self.status();
@@ -283,7 +285,7 @@ impl NodePool {
         NoMajority::new(self.majority(), status.into_iter().zip(outcomes).map(named).collect())
     }
 
-    /// Returns the state of each node as a report, in which a node that votes has *agreed*.
+    /// Returns the state of each node as a report. In the report, a node that votes is shown as *agreed*.
     pub(crate) fn report_of(&self, nodes: &[NodeStatus]) -> NoMajority {
         let outcome = |node: &NodeStatus| match node.state {
             NodeState::Trusted => (Arc::clone(&node.name), NodeOutcome::Granted),
@@ -292,7 +294,7 @@ impl NodePool {
         NoMajority::new(self.majority(), nodes.iter().map(outcome).collect())
     }
 
-    /// Returns whether, at any time since this worker started, a majority of the nodes could vote.
+    /// Returns whether a majority of the nodes could vote at any time since this worker started.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.registry.has_had_quorum()
     }
@@ -301,7 +303,8 @@ impl NodePool {
         &self.waiters
     }
 
-    /// Sends a change of the subscriptions to every driver. A driver that has ended does not need it.
+    /// Sends a change of the subscriptions to every driver. The send fails for a driver that has ended, which
+    /// needs no subscriptions.
     pub(crate) fn listen(&self, listen: &Listen) {
         for mailbox in &self.mailboxes {
             let _ = mailbox.send(DriverMessage::Listen(listen.clone()));
@@ -309,7 +312,7 @@ impl NodePool {
     }
 
     fn send(&self, node: usize, pending: PendingRequest) {
-        // A driver that has ended takes no messages, so the pool answers the caller.
+        // A driver that has ended does not receive the message. So the pool itself answers the caller.
         let sent = self.mailboxes[node].send(DriverMessage::Request(pending));
         if let Err(mpsc::error::SendError(DriverMessage::Request(PendingRequest {
             reply: Some(reply),

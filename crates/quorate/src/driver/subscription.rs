@@ -8,8 +8,8 @@ use crate::{
 use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
 
-/// One waiter for a release of a resource. While a waiter exists, the nodes report the resource's releases to
-/// this process. Dropping the last waiter for a resource ends the reports.
+/// A waiter for the releases of a resource. While at least one waiter exists, the nodes report the resource's
+/// releases to this process. When the last one is dropped, the reports end.
 pub(crate) struct Subscription {
     pool: Arc<NodePool>,
     resource: Resource,
@@ -25,8 +25,8 @@ impl Subscription {
         let mut wake_queue = pool.waiters().wake_queue();
         let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
         if first {
-            // This message is sent while the queue is locked. So a later message that ends the subscription
-            // cannot overtake it.
+            // The message is sent while the queue of waiters is locked. So a later message that ends the
+            // subscription cannot overtake it.
             pool.listen(&Listen::Begin(resource.clone()));
         }
         drop(wake_queue);
@@ -36,7 +36,7 @@ impl Subscription {
     /// Waits until a majority of the nodes has reported a release, and it is this waiter's turn.
     ///
     /// # Cancel safety
-    /// Safe: a wake that came before the drop is kept for the next call.
+    /// Safe: if the waiter was woken before the drop, the next call returns at once.
     pub(crate) async fn woken(&self) -> Wake {
         loop {
             if let Some(wake) = self.take() {
@@ -46,13 +46,13 @@ impl Subscription {
         }
     }
 
-    /// Records that this waiter begins an attempt, and drops its pending wake, if any. The attempt itself
-    /// finds out whether the resource is free.
+    /// Notes that this waiter begins an attempt, and drops its wake if it was woken. The attempt itself finds
+    /// out whether the resource is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
     }
 
-    /// Records the owner that refused this waiter's last attempt, and the number of nodes that named it.
+    /// Notes the owner that refused this waiter's last attempt, and the number of nodes that named this owner.
     pub(crate) fn refused_by(&self, holder: Option<(&Owner, usize)>) {
         let woken = self.pool.waiters().wake_queue().refused_by(&self.resource, self.id, holder);
         if let Some(notify) = woken {

@@ -22,8 +22,8 @@ type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;
 type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
-/// The task that drives one node by the decisions of its [`Core`]. It owns the session, carries out the core's
-/// commands, and reports events to the core.
+/// The task of one driver. It owns the session, carries out the commands of its [`Core`], and reports events to
+/// the core.
 pub(crate) struct Driver<'a, N: Node> {
     node: &'a N,
     env: &'a Env,
@@ -49,7 +49,8 @@ pub(crate) struct DriverChannels {
     pub(crate) flush_timeout: Duration,
 }
 
-/// Serves one node until the pool is dropped or requests a flush. Then sends the pending requests, and ends.
+/// Runs a driver: serves one node until the pool is dropped or requests a flush. Then sends the pending
+/// requests, and ends.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = PushSender::channel();
     let mut driver = Driver {
@@ -100,8 +101,8 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
                 }
                 ends = Some(env.now() + channels.flush_timeout);
             }
-            // This branch comes after all others except the timer, so that a node that sends many pushes delays
-            // nothing else.
+            // Branches are polled in order. This one is last except for the timer, so that a node that sends
+            // many pushes delays nothing else.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &channels),
             () = channels.changes.notified(), if driver.core.awaits_others() => {}
             () = timer.elapsed() => {}
@@ -109,9 +110,9 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
     }
 }
 
-/// A timer that is set very often, nearly always to a later time than before. Setting a later time does not
-/// change the timer, so it may elapse too early once. An early end is harmless, and costs less than a new
-/// timer each time.
+/// A timer that is set very often, nearly always to a later time than before. A later time is only noted, and
+/// the underlying timer stays as it is. So the timer may elapse too early once. That is harmless, and cheaper
+/// than a new timer each time.
 struct Timer<'a> {
     env: &'a Env,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
@@ -169,7 +170,7 @@ impl<N: Node> Driver<'_, N> {
             hello
         });
         self.core.opened(self.env.now(), hello);
-        // The core may have refused the node at its handshake.
+        // The core may have refused the node because of its handshake. Then the session is not needed.
         if !self.core.is_up() {
             self.close();
         }
@@ -177,7 +178,7 @@ impl<N: Node> Driver<'_, N> {
 
     fn replied(&mut self, in_flight: u64, result: Result<BatchReply, Cause>) {
         self.core.replied(self.env.now(), in_flight, result);
-        // The connection broke, or the reply did not fit the request.
+        // The core ends the session if the connection broke, or if the reply did not fit the request.
         if !self.core.is_up() {
             self.close();
         }
@@ -196,8 +197,7 @@ impl<N: Node> Driver<'_, N> {
         }
     }
 
-    /// Drops the session. Replies that arrive later are dropped too, since the core has answered their
-    /// callers.
+    /// Drops the session. Replies that arrive later are lost, but the core has already answered their callers.
     fn close(&mut self) {
         self.session = None;
         self.opening = None;

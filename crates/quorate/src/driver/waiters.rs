@@ -5,11 +5,12 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// The callers that wait for releases, for all nodes of one quorum.
+/// The queues of callers that wait for releases, shared by all drivers of one quorum.
 #[derive(Debug)]
 pub(crate) struct WaiterRegistry {
     wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
-    /// True once a majority of the nodes has reported a release. That shows that the nodes can send pushes.
+    /// True once a majority of the nodes has reported a release. This proves that the nodes can send such
+    /// reports.
     reported: AtomicBool,
 }
 

@@ -4,23 +4,23 @@ use crate::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// The maximum number of releases of one resource that are counted at a time. The oldest is dropped first,
-/// which at worst delays a waiter. More releases are in progress only under heavy contention, or if a node
+/// The maximum number of releases of one resource that are counted at the same time. If there are more, the
+/// oldest is dropped, which at worst delays a waiter. There are more only under heavy contention, or if a node
 /// reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
-/// The queues of this process's waiters, one for each resource. This type decides which waiter a release
-/// wakes. It performs no I/O: it returns a `W`, with which the caller notifies the waiter.
+/// The queues of this process's waiters, one for each resource. This type decides which waiter a release wakes.
+/// It performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
-/// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
-/// reports prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes.
-/// And a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
-/// one that has waited longest and has not been woken yet. If several waiters attempted at once, perhaps none
-/// would win. If a waiter was woken and then leaves, the next waiter is woken instead.
+/// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer reports
+/// prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes. And a
+/// single faulty node may report a release that did not happen. Each release wakes only one waiter: the one
+/// that has waited longest and has not been woken yet. If several waiters attempted at once, they might split
+/// the votes, and none would win. If a waiter was woken and then leaves, the next waiter is woken instead.
 ///
-/// A lease on a bare majority is released on these nodes only, and one lost report would hide the release. So if a
-/// waiter was refused by exactly such a lease, all but one of the reports are enough: with the nodes that never held the
-/// lease, a majority is free.
+/// A lease that was held on a bare majority is released only on these nodes, so a single lost report would hide
+/// its release. If a waiter was refused by exactly such a lease, all but one of the reports are enough:
+/// together with the nodes that never held the lease, a majority is free.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     nodes: usize,
@@ -49,7 +49,8 @@ struct Waiter<W> {
 pub(crate) struct Wake {
     /// The former owner.
     pub(crate) owner: Owner,
-    /// The number of sessions to which a node reported the release: the median over the nodes.
+    /// The number of sessions to which a node has sent the report of the release. It is the median over the
+    /// nodes.
     pub(crate) notified: u32,
 }
 
@@ -63,7 +64,7 @@ struct Release {
     woken: bool,
 }
 
-/// The actions that the caller must take after a waiter has left.
+/// The actions that the caller must take after a waiter has left the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
     /// The next waiter, which the caller must notify. Set if the waiter that left had been woken.
@@ -100,7 +101,8 @@ impl<W: Clone> WakeQueue<W> {
         let needed = if queue.waiters.iter().any(refused) { few } else { all };
         let release = queue.release(&freed.owner);
         if release.nodes.iter().any(|(other, _)| *other == node) {
-            // All readers share one owner name, so a node's second report is about later readers.
+            // All readers share one owner name. So a second report of the same node is about the release of
+            // later readers, and begins a new count.
             if freed.owner.as_str() != Owner::READERS {
                 return None;
             }
@@ -132,15 +134,16 @@ impl<W: Clone> WakeQueue<W> {
         queue.wake_one(wake)
     }
 
-    /// Returns the number of nodes that must report the release of a lease on a bare majority: all but one of them, and
-    /// so many that a majority of the nodes is free.
+    /// Returns the number of nodes that must report the release of a lease on a bare majority. It is one less
+    /// than a majority, but large enough that a majority of the nodes is free together with those that never
+    /// held the lease.
     fn enough_of_a_bare_majority(&self) -> usize {
         let held_on = majority(self.nodes);
         (held_on - 1).max(2 * held_on - self.nodes)
     }
 
-    /// Takes the wake of the waiter `id`, if it was woken. Also called when the waiter begins an attempt,
-    /// since the attempt itself finds out whether the resource is free.
+    /// Returns the wake of the waiter `id` and removes it, if the waiter was woken. This is also called when
+    /// the waiter begins an attempt, since the attempt itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let queue = self.queues.get_mut(resource)?;
         queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()
@@ -182,8 +185,8 @@ impl<W: Clone> ResourceQueue<W> {
         &mut self.releases[at]
     }
 
-    /// Wakes the first waiter that has not been woken yet. A waiter that was woken and has not begun its attempt is
-    /// left out: its task may be stuck.
+    /// Wakes the first waiter that has not been woken yet. A waiter that was woken but has not begun its
+    /// attempt is passed over, because its task may be stuck.
     fn wake_one(&mut self, wake: Wake) -> Option<W> {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.wake.is_none())?;
         waiter.wake = Some(wake);
@@ -192,7 +195,8 @@ impl<W: Clone> ResourceQueue<W> {
 }
 
 impl Release {
-    /// Returns the wake of one waiter once `needed` nodes have reported the release. Later reports wake no other waiter.
+    /// Returns the wake for one waiter, once `needed` nodes have reported the release. Later reports of the
+    /// same release wake no other waiter.
     fn wake_after(&mut self, needed: usize) -> Option<Wake> {
         if self.woken || self.nodes.len() < needed {
             return None;

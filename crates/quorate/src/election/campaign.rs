@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// The pause after an error that only an operator can fix. The candidate then campaigns again.
+/// The pause after an error that only an operator can fix. After it, the candidate campaigns again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The time between two checks of whether the candidate may campaign.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -81,27 +81,28 @@ where
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: Display + 'static,
 {
-    /// Campaigns, leads, and campaigns again, until `shutdown` completes. The output of `shutdown` may be of any
-    /// type, such as that of `tokio::signal::ctrl_c()`. See [what ends a term](crate::election#what-ends-a-term).
+    /// Campaigns, leads, and campaigns again, until `shutdown` completes. The output of `shutdown` may be of
+    /// any type, such as that of `tokio::signal::ctrl_c()`. See [what ends a
+    /// term](crate::election#what-ends-a-term).
     ///
     /// # Errors
     /// - [`ElectionError::Acquire`] if the group's name or the settings cannot be used, or if the quorum is
     ///   closed. It is also returned if no majority could vote since the quorum was built, for a reason that
     ///   only an operator can fix: a wrong password, or another node list.
     /// - [`ElectionError::AlreadyRunning`] if this candidate is already running.
-    /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an error](Election::end_on_error).
-    ///   Otherwise the error is logged, and the work is restarted.
+    /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an
+    ///   error](Election::end_on_error). Otherwise the error is logged, and the work is restarted.
     ///
-    /// A quorum that cannot be reached is not an error: the campaign waits for it. A worker that loses its
-    /// access to the nodes while it runs logs the failure, and continues to try.
+    /// A quorum that cannot be reached is not an error: the campaign waits for it. If a running worker loses
+    /// its access to the nodes, it logs the failure and continues to try.
     ///
     /// # Panics
     /// Panics with the work's panic, after the leader has resigned, if the election [ends on an
     /// error](Election::end_on_error).
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler)
-    /// are separate tasks: they are asked to end, and the drop does not wait for them.
+    /// Dropping the future drops the work, then releases the lease. Runs of a [scheduler](crate::scheduler) are
+    /// separate tasks: they are asked to end, and the drop does not wait for them.
     pub async fn until<S>(mut self, shutdown: S) -> Result<(), ElectionError<E>>
     where
         S: Future + Send,
@@ -133,8 +134,8 @@ where
         }
     }
 
-    /// Leads for one term, from its acquisition to its end. Unless the lease is lost, the work ends before
-    /// the lease does.
+    /// Leads for one term, from the acquisition of the lease to the end of the term. The work ends before the
+    /// lease does, unless the lease is lost.
     async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> LedTerm<E>
     where
         S: Future<Output = ()> + Send + FusedFuture,
@@ -159,7 +160,7 @@ where
         if matches!(end, End::Failed(_)) {
             election.emit(ElectionEvent::WorkFailed(token));
         }
-        // The work has been dropped by now. End the tasks that it started with [`Term::spawn`] too, before
+        // The work has been dropped by now. The tasks that it started with [`Term::spawn`] must end too before
         // the lease ends.
         term.end_tasks();
         let waits = !election.quorum().config().sabotaged(Sabotage::WorkOutlivesTerm);
@@ -195,7 +196,7 @@ fn pause_after<E: Display>(
     let group = &**election.group();
     let back_off = election.pause_after_term();
     Ok(match (led.end, election.on_error()) {
-        // The caller checks for the shutdown.
+        // A shutdown needs no pause. The caller checks for it and returns.
         (End::ShutDown, _) => None,
         (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
         (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
@@ -302,7 +303,7 @@ async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionErr
     }
 }
 
-/// Acquires the lease. Returns `None` once the candidate is no longer eligible: it then holds no lease.
+/// Acquires the lease. Returns `None`, without a lease, once the candidate is no longer eligible.
 async fn acquire_while_eligible(
     election: &Election,
     lock: &Lock,
@@ -317,7 +318,7 @@ async fn acquire_while_eligible(
         acquired = lock.acquire() => acquired,
         () = ineligible, if election.has_condition() => return None,
     };
-    // A lease that is dropped here is released.
+    // If the candidate is no longer eligible, the acquired lease is dropped here, which releases it.
     (acquired.is_err() || election.is_eligible()).then_some(acquired)
 }
 
@@ -338,11 +339,11 @@ async fn wait_for_turn(election: &Election, env: &Env) {
         let is_led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {
-                // If the lease is reserved for this worker, the worker does not wait.
+                // The lease is reserved for this worker, so it acquires the lease without a delay.
                 Ok(seen) if is_ours(&seen) => return,
                 Ok(seen) if is_led(&seen) => env.sleep(LOOK_AGAIN).await,
-                // There is no leader, or too few nodes answer. In the second case too few can grant the
-                // lease, and the attempt to acquire it reports the reason.
+                // Either there is no leader, or too few nodes answered. In the second case the attempt to
+                // acquire the lease fails and reports the reason.
                 _ => break,
             }
         }

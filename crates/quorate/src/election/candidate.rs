@@ -93,8 +93,8 @@ impl Election {
 
     lease_options!();
 
-    /// Campaigns only while `check` returns true. `check` is called at least once a second while the candidate waits for
-    /// the lease, and before each term. It does not end a term that has begun.
+    /// Campaigns only while `check` returns true. `check` is called at least once a second while the candidate
+    /// waits for the lease, and before each term. A term that has begun does not end if `check` returns false.
     pub fn eligible_while(mut self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.eligible = Some(Health::Check(Arc::new(check)));
         self
@@ -175,7 +175,8 @@ impl Election {
         self.term().is_some_and(|term| term.is_valid())
     }
 
-    /// Returns how long this candidate will lead from now on if no extension succeeds; zero if it does not lead.
+    /// Returns how long this candidate will lead from now on if no extension succeeds. The result is zero if it
+    /// does not lead.
     pub fn remaining(&self) -> Duration {
         self.term().map_or(Duration::ZERO, |term| term.remaining())
     }
@@ -185,13 +186,13 @@ impl Election {
         self.shared.term.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be
-    /// elected. The call sends no request; use [`Election::observe`] to ask the nodes.
+    /// Returns the leader as this candidate knows it, from its own term or from its last attempt to be elected.
+    /// The call sends no request. To ask the nodes, use [`Election::observe`].
     ///
-    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The
-    /// method returns `None` while the candidate is not running, before it has learned of a leader, and once
-    /// that leader's lease has expired. A candidate that does not lead does not know the leader's term: then
-    /// [`Leader::term`] is `None`.
+    /// While a candidate waits for the lease, it learns of a new leader within about half a second. The method
+    /// returns `None` in three cases: while the candidate is not running, before it has learned of a leader,
+    /// and once that leader's lease has expired. A candidate that does not lead does not know the leader's
+    /// term, so its [`Leader::term`] is `None`.
     pub fn leader(&self) -> Option<Leader> {
         let env = self.quorum().env();
         let config = self.quorum().config();
@@ -219,7 +220,7 @@ impl Election {
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
     }
 
-    /// Returns the lock that the leader holds. When an attempt at the lock finds another leader, this
+    /// Returns the lock that the leader holds. If an attempt at the lock finds that another worker leads, this
     /// candidate notes that leader.
     pub(super) fn lock(&self) -> Result<Lock, SettingError> {
         let resource = self.shared.resource.clone()?;
@@ -257,7 +258,7 @@ impl Election {
         self.candidate_delay
     }
 
-    /// Returns whether this candidate campaigns only under a condition.
+    /// Returns whether a condition was set with [`Election::eligible_while`].
     pub(super) fn has_condition(&self) -> bool {
         self.eligible.is_some() || self.options.health().is_some()
     }
@@ -271,7 +272,7 @@ impl Election {
         self.shared.events.emit(event);
     }
 
-    /// Records that this candidate leads for `term`.
+    /// Records that this candidate leads, in the term `term`.
     pub(super) fn begin_term(&self, term: &Term) {
         *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
         let quorum = self.quorum();
@@ -284,8 +285,9 @@ impl Election {
         self.shared.known_leader.clear();
     }
 
-    /// Records the holder of the group's lease, and logs the leader if it has changed. A reservation for a
-    /// successor, and the owner token [`Owner::QUEUE`] of a queue, name no leader.
+    /// Notes the holder of the group's lease as the leader, and logs a change of the leader. Two kinds of owner
+    /// token do not name a leader and are ignored: a reservation for a successor, and [`Owner::QUEUE`], which a
+    /// node reports if the lease is free but waiters queue for it.
     fn note_holder(&self, holder: &Owner, remaining: Option<Duration>) {
         if holder.reserved_for().is_some() || holder.as_str() == Owner::QUEUE {
             return;
@@ -298,7 +300,8 @@ impl Election {
         }
     }
 
-    /// Marks the candidate as running until the returned guard is dropped; `None` if it is running already.
+    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if it is already
+    /// running.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
         let was_running = self.shared.running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| RunningGuard(self.clone()))

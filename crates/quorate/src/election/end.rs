@@ -8,7 +8,7 @@ use std::{
 /// The maximum number of bytes of the work's error that are logged.
 const ERROR_MAX: usize = 1024;
 
-/// The end of a term.
+/// The way in which a term ended.
 pub(super) enum End<E> {
     /// The lease was lost. `without_notice` is true if less than half of the grace period passed between the
     /// step-down signal and the loss.
@@ -23,7 +23,7 @@ pub(super) enum End<E> {
     ShutDown,
 }
 
-/// The failure of the work.
+/// The failure of the work: an error or a panic.
 pub(super) enum Failure<E> {
     Error(E),
     Panic(Box<dyn Any + Send>),
@@ -31,7 +31,7 @@ pub(super) enum Failure<E> {
 
 impl<E: Display> Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form (`{:#}`) of some errors includes their causes.
+        // Some error types include their causes in the alternate form (`{:#}`), so that form is used.
         match self {
             Self::Error(error) => write!(f, "{}", plain(&format!("{error:#}"), ERROR_MAX)),
             Self::Panic(panic) => {
@@ -44,8 +44,8 @@ impl<E: Display> Display for Failure<E> {
 /// A term that is over.
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
-    /// was lost afterwards.
+    /// True if `max_hold` or a failed health check was the reason to ask the work to stop. This also counts if
+    /// the lease was lost afterwards.
     pub(super) by_choice: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,

@@ -41,7 +41,8 @@ impl EventBroadcast {
     pub(super) fn join(&self) -> mpsc::UnboundedReceiver<ElectionEvent> {
         let (sender, events) = mpsc::unbounded_channel();
         let mut subscribers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Remove closed subscribers here too: otherwise they would accumulate while there is no event.
+        // Closed subscribers are removed here too. If there is no event for a long time, they would otherwise
+        // accumulate.
         subscribers.retain(|one| !one.is_closed());
         subscribers.push(sender);
         drop(subscribers);

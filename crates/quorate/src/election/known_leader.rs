@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The leader, as a candidate last saw it.
+/// The leader of the group, as far as a candidate knows it.
 #[derive(Debug, Default)]
 pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 
@@ -12,8 +12,8 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
-    /// The end of the leader's lease, as the nodes last reported it; `None` if they reported no end, or if
-    /// this candidate leads.
+    /// The end of the leader's lease, as the nodes last reported it. `None` if they reported no end, or if this
+    /// candidate itself leads.
     until: Option<BootTime>,
 }
 
@@ -34,13 +34,13 @@ impl KnownLeader {
         Some(Known { worker: Arc::clone(&entry.worker), since: entry.since, remaining })
     }
 
-    /// Records that this candidate, called `worker`, leads.
+    /// Records that this candidate leads. Its worker's name is `worker`.
     pub(super) fn leads(&self, worker: &Arc<str>, wall: WallTime) {
         *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
     }
 
-    /// Records that `worker` leads, and that its lease lasts for `remaining` if it is not extended. Returns
-    /// whether the leader has changed.
+    /// Records that `worker` leads, with a lease that ends after `remaining` unless it is extended. Returns
+    /// whether this is another leader than before.
     pub(super) fn follows(
         &self,
         worker: &str,

@@ -4,14 +4,15 @@ use std::time::Duration;
 /// The pause after which the same cause is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
-/// A limit on a log line that would be repeated many times: one line a minute for the same cause.
+/// A limit for a log line that may repeat very often. For the same cause, it allows one line a minute.
 #[derive(Debug, Default)]
 pub(super) struct LogLimit {
     last: Option<(&'static str, BootTime)>,
 }
 
 impl LogLimit {
-    /// Returns whether to log `cause` now: it differs from the last cause, or a minute has passed.
+    /// Returns whether `cause` should be logged now, because it differs from the last cause or a minute has
+    /// passed.
     pub(super) fn allows(&mut self, cause: &'static str, now: BootTime) -> bool {
         let repeats = self.last.is_some_and(|(last, at)| last == cause && at.until(now) < REPEAT_AFTER);
         if !repeats {

@@ -6,10 +6,10 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time between two requests of an observer.
+/// The time between two inspections by an observer that waits for a change.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches the leadership of a group without campaigning. What it returns may be out of date when the caller
+/// Watches the leadership of a group without campaigning. A result may already be out of date when the caller
 /// reads it.
 #[derive(Debug)]
 pub struct Observer {
@@ -24,7 +24,7 @@ pub struct Observer {
 pub struct Leader {
     /// The name of the worker that leads, from its owner token.
     pub worker: Arc<str>,
-    /// The leader's term; `None` if it is not known.
+    /// The leader's term, or `None` if it is not known.
     pub term: Option<FencingToken>,
     /// The time at which this process first saw the leader lead, by its own wall clock.
     pub seen_since: WallTime,
@@ -46,7 +46,7 @@ impl Observer {
     /// Safe: the call only reads.
     pub async fn leader(&mut self) -> Result<Option<Leader>, NoMajority> {
         let seen = self.quorum.inspect(&self.resource).await?;
-        // While the lease is reserved for a successor, there is no leader.
+        // During a reservation, the nodes name the successor as the owner, but the successor does not lead yet.
         let holder = seen.holder.filter(|holder| holder.reserved_for().is_none());
         let leader = holder.map(|holder| {
             let worker: Arc<str> = holder.worker().into();
@@ -62,7 +62,7 @@ impl Observer {
     /// more. The first call returns at once.
     ///
     /// # Errors
-    /// [`NoMajority`] if fewer than a majority answered; call it again to continue.
+    /// [`NoMajority`] if fewer than a majority answered. Call the function again to continue.
     ///
     /// # Cancel safety
     /// Safe: if a dropped call missed a change, the next call reports it.

@@ -10,11 +10,11 @@ use std::time::Duration;
 /// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// The time between two checks of whether the leader has resigned.
+/// The time between two checks of whether the leader has resigned, by the caller of the request.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The longest wait for a new leader after the leader has resigned.
+/// The longest time to wait for a new leader after the old one has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
-/// The time for which a resign request stays stored after the caller's wait for it is over.
+/// The time for which a resign request stays on the nodes after the caller has stopped waiting.
 const REQUEST_OUTLIVES_WAIT: Duration = Duration::from_secs(1);
 
 /// The reason why no leader resigned.
@@ -27,7 +27,7 @@ pub enum ResignError {
         /// The group.
         group: String,
     },
-    /// Another term has begun since the term that the caller named.
+    /// Another term has begun after the term that the caller named.
     #[error("the term {asked} is over: {} leads{}", plain(&leader.worker, NAME_MAX), term_of(leader))]
     OtherTerm {
         /// The term that was named.
@@ -38,13 +38,13 @@ pub enum ResignError {
     /// Too few nodes answered, or too few accepted the resign request.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
-    /// The leader did not resign within the wait: it may be cut off from the nodes, be stuck, or not allow
-    /// remote resignation.
+    /// The leader did not resign within the wait. It may be cut off from the nodes, it may be stuck, or it may
+    /// not allow remote resignation.
     #[error("{}{} leads on after {waited:.1?}; it may be cut off, stuck, or not allow remote resignation", plain(&leader.worker, NAME_MAX), term_of(leader))]
     LeadsOn {
         /// The leader.
         leader: Leader,
-        /// The time that was waited.
+        /// The time for which the caller waited.
         waited: Duration,
     },
 }
@@ -53,12 +53,13 @@ fn term_of(leader: &Leader) -> String {
     leader.term.map_or_else(String::new, |term| format!(", term {term}"))
 }
 
-/// The leadership as the nodes report it.
+/// The leadership, as the nodes reported it in one inspection.
 enum Seen {
     /// The leader, and the owner token of its lease.
     Leads(Owner, Leader),
     NoLeader,
-    /// Only a minority names a holder. Either its election is in progress, or too few nodes know of it.
+    /// Only a minority of the nodes names a holder. Either an election is in progress, or the nodes that know
+    /// of a leader did not all answer.
     Unclear,
 }
 
@@ -113,7 +114,7 @@ impl Observer {
                 Ok(Seen::NoLeader) => gone_at = gone_at.or(Some(env.now())),
                 Ok(Seen::Unclear) => {}
                 Err(error) if error.is_permanent() => return Err(error.into()),
-                // The next inspection may succeed.
+                // A temporary error is ignored, because the next inspection may succeed.
                 Err(_) => {}
             }
             match gone_at {

@@ -1,10 +1,11 @@
 use crate::backoff::Backoff;
 use std::time::Duration;
 
-/// The shortest pause. Without it, work that fails at once could start elections without a pause.
+/// The shortest pause before work is restarted. Without a minimum, work that fails at once could cause
+/// elections in quick succession.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The rule for the work after a failure.
+/// The rule for what follows after the work has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnError {
     /// The work runs again in a later term, after a pause.
@@ -17,15 +18,15 @@ impl OnError {
     pub(super) const DEFAULT: Self =
         Self::Restart(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) });
 
-    /// Returns the rule that restarts the work after pauses from `first` to `longest`. `first` is raised to at least
-    /// 10 ms, and `longest` to at least `first`.
+    /// Returns the rule that restarts the work after a pause of `first` to `longest`. `first` is at least 10
+    /// ms, and `longest` at least `first`: smaller values are raised.
     pub(super) fn restart(first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST);
         Self::Restart(Backoff { first, longest: longest.max(first) })
     }
 }
 
-/// The number of consecutive failures of one campaign's work.
+/// The number of failures of one campaign's work since it last ran without an error for long enough.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     in_a_row: u32,
@@ -42,8 +43,8 @@ impl Failures {
 
     /// Records that the work failed after it ran for `ran`, and returns the pause before the next campaign.
     ///
-    /// If `ran` is at least the longest pause, the work counts as healthy, and the pauses begin again with
-    /// the first one.
+    /// If the work ran for at least the longest pause, earlier failures no longer count, and the pauses begin
+    /// again with the first one.
     pub(super) fn failed(&mut self, backoff: Backoff, ran: Duration, random: u64) -> Duration {
         self.ended(backoff, ran);
         self.in_a_row = self.in_a_row.saturating_add(1);

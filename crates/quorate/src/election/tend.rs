@@ -84,7 +84,7 @@ where
     }
 }
 
-/// The step-down of a term. Subscribers to the election's events get only one report of it.
+/// The step-down of a term. It is reported only once to the subscribers of the election's events.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

@@ -42,21 +42,22 @@ pub struct Term(Arc<Inner>);
 struct Inner {
     quorum: Quorum,
     lease: Lease,
-    /// The time on the quorum's clock at which the leader sent the acquire request that elected it.
+    /// The time, on the quorum's clock, at which the leader sent the request that elected it.
     began: WallTime,
     step_down: CancellationToken,
     group: Arc<str>,
     tasks: TaskTracker,
-    /// Cancelled when the work has ended. The tasks of [`Term::spawn`] then end as well.
+    /// Cancelled when the work has ended, so that the tasks of [`Term::spawn`] end too.
     tasks_end: CancellationToken,
     /// Cancelled when the leader must resign.
     resigning: CancellationToken,
-    /// The worker to which the leader transfers its lease when it resigns; `None` if there is no successor.
+    /// The worker to which the leader transfers its lease when it resigns. `None` if it only releases the
+    /// lease.
     successor: Mutex<Option<Arc<str>>>,
-    /// True if the lease must expire at the end of the term instead of being released.
+    /// True if the lease must expire by its TTL at the end of the term, and not be released.
     unreleased: AtomicBool,
-    /// The time by which the work must end after a shutdown or a resignation begins, in nanoseconds of the
-    /// boot clock.
+    /// The time by which the work must end because of a shutdown or a resignation, in nanoseconds of the boot
+    /// clock.
     stop_by: AtomicU64,
 }
 
@@ -92,7 +93,7 @@ impl Term {
         self.0.lease.token()
     }
 
-    /// Returns the time on the quorum's clock at which the leader sent the acquire request that elected it.
+    /// Returns the time, on the quorum's clock, at which the leader sent the request that elected it.
     pub(crate) fn began(&self) -> WallTime {
         self.0.began
     }
@@ -107,21 +108,20 @@ impl Term {
         self.0.lease.is_valid()
     }
 
-    /// Returns how long the term is still valid if no extension succeeds.
+    /// Returns how long the term is valid from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.lease.remaining()
     }
 
-    /// Returns the time, on this worker's boot clock, at which the term ends if no extension succeeds; `None` once it
-    /// has ended.
+    /// Returns the time, on this worker's boot clock, at which the term ends if no extension succeeds. Returns
+    /// `None` if it has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run; `None` once the term has ended. This time is the end of
-    /// the term. After a shutdown or a resignation begins, it is the end of the grace period if that is
-    /// earlier. Work that runs longer is dropped. Other processes that act for the work must have ended by
-    /// then.
+    /// Returns the time until which the work may run, or `None` if the term has ended. This is the end of the
+    /// term. If a shutdown or a resignation has begun, it is the end of the grace period, if that is earlier.
+    /// Work that runs longer is dropped. Other processes that act for the work must have ended by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))
@@ -184,8 +184,8 @@ impl Term {
         self.0.unreleased.store(true, Ordering::Release);
     }
 
-    /// Returns the reason why the lease asked the work to stop; `None` if it did not, for example at a
-    /// shutdown.
+    /// Returns the reason why the lease asked the work to stop. Returns `None` if the lease did not, for
+    /// example at a shutdown.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
     }
@@ -219,7 +219,7 @@ impl Term {
         self.env().spawn_scoped(self.0.tasks.track_future(work))
     }
 
-    /// Asks the work to end by `by`.
+    /// Asks the work to stop, and sets the time `by` which it must have ended.
     pub(super) fn stop(&self, by: BootTime) {
         self.0.stop_by.fetch_min(by.as_nanos(), Ordering::AcqRel);
         self.0.step_down.cancel();
@@ -255,7 +255,7 @@ impl fmt::Debug for Term {
     }
 }
 
-/// A guard of a term. When the campaign drops the guard, the term's lease ends, even if clones of the term
+/// A guard of a term. When the campaign drops it, the term's lease ends, even if clones of the term still
 /// exist.
 pub(super) struct TermGuard(pub(super) Term);
 

@@ -101,7 +101,7 @@ impl Env {
         self.world.random()
     }
 
-    /// Returns a random duration, evenly distributed in `[0, below)`; zero if `below` is zero.
+    /// Returns a random duration, evenly distributed in `[0, below)`. The result is zero if `below` is zero.
     pub fn random_below(&self, below: Duration) -> Duration {
         let nanos = u64::try_from(below.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.random().checked_rem(nanos).unwrap_or(0))
@@ -112,8 +112,8 @@ impl Env {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     pub async fn sleep_until(&self, at: BootTime) {
-        // This call yields to other tasks now and then. Without it, a loop that sleeps until times in the
-        // past would never yield, and could not be cancelled.
+        // This call yields to other tasks from time to time. Otherwise a loop of sleeps until times in the past
+        // would never yield, and could not be cancelled.
         tokio::task::consume_budget().await;
         while self.now() < at {
             self.world.sleep_until(at).await;

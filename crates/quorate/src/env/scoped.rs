@@ -31,7 +31,7 @@ impl<T: Send + 'static> ScopedTask<T> {
             tokio::select! { biased;
                 () = stopped.cancelled() => {}
                 result = work => if let Ok(result) = result {
-                    // If the handle has been dropped, the output is dropped too.
+                    // The send fails if the handle was dropped. Then the output is not needed.
                     let _ = done.send(result);
                 }
             }

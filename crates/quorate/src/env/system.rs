@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 /// boot clock at least this often.
 const TIMER_MAX: Duration = Duration::from_millis(100);
 
-/// Returns the name of this host; empty if the host has no name, or its name is not UTF-8.
+/// Returns the name of this host. The result is empty if the host has no name, or its name is not UTF-8.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap_or_default().to_owned()
 }

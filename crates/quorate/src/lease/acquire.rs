@@ -1,9 +1,9 @@
-//! One attempt to acquire one or many resources: acquire, raise the fencing counters, hand the leases over to the
-//! renewer.
+//! One attempt to acquire one or many resources. It acquires, raises the fencing counters, and hands the leases
+//! over to the renewer.
 //!
-//! A round for one lock asks a majority of the nodes first. It asks the others, the *spared* nodes, as soon as one of the
-//! first nodes does not grant, or once they are late. To the protocol it is as if the other requests had been lost on
-//! the way. Every other round asks all nodes at once.
+//! A round for one lock asks a majority of the nodes first. It asks the others, the *spared* nodes, as soon as
+//! one of the first nodes does not grant, or once the first nodes are late. The protocol permits this, because
+//! the requests to the other nodes could also have been lost. Every other round asks all nodes at once.
 
 use crate::{
     env::BootTime,
@@ -25,7 +25,7 @@ use crate::{
 use futures_util::future::OptionFuture;
 use std::{sync::Arc, time::Duration};
 
-/// The result of an attempt, with the votes of its round.
+/// The result of an attempt, with the votes of its round on which the result is based.
 #[derive(Debug)]
 pub(crate) enum AttemptResult<D = ()> {
     Held(Lease, Tally<D>),
@@ -35,20 +35,21 @@ pub(crate) enum AttemptResult<D = ()> {
 }
 
 impl<D: RoundData> AttemptResult<D> {
-    /// Returns whether the attempt was lost although no majority names a holder. Then concurrent attempts
-    /// split the votes, or the grants of lost attempts are still being released.
+    /// Returns whether the attempt was lost although no majority names a holder. The reason is that concurrent
+    /// attempts have split the votes, or that grants of lost attempts are still being released.
     fn is_split(&self) -> bool {
         matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
     }
 }
 
-/// The maximum number of repetitions of an attempt that was lost because the votes were split.
+/// The maximum number of times that an attempt is repeated because the votes were split.
 const SPLITS_MAX: u32 = 8;
-/// The upper bound of the random pause before the first repetition. Before the n-th repetition it is n times as long.
+/// The upper bound of the random pause before the first repetition. Before the n-th repetition, the upper bound
+/// is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts to acquire `resource` once. `ticket` identifies the caller's place in the resource's queue, if it
-/// has one.
+/// Attempts to acquire `resource` once. `ticket` identifies the caller's place in the queue of the resource, if
+/// it has one.
 pub(crate) async fn attempt(
     inner: &Arc<QuorumInner>,
     resource: &Resource,
@@ -89,9 +90,10 @@ pub(crate) async fn attempt_each(
     attempt_each_with(inner, resources, params, &(), contact).await
 }
 
-/// Does the same as [`attempt_each`]. The tally of each attempt also collects `data` from the replies.
+/// Makes attempts like [`attempt_each`]. The tally of each attempt also collects `data` from the replies.
 ///
 /// # Cancel safety
+///
 /// Dropping the future releases every lease that was won or may yet be granted.
 pub(crate) async fn attempt_each_with<D: RoundData>(
     inner: &Arc<QuorumInner>,
@@ -127,7 +129,7 @@ enum Opening {
     Downgrade(Owner, FencingToken),
 }
 
-/// Attempts whose requests are sent together, in one batch per node.
+/// The attempts of one call. Their requests are sent together, in one batch per node.
 struct Round<'a, D: RoundData> {
     inner: &'a Arc<QuorumInner>,
     params: LeaseParams,
@@ -136,9 +138,9 @@ struct Round<'a, D: RoundData> {
     raises: VoteSender,
     raised: VoteReceiver,
     open: usize,
-    /// True for a round that began without some of the nodes. It has one attempt.
+    /// True if the round did not ask all nodes at first. Such a round has only one attempt.
     is_partial: bool,
-    /// The data of the requests to the spared nodes, until they are asked.
+    /// The request to the spared nodes. `None` once they have been asked.
     rest: Option<Rest>,
 }
 
@@ -148,12 +150,12 @@ struct Rest {
     propose: FencingToken,
     sender: VoteSender,
     patience: Duration,
-    /// The time at which nodes that have not answered are late.
+    /// The time after which nodes that have not answered count as late.
     late_at: BootTime,
 }
 
-/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues
-/// releases. The nodes receive them after the attempt's other requests.
+/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues releases.
+/// Each node receives the release after the attempt's other requests.
 struct Attempt<D: RoundData> {
     inner: Arc<QuorumInner>,
     resource: Resource,
@@ -166,7 +168,7 @@ struct Attempt<D: RoundData> {
 enum Step {
     /// Waiting for votes on the first request, which acquires the resource or downgrades a lease.
     Acquiring,
-    /// A majority granted. The nodes with a smaller counter have been asked to raise it to `token`; `waiting`
+    /// A majority granted. The nodes with a smaller counter have been asked to raise it to `token`. `waiting`
     /// of them have not answered yet.
     Raising { token: FencingToken, waiting: usize },
     /// The attempt is won, with this fencing token.
@@ -194,7 +196,7 @@ impl<D: RoundData> Attempt<D> {
         }
     }
 
-    /// Sends one node the request with which the attempt begins.
+    /// Sends the first request of the attempt to one node.
     fn post(&self, node: usize, opening: &Opening, propose: FencingToken, reply: ReplyTo) {
         let (pool, params) = (self.inner.pool(), self.params);
         let (resource, owner) = (self.resource.clone(), self.owner.clone());
@@ -219,7 +221,8 @@ impl<D: RoundData> Attempt<D> {
 }
 
 impl<'a, D: RoundData> Round<'a, D> {
-    /// Queues the first requests of all attempts. There is no await point before all of them are queued.
+    /// Queues the first requests of all attempts. The function has no await point, so either all of them are
+    /// queued or none.
     fn start(
         inner: &'a Arc<QuorumInner>,
         resources: &[Resource],
@@ -273,7 +276,7 @@ impl<'a, D: RoundData> Round<'a, D> {
             }
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
-                // The drivers answer every request, so every attempt is settled before this channel closes.
+                // The drivers answer every request. So every attempt is decided before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
                 Some(()) = OptionFuture::from(alarm.as_mut()), if self.rest.is_some() => {
                     alarm = None;
@@ -284,7 +287,7 @@ impl<'a, D: RoundData> Round<'a, D> {
         self.hand_over()
     }
 
-    /// Asks the spared nodes, if they have not been asked.
+    /// Asks the spared nodes, unless they have been asked.
     fn ask_rest(&mut self) {
         let Some(Rest { opening, propose, sender, .. }) = self.rest.take() else { return };
         for (ticket, attempt) in (0..).zip(&mut self.attempts) {
@@ -306,12 +309,14 @@ impl<'a, D: RoundData> Round<'a, D> {
                 Step::Raising { token, .. } => attempt.tally.below(token),
                 _ => Vec::new(),
             };
-            // If none has answered, this worker itself may have been stopped.
+            // If fewer than a majority of the nodes are late, they are marked as late. If more are late, this
+            // worker itself may have been stopped, and the nodes are not marked.
             if late.len() < pool.majority() {
                 late.into_iter().for_each(|node| pool.mark_late(node));
             }
             if matches!(attempt.step, Step::Raising { .. }) {
-                // With the next vote the token is settled again.
+                // The spared nodes may grant with a larger counter. So the token is determined again with their
+                // votes.
                 attempt.step = Step::Acquiring;
                 (self.raises, self.raised) = vote_channel();
             }
@@ -324,13 +329,15 @@ impl<'a, D: RoundData> Round<'a, D> {
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         match attempt.step {
             Step::Acquiring => attempt.tally.count(vote),
-            // It may replace a node that does not raise its counter.
+            // The first nodes of a partial round may fail to raise their counters. Then the vote of a node that
+            // was spared at first counts in their place.
             Step::Raising { .. } if self.is_partial => return attempt.tally.count(vote),
-            // Late: a grant is found by the first extension; a loss has been released.
+            // The attempt is already decided, so this vote is not counted. If the attempt was won, its first
+            // extension also finds this node's grant. If it was lost, a release has already been sent.
             _ => return,
         }
         if attempt.tally.verdict() == Verdict::Won {
-            // A node that may have lost its memory since its grant must not count for the majority.
+            // A node may have lost its memory since its grant. Such a grant must not count for the majority.
             attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
         }
         match attempt.tally.verdict() {
@@ -344,9 +351,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Settles the fencing token after a majority has granted. The token is the largest counter of the
-    /// grants. It is settled once a majority stores it: nodes with a smaller counter are asked to raise
-    /// theirs.
+    /// Determines the fencing token after a majority has granted. The token is the largest counter of the
+    /// grants. The attempt is won once a majority stores this value, so nodes with a smaller counter are asked
+    /// to raise theirs.
     fn settle_token(&mut self, ticket: u64) {
         let pool = self.inner.pool();
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
@@ -400,10 +407,12 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Continues a round whose node failed to raise its counter: with other grants, or with the spared nodes.
+    /// Continues a round in which a node failed to raise its counter. The token is determined again from the
+    /// other grants, or the spared nodes are asked.
     fn settle_without(&mut self, ticket: u64) {
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
-        // Replies to the present raises must not count for another token.
+        // The nodes may still reply to the raises that were sent so far. These replies must not count for
+        // another token, so they get a channel of their own that is dropped.
         (self.raises, self.raised) = vote_channel();
         attempt.step = Step::Acquiring;
         match attempt.tally.verdict() {
@@ -416,9 +425,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. There is no await point, so no lease is forgotten. If the future is
-    /// dropped before this call, it releases the leases. After this call, the caller owns handles that release their
-    /// leases when they are dropped.
+    /// Hands the won leases over to the renewer. The function has no await point, so no lease is forgotten: if
+    /// the future is dropped before this call, it releases the leases, and after this call, the caller owns
+    /// handles that release their leases when they are dropped.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
@@ -475,9 +484,8 @@ fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToke
     tally.candidate(inner.config().quarantine())
 }
 
-/// Returns whether an attempt was lost because of another holder, rather than because nodes did not answer.
-/// An attempt also counts as contended if a majority granted it and it was lost later, because another
-/// attempt can help.
+/// Returns whether an attempt was lost because of another holder, and not because nodes did not answer. An
+/// attempt that a majority granted, but that was lost later, also counts, because another attempt can help.
 pub(crate) fn is_contended<D: RoundData>(tally: &Tally<D>) -> bool {
     tally.is_contended()
         || tally.outcomes().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count()

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The maximum number of locks to choose from, and of numbered slots under one name.
 const SLOTS_MAX: usize = 1024;
-/// The longest pause of a waiter between two passes over the locks, without the random part.
+/// The longest pause of a waiter between two passes over the locks. A random part is added to it.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 /// The shortest pause of a waiter between two passes over the locks.
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(10);
@@ -25,8 +25,8 @@ const JITTER: Duration = Duration::from_millis(20);
 impl Locks {
     /// Returns the `k` slots of `resource`: the locks `RESOURCE/slot-0` to `RESOURCE/slot-(k - 1)`.
     pub(crate) fn slots(inner: Arc<QuorumInner>, resource: &str, k: usize) -> Self {
-        // The name is also checked without the suffix `/slot-N`, so that an error shows the name as the
-        // caller gave it.
+        // The name is checked without the suffix `/slot-N` first, so that an error shows the name as the caller
+        // gave it.
         let base = Resource::lock(resource);
         let slot = |number: usize| Resource::lock(&format!("{resource}/slot-{number}"));
         let slots = base.and_then(|_| (0..k.min(SLOTS_MAX)).map(slot).collect::<Result<Vec<_>, _>>());
@@ -92,8 +92,8 @@ impl Locks {
         }
     }
 
-    /// Makes one attempt at each lock that may be free, until one is acquired. If no lock is acquired,
-    /// returns a [`Refusal`] with the reason.
+    /// Makes one attempt at each lock that may be free, until one is acquired. If none is acquired, returns the
+    /// reason as a [`Refusal`].
     async fn pass(&self) -> Result<Result<(usize, Lease), Refusal>, AcquireError> {
         let names = self.names.clone()?;
         if names.is_empty() || names.len() > SLOTS_MAX {
@@ -129,8 +129,8 @@ impl Locks {
                 return Ok(Err(Refusal { error, retry_after: None }));
             }
             if untried.is_none() {
-                // One inspection of all locks shows which of them may be free. If all of them are held, the
-                // pass then costs two round trips, rather than one for each lock.
+                // One inspection of all locks shows which of them may be free. So if all of them are held, a
+                // pass costs two round trips, and not one for each lock.
                 let seen = inspect_each(&self.inner, &names).await;
                 for seen in seen.iter().flatten() {
                     soonest = earlier(soonest, seen.remaining);

@@ -6,14 +6,15 @@ use crate::{
 /// The nodes that a round asks at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contact {
-    /// A majority, and the others only if they are needed. Only for locks, in a round for one of them.
+    /// A majority. The others are asked only if they are needed. This is possible only in a round for a single
+    /// lock.
     MajorityFirst,
     /// All nodes.
     All,
 }
 
 impl Contact {
-    /// Returns the nodes that a round leaves out at first.
+    /// Returns the nodes that a round does not ask at first.
     pub(super) fn spared(
         self,
         inner: &QuorumInner,
@@ -21,8 +22,9 @@ impl Contact {
         params: &LeaseParams,
     ) -> Vec<usize> {
         match resources {
-            // The last release of several readers must reach the waiters, and a majority of the nodes has to report it:
-            // readers ask all nodes.
+            // Readers ask all nodes. When the last of several readers releases the lock, a majority of the
+            // nodes must report this to the waiters. If the readers had different majorities, too few nodes
+            // might do so.
             [resource]
                 if self == Self::MajorityFirst
                     && !inner.config().ask_all_nodes

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-/// The value of `valid_until` once the lease has ended by time.
+/// The value of `valid_until` after the lease has ended because its time was over.
 const ENDED: u64 = 0;
 /// The value of `valid_until` once the holder has ended the lease.
 const RELEASED: u64 = 1;
@@ -32,10 +32,10 @@ pub enum StepDownCause {
 /// checks and extensions change the deadline by compare-and-swap on the same atomic.
 #[derive(Debug)]
 pub(crate) struct LeaseDeadline {
-    /// The end of validity as it was granted, before any extension.
+    /// The end of the validity that was granted when the lease was acquired, without any extension.
     granted_until: BootTime,
     /// The nodes that may have granted the lease when it was acquired. The flag is true if the node's grant
-    /// had been received by the end of the attempt.
+    /// arrived before the end of the attempt.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. It is stored before the signal `step_down` fires.
@@ -56,25 +56,24 @@ impl LeaseDeadline {
         }
     }
 
-    /// Returns the same deadline, with the nodes that may have granted the lease. The flag is true for a node
-    /// whose grant has been received.
+    /// Sets the nodes that may have granted the lease. The flag is true for a node whose grant has arrived.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
     }
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
-    /// grant had been received by the end of the attempt.
+    /// grant arrived before the end of the attempt.
     pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
         &self.granted_on
     }
 
-    /// Returns the end of validity as it was granted, before any extension.
+    /// Returns the end of the validity that was granted when the lease was acquired, without any extension.
     pub(crate) fn granted_until(&self) -> BootTime {
         self.granted_until
     }
 
-    /// Returns how long the lease is valid from `now` on; `None` once it has ended. A call after the deadline
-    /// ends the lease.
+    /// Returns how long the lease is valid from `now` on, or `None` if it has ended. If the deadline has
+    /// passed, this call ends the lease.
     pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -92,8 +91,8 @@ impl LeaseDeadline {
         }
     }
 
-    /// Moves the deadline to `until`, an earlier or a later time. Returns `false` if the lease has ended,
-    /// before or by this call.
+    /// Moves the deadline to `until`, which may be earlier or later. Returns `false` if the lease has ended,
+    /// either before this call or because its deadline has passed.
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
@@ -108,13 +107,13 @@ impl LeaseDeadline {
         }
     }
 
-    /// Records why the work is asked to stop. Only the first cause is kept.
+    /// Records why the work is asked to stop. If a cause was recorded before, that cause is kept.
     pub(crate) fn record_cause(&self, cause: StepDownCause) {
-        // An error only means that a cause was recorded before.
+        // An error means that a cause was recorded before. That cause is kept.
         let _ = self.why.compare_exchange(NO_CAUSE, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Returns the reason why the work was asked to stop; `None` until it is.
+    /// Returns the reason why the work was asked to stop. `None` until it is.
     pub(crate) fn why(&self) -> Option<StepDownCause> {
         use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
         let recorded = self.why.load(Ordering::Acquire);
@@ -123,19 +122,21 @@ impl LeaseDeadline {
 
     /// Ends the lease.
     pub(crate) fn end(&self) {
-        // An error means that the holder has ended the lease, which is not forgotten.
+        // An error means that the lease has already ended. If the holder has released it, that state must be
+        // kept.
         let _ = self
             .valid_until
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| (seen > RELEASED).then_some(ENDED));
     }
 
-    /// Returns whether the holder has ended the lease: it sends the renewer a command about the lease's keys.
+    /// Returns whether the holder has ended the lease. In this case, the holder sends the renewer a command
+    /// that says what happens to the lease's keys.
     pub(crate) fn is_released(&self) -> bool {
         self.valid_until.load(Ordering::Acquire) == RELEASED
     }
 
-    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token.
-    /// Must be called before the first message of a release is sent. So the work under the lease learns of
+    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token. It
+    /// must be called before the first message of a release is sent, so that the work under the lease learns of
     /// the end before any node does.
     pub(crate) fn release(&self) {
         self.record_cause(StepDownCause::Released);

@@ -89,8 +89,8 @@ impl AcquireError {
         matches!(self, Self::Untrusted { .. })
     }
 
-    /// Returns whether another try cannot help: an operator must act, the code must change, or the quorum is
-    /// closed.
+    /// Returns whether another try is useless, because an operator must act, the code must change, or the
+    /// quorum is closed.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Setting(_) | Self::Closed => true,
@@ -99,7 +99,7 @@ impl AcquireError {
         }
     }
 
-    /// The kind of the error. A log uses it to report each kind once.
+    /// The kind of the error. A log that reports each kind only once uses it.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Setting(_) => "setting",
@@ -110,7 +110,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns the outcome of each node; `None` for an invalid setting or a closed quorum.
+    /// Returns the outcome of each node. Returns `None` for an invalid setting or a closed quorum.
     pub fn report(&self) -> Option<&NoMajority> {
         match self {
             Self::Contended { report, .. }

@@ -1,4 +1,5 @@
-/// A change of a lease's state. The order is fixed: `Held` and `AtRisk` alternate, then `StepDown`, then `Lost`.
+/// A change of a lease's state. The events of a lease have a fixed order: `Held` and `AtRisk` alternate, then
+/// comes `StepDown`, then `Lost`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaseEvent {
     /// The lease was acquired, or the last round of extensions reached a majority of the nodes.

@@ -105,13 +105,13 @@ impl Lease {
         self.deadline.remaining(self.now()).is_some()
     }
 
-    /// Returns how long the lease is valid from now on if no extension succeeds; zero once it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if it has ended.
     pub fn remaining(&self) -> Duration {
         self.deadline.remaining(self.now()).unwrap_or_default()
     }
 
-    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds; `None` once it
-    /// has ended.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds. Returns
+    /// `None` if it has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         let now = self.now();
         self.deadline.remaining(now).map(|left| now + left)
@@ -122,7 +122,7 @@ impl Lease {
         self.deadline.step_down.token()
     }
 
-    /// Returns why the work was asked to stop; `None` until it is.
+    /// Returns the reason why the work was asked to stop, or `None` if it was not asked to.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.deadline.why()
     }
@@ -153,8 +153,9 @@ impl Lease {
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
-    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most. A node that was
-    /// never asked for the lease needs no release; it counts as confirmed if the others are late.
+    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most. A
+    /// node that was never asked for the lease needs no release. If the other nodes are late, it counts as
+    /// confirmed.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
@@ -172,19 +173,20 @@ impl Lease {
         self.forget();
     }
 
-    /// Does the same as [`Lease::release`] without consuming the handle. Other users of the handle see that
-    /// the lease has ended.
+    /// Releases the lease like [`Lease::release`], but does not consume the handle. Other users of the handle
+    /// see that the lease has ended.
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
         self.post_release(Some(ReplyTo { sender, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
-        // The nodes that confirmed, and those to which no message of the lease was sent.
+        // The number of nodes that confirmed the release, and the number of nodes to which no message of the
+        // lease was sent.
         let (mut confirmed, mut unasked) = (0, 0);
         let now = pool.env().now();
         let deadline = now + pool.config().node_timeout;
         let mut is_late = false;
-        // Use one timer for all votes.
+        // A single timer serves for all votes, because this is cheaper than a timer for each.
         let mut timer = pin!(pool.env().sleep_until(now + pool.patience()));
         while confirmed + (if is_late { unasked } else { 0 }) < pool.majority() {
             let vote = tokio::select! { biased;
@@ -227,8 +229,8 @@ impl Lease {
         self.inner.command(RenewerCommand::Release { id: self.id, reply });
     }
 
-    /// Ends the lease, then sends the renewer `command`. The command may use the lease's keys for another
-    /// purpose than their release, such as a transfer.
+    /// Ends the lease, then sends `command` to the renewer. The command may do something else with the lease's
+    /// keys than release them, for example transfer the lease.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
         self.deadline.release();
         self.inner.command(command(self.id));
@@ -252,8 +254,8 @@ impl Lease {
         self.deadline.granted_on()
     }
 
-    /// Returns whether the lease is valid, and would be valid even if it had never been extended. If so, no
-    /// node that granted it has granted the lock to another client since.
+    /// Returns whether the lease is valid, and would be valid without any extension. If so, each node that
+    /// granted it still stores that grant, and has not granted the lock to another client since then.
     pub(crate) fn is_of_first_grant(&self) -> bool {
         self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
     }

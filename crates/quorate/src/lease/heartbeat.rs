@@ -81,8 +81,8 @@ pub(crate) enum Health {
 }
 
 impl Health {
-    /// Returns whether to extend a lease now. `since` is the time from which the check applies to the lease.
-    /// A check that panics counts as false.
+    /// Returns whether a lease may be extended now. `since` is the time from which the check applies to the
+    /// lease. A check that panics counts as failed.
     pub(crate) fn is_good(&self, since: BootTime, now: BootTime) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),
@@ -90,8 +90,8 @@ impl Health {
         }
     }
 
-    /// Returns whether a worker without a lease may acquire one. A heartbeat always allows it, because there
-    /// is no work yet that could beat.
+    /// Returns whether a worker that holds no lease may acquire one. A heartbeat always allows it, because a
+    /// worker without a lease has no work that could beat.
     pub(crate) fn may_begin(&self) -> bool {
         match self {
             Self::Check(check) => catch_unwind(AssertUnwindSafe(|| check())).unwrap_or(false),

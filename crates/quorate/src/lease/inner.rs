@@ -21,7 +21,7 @@ pub(crate) struct QuorumInner {
     majority_log: MajorityLog,
 }
 
-/// The text is short, because it is part of the `Debug` text of every handle.
+/// The text is kept short, because the `Debug` text of every handle contains it.
 impl fmt::Debug for QuorumInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quorum")
@@ -64,8 +64,8 @@ impl QuorumInner {
         &self.majority_log
     }
 
-    /// Logs why an acquisition continues to wait. If the lock is contended, a majority has answered, so this
-    /// logs the end of the wait for a majority. Otherwise it logs that a majority is missing.
+    /// Logs why an acquisition continues to wait. If the lock is contended, a majority has answered, so the end
+    /// of an earlier wait for a majority is logged. Otherwise the missing majority is logged.
     pub(crate) fn log_wait(&self, error: &AcquireError) {
         let now = self.env().now();
         if error.is_contended() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Inspection {
     /// The holder that a majority names.
     pub holder: Option<Owner>,
-    /// The time for which a majority of the nodes still stores the holder's lease, if it is not extended.
+    /// The time after which fewer than a majority of the nodes store the holder's lease, if it is not extended.
     /// `None` if the key has no expiry, or if there is no holder.
     pub remaining: Option<Duration>,
     /// True if only a minority names a holder. An attempt is in progress, or keys of an earlier attempt are left and
@@ -23,29 +23,30 @@ pub struct Inspection {
     /// For a claim, the done record with the highest token that any node reported.
     #[doc(hidden)]
     pub done: Option<DoneRecord>,
-    /// For a claim that is not done, the largest number of attempts that any node has counted, and the
+    /// For a claim that is not done, the largest number of attempts that any node has counted, with the
     /// fingerprint of the message's payload.
     #[doc(hidden)]
     pub begun: Option<AttemptCount>,
-    /// Every owner that any node names, with the number of nodes that name it; the largest number first.
+    /// Every owner that any node names, with the number of nodes that name it. The owner with the largest
+    /// number is first.
     pub named: Vec<(Owner, usize)>,
     /// The number of nodes that answered.
     pub answered: usize,
 }
 
-/// The owner of a resource, as far as an inspection can determine it.
+/// The owner of a resource, as far as an inspection shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InspectTarget<'a> {
-    /// No majority can name the same owner.
+    /// The resource is free: whatever the other nodes answer, no owner can have a majority.
     Nobody,
-    /// Unknown: the nodes that have not answered may complete a majority for an owner.
+    /// It is not known. The nodes that have not answered may complete a majority for an owner.
     Unknown,
     /// The owner that a majority names.
     Of(&'a Owner),
 }
 
 impl Inspection {
-    /// Returns the owner of the resource, in a quorum of `nodes` nodes.
+    /// Returns the owner of the resource that this inspection shows, in a quorum of `nodes` nodes.
     pub(crate) fn whose(&self, nodes: usize) -> InspectTarget<'_> {
         match self.named.first() {
             Some((owner, times)) if *times >= majority(nodes) => InspectTarget::Of(owner),
@@ -60,7 +61,8 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut views = Vec::new();
-    // Wait for all answers, not only for a majority: people read the result, and they need the state of every node.
+    // The function waits for all answers, and not only for a majority, because people read the result and need
+    // the state of every node.
     while let Some(vote) = votes.recv().await {
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
         if let Answer::Reply(Reply::State { holder, counter, done, begun }) = vote.answer {
@@ -73,8 +75,8 @@ pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<
     Ok(merge(&views, pool.majority()))
 }
 
-/// Does the same as [`inspect`] for each of `resources`, in one batch per node; `None` where too few nodes
-/// answered. This function waits for the answers of a majority only, and not for those of every node.
+/// Inspects each of `resources`, in one batch per node. A result is `None` if too few nodes answered. Unlike
+/// [`inspect`], this function waits only for the answers of a majority.
 pub(crate) async fn inspect_each(inner: &QuorumInner, resources: &[Resource]) -> Vec<Option<Inspection>> {
     let pool = inner.pool();
     let (sender, mut votes) = vote_channel();
@@ -111,7 +113,8 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // A key without an expiry counts as the one that expires last.
+        // A key without an expiry counts as the one that expires last. So the entry at the index of a majority
+        // is the time after which a majority no longer stores the lease.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         Some((owner.clone(), *left.get(majority - 1)?))
     });
@@ -131,12 +134,13 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         holder,
         remaining,
         named,
-        // A token is issued only once the counters of a majority have reached it.
+        // A token is issued only once the counters of a majority have reached it. So the largest token that may
+        // have been issued is at the index of a majority.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {
-            // The payload of the larger count takes precedence: the payload of the smaller count may belong
-            // to an attempt that never began.
+            // The payload of the larger count is used if it is known. The smaller count may belong to an
+            // attempt that never began.
             let (more, fewer) = if one.attempts < two.attempts { (two, one) } else { (one, two) };
             AttemptCount { attempts: more.attempts, payload: more.payload.or(fewer.payload) }
         }),
@@ -163,8 +167,9 @@ mod tests {
         assert_eq!(begun, Some(AttemptCount { attempts: 2, payload: Some("aa".into()) }));
     }
 
-    /// Regression test: three of five nodes had answered, and one of the three did not store the holder's lease. The
-    /// code then concluded wrongly that the resource had no owner.
+    /// Regression: three of five nodes had answered, and one of these did not store the holder's lease. The
+    /// code wrongly concluded that the resource had no owner, although the two other nodes could still name the
+    /// holder.
     #[test]
     fn whose_it_is_hangs_on_all_that_answered_and_on_those_that_did_not() {
         for (named, answered, whose) in [

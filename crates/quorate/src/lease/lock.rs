@@ -45,7 +45,7 @@ pub struct Lock<L = Lease> {
     resource: Result<Resource, SettingError>,
     options: LeaseOptions,
     wait: Option<Duration>,
-    /// The wait after which the caller joins the queue; `None` if it never joins.
+    /// The time after which a waiting caller joins the queue. `None` if it never joins.
     patience: Option<Duration>,
     mode: Mode,
     contact: Contact,
@@ -53,8 +53,8 @@ pub struct Lock<L = Lease> {
     lease: PhantomData<fn() -> L>,
 }
 
-/// A callback that is called after a lost attempt if a majority of the nodes names the same holder. Its
-/// arguments are that holder and the remaining time of the holder's lease.
+/// A callback that is called after a lost attempt, if a majority of the nodes names the same holder. Its
+/// arguments are this holder and the remaining time of the holder's lease.
 pub(crate) type OnHolder = Arc<dyn Fn(&Owner, Option<Duration>) + Send + Sync>;
 
 /// The outcome of an attempt without waiting, at one lock or several, for writing or for reading.
@@ -84,8 +84,8 @@ pub enum TryAcquire<L = Lease> {
         /// held lock in the order of the names, and [`Locks::try_acquire_any`](super::Locks::try_acquire_any)
         /// the lock that it tried last.
         resource: Resource,
-        /// The time after which the lock may be free, by the remaining TTLs that the nodes reported; `None`
-        /// if that is unknown.
+        /// The time after which the lock may be free, by the remaining TTLs that the nodes reported. `None` if
+        /// that is not known.
         retry_after: Option<Duration>,
         /// The holder, if a majority of nodes names the same one.
         holder: Option<Owner>,
@@ -137,13 +137,14 @@ impl<L> Lock<L> {
         self
     }
 
-    /// Returns the same lock, whose rounds ask these nodes at first.
+    /// Sets which nodes a round for this lock asks at first.
     pub(super) fn contact(mut self, contact: Contact) -> Self {
         self.contact = contact;
         self
     }
 
-    /// Calls `on_holder` after each attempt that was lost to a holder whom a majority of nodes names.
+    /// Sets a callback, which is called after each lost attempt for which a majority of the nodes names a
+    /// holder.
     pub(crate) fn on_holder(mut self, on_holder: OnHolder) -> Self {
         self.on_holder = Some(on_holder);
         self
@@ -186,7 +187,7 @@ impl<L> Lock<L> {
         self.wait.map(|wait| self.inner.env().now() + wait)
     }
 
-    /// Does the same as [`Lock::acquire`], until `deadline`.
+    /// Acquires the lock like [`Lock::acquire`], but waits only until `deadline`.
     pub(super) async fn acquire_by(&self, deadline: Option<BootTime>) -> Result<Lease, AcquireError> {
         let (resource, params) = self.parsed()?;
         let env = self.inner.env();
@@ -221,7 +222,7 @@ impl<L> Lock<L> {
                 return Err(error);
             }
             self.inner.log_wait(&error);
-            // The wait also ends when the place in the queue must be renewed.
+            // The pause must not be longer than the time until the place in the queue has to be renewed.
             let due = queue_ticket.as_ref().map(QueueTicket::due);
             backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }

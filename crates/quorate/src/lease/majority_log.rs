@@ -6,16 +6,16 @@ use std::{
 
 /// The time after which a wait that continues is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
-/// The time after which a cold start that still waits for a majority is logged as a warning. A healthy cold
-/// start takes less time.
+/// The time after which a warning is logged on a cold start that still waits for a majority. A cold start on
+/// healthy nodes takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// The log lines about a missing majority. The quorum logs each line once, however many acquisitions wait:
+/// Logs that acquisitions wait for a majority. The quorum logs each line once, however many acquisitions wait:
 ///
-/// * when the first acquisition begins to wait: a warning, or an info line on a cold start (this worker has
-///   never had a majority);
-/// * while any acquisition waits: a warning every minute, and on a cold start the first after one second;
-/// * when a majority answers again: an info line.
+/// * When the first acquisition begins to wait, a warning. On a cold start, when this worker has never had a
+///   majority, an info line.
+/// * While any acquisition waits, a warning every minute. On a cold start, the first after one second.
+/// * When a majority answers again, an info line.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 
@@ -26,7 +26,7 @@ struct Waiting {
     next: BootTime,
 }
 
-/// The line to log when an acquisition found no majority.
+/// The line to log for an acquisition that found no majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     /// No line, because the wait was logged a short time ago.
@@ -38,8 +38,8 @@ enum Line {
 }
 
 impl MajorityLog {
-    /// Logs that an acquisition waits for a majority, unless the wait was logged less than a minute ago (on a
-    /// cold start at first: less than a second ago).
+    /// Logs that an acquisition waits for a majority. Does nothing if the wait was logged less than a minute
+    /// ago, or, for the first warning of a cold start, less than a second ago.
     pub(crate) fn missing(&self, now: BootTime, had_quorum: bool, error: &AcquireError) {
         match self.line(now, had_quorum) {
             Line::Quiet => {}

@@ -61,42 +61,45 @@ impl Locks {
         self
     }
 
-    /// Acquires all of the locks or none: waits, as [`Lock::acquire`] does, until the caller holds every
-    /// lock. The time of `max_hold` counts for each lease from its own acquisition.
+    /// Acquires all of the locks or none. Waits, like [`Lock::acquire`], until the caller holds every lock. For
+    /// each lease, `max_hold` counts from its own acquisition.
     ///
     /// All locks are tried at once. Suppose that another client holds one of them. Then the leases before it
     /// *in the order of the names* are kept during the wait, and those after it are released. A caller
-    /// therefore waits only for a name that comes after all names that it holds. So two callers never wait
-    /// for each other.
+    /// therefore waits only for a name that comes after all names that it holds. So two callers never wait for
+    /// each other.
     ///
-    /// This guarantee holds only for the locks of one call. Locks that a caller acquires one by one, in
-    /// another order, can still cause a deadlock.
+    /// This guarantee holds only for the locks of one call. Locks that a caller acquires one by one, in another
+    /// order, can still cause a deadlock.
     ///
     /// # Errors
-    /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that had
-    /// been acquired are released.
+    /// [`AcquireError`], as for [`Lock::acquire`], for the first lock that could not be acquired. Leases that
+    /// had been acquired are released.
     ///
     /// # Cancel safety
-    /// Safe: leases that had been acquired are released, and dropped attempts send their releases after their own
-    /// requests.
+    /// Safe: leases that had been acquired are released, and dropped attempts send their releases after their
+    /// own requests.
     pub async fn acquire_all(&self) -> Result<Leases, AcquireError> {
         let (named, params) = self.parsed()?;
         let mut sorted = named.clone();
         sorted.sort_unstable();
         let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
         let mut held = self.gather(&sorted, params, deadline).await?;
-        // Sort the leases in the order of the names as given, for callers that read the tokens.
+        // The leases were acquired in the order of their names. They are returned in the order in which the
+        // caller gave the names, for callers that read the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
         held.sort_by_cached_key(place);
         Ok(Leases(held))
     }
 
-    /// Does the same as [`Locks::acquire_all`], without waiting for a holder.
+    /// Acquires all of the locks or none, without waiting if another client holds one of them.
     ///
     /// # Errors
+    ///
     /// The same as for [`Lock::try_acquire`].
     ///
     /// # Cancel safety
+    ///
     /// The same as for [`Locks::acquire_all`].
     pub async fn try_acquire_all(&self) -> Result<TryAcquire<Leases>, AcquireError> {
         match self.clone().wait(Duration::ZERO).acquire_all().await {
@@ -134,7 +137,7 @@ impl Locks {
         deadline: Option<BootTime>,
     ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        // The leases held so far: always those of the first names of `sorted`.
+        // The leases that are held so far. They are always those of the first names in `sorted`.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
@@ -156,7 +159,8 @@ impl Locks {
                 let lock = lock.options(self.options.clone()).contact(Contact::All);
                 tokio::select! { biased;
                     acquired = lock.acquire_by(deadline) => held.push(acquired?),
-                    // If a held lease is lost, begin again instead of waiting for the other locks.
+                    // One of the held leases was lost, so its lock must be acquired again. The loop begins
+                    // again instead of waiting for the other locks.
                     () = first(&held, Lease::lost_token), if !held.is_empty() => {}
                 }
             }
@@ -197,7 +201,7 @@ impl Leases {
         self.0.iter().map(Lease::fencing_token).collect()
     }
 
-    /// Returns how long all of the leases are still valid if no extension succeeds.
+    /// Returns how long all of the leases are valid from now on if no extension succeeds.
     pub fn remaining(&self) -> Duration {
         self.0.iter().map(Lease::remaining).min().unwrap_or_default()
     }
@@ -223,11 +227,11 @@ impl Leases {
         self.0
     }
 
-    /// Ends all of the leases, and waits until a majority has confirmed the release of each, for the node timeout at
-    /// most.
+    /// Ends all of the leases, and waits until a majority has confirmed the release of each, for the node
+    /// timeout at most.
     ///
     /// # Errors
-    /// The first [`NoMajority`]: even then, all of the leases have ended.
+    /// The first [`NoMajority`]. All of the leases have ended even then.
     ///
     /// # Cancel safety
     /// The same as for [`Lease::release`].

@@ -1,9 +1,10 @@
 /// The mode in which a lease holds its resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Held by one holder: a plain lock, a writer, a leader, a claim.
+    /// At most one holder has the lease: the holder of a plain lock, a writer, a leader, or the worker with a
+    /// claim.
     #[default]
     Exclusive,
-    /// Shared by readers, which have no fencing token.
+    /// Several readers share the lease. They have no fencing token.
     Shared,
 }

@@ -5,8 +5,7 @@ use crate::{
 };
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The settings of a lease. Everything that holds a lease takes them: a lock, a reader's lock, slots, an
-/// election, claims.
+/// The settings of a lease, for a lock, a reader's lock, slots, an election or claims.
 ///
 /// Each of these builders has the same methods as this type. The method `options` of each builder applies a
 /// whole set of options, so that several builders can share one set. A setting that is not given keeps its
@@ -59,8 +58,8 @@ impl LeaseOptions {
         self
     }
 
-    /// Sets the shortest validity that a new lease must have left when its attempt ends. An attempt that
-    /// leaves less counts as lost. The default is the step-down grace.
+    /// Sets the validity that must be left when an attempt to acquire ends. If less is left, the attempt counts
+    /// as lost. The default is the step-down grace.
     pub fn min_validity(mut self, least: Duration) -> Self {
         self.min_validity = Some(least);
         self
@@ -74,7 +73,7 @@ impl LeaseOptions {
     }
 
     /// Sets how long a lease is held at most, counted from its acquisition. Validity ends by then, and the
-    /// step-down comes earlier by the step-down grace. `max_hold` must be longer than the grace and than
+    /// step-down comes one step-down grace earlier. `max_hold` must be longer than the grace and than
     /// `min_validity`. By default there is no limit.
     ///
     /// If the holder crashes shortly before that time, its keys stay on the nodes for up to about a third of
@@ -154,7 +153,7 @@ impl LeaseOptions {
         }
     }
 
-    /// Gives the renewer the limits of a lease that was acquired at `acquired`: `max_hold` and the health
+    /// Sends the renewer the limits of a lease that was acquired at `acquired`: its `max_hold` and its health
     /// check.
     pub(crate) fn bind(&self, lease: &Lease, acquired: BootTime) {
         if self.max_hold.is_some() || self.health.is_some() {
@@ -187,11 +186,11 @@ impl fmt::Debug for LeaseOptions {
     }
 }
 
-/// Defines the methods of [`LeaseOptions`] on a builder. Without an argument, the methods change the
+/// A macro that gives a builder the methods of [`LeaseOptions`]. Without an argument, the methods change the
 /// builder's field `options`. With `through FIELD`, they call the methods of the same name on that field.
 macro_rules! lease_options {
     () => {
-        /// Sets every option that is set in `options`; the others stay as they are.
+        /// Sets every option that is set in `options`. The other options stay as they are.
         pub fn options(mut self, options: $crate::lease::LeaseOptions) -> Self {
             self.options = std::mem::take(&mut self.options).with(options);
             self
@@ -200,7 +199,7 @@ macro_rules! lease_options {
         $crate::lease::lease_options!(each);
     };
     (through $inner:tt) => {
-        /// Sets every option that is set in `options`; the others stay as they are.
+        /// Sets every option that is set in `options`. The other options stay as they are.
         pub fn options(mut self, options: $crate::lease::LeaseOptions) -> Self {
             self.$inner = self.$inner.options(options);
             self
@@ -209,37 +208,43 @@ macro_rules! lease_options {
         $crate::lease::lease_options!(each);
     };
     (each) => {
-        /// Does the same as [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
+        /// Sets the TTL: see [`LeaseOptions::ttl`](crate::lease::LeaseOptions::ttl).
         pub fn ttl(self, ttl: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().ttl(ttl))
         }
 
-        /// Does the same as [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
+        /// Sets the grace period of the step-down: see
+        /// [`LeaseOptions::step_down_grace`](crate::lease::LeaseOptions::step_down_grace).
         pub fn step_down_grace(self, grace: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().step_down_grace(grace))
         }
 
-        /// Does the same as [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
+        /// Sets the shortest validity of a new lease: see
+        /// [`LeaseOptions::min_validity`](crate::lease::LeaseOptions::min_validity).
         pub fn min_validity(self, least: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().min_validity(least))
         }
 
-        /// Does the same as [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
+        /// Sets whether the lease is extended automatically: see
+        /// [`LeaseOptions::auto_extend`](crate::lease::LeaseOptions::auto_extend).
         pub fn auto_extend(self, extended: bool) -> Self {
             self.options($crate::lease::LeaseOptions::new().auto_extend(extended))
         }
 
-        /// Does the same as [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
+        /// Sets the longest time for which a lease is held: see
+        /// [`LeaseOptions::max_hold`](crate::lease::LeaseOptions::max_hold).
         pub fn max_hold(self, most: std::time::Duration) -> Self {
             self.options($crate::lease::LeaseOptions::new().max_hold(most))
         }
 
-        /// Does the same as [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
+        /// Sets a condition for extensions: see
+        /// [`LeaseOptions::renew_while`](crate::lease::LeaseOptions::renew_while).
         pub fn renew_while(self, check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while(check))
         }
 
-        /// Does the same as [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
+        /// Extends the lease only while a heartbeat beats: see
+        /// [`LeaseOptions::renew_while_beating`](crate::lease::LeaseOptions::renew_while_beating).
         pub fn renew_while_beating(self, heart: &$crate::lease::Heartbeat) -> Self {
             self.options($crate::lease::LeaseOptions::new().renew_while_beating(heart))
         }

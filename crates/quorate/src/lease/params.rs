@@ -1,4 +1,4 @@
-//! The parameters of a lease, and the requests that contain them.
+//! The parameters of a lease, and the requests to nodes that contain them.
 
 use crate::{
     config::{QuorumConfig, SettingError},
@@ -15,9 +15,10 @@ pub(crate) struct LeaseParams {
     pub(crate) grace: Duration,
     /// The shortest validity that must be left when the attempt ends. Otherwise the attempt counts as lost.
     pub(crate) min_validity: Duration,
-    /// The lifetime of the fencing counter after its last use.
+    /// The time for which a node keeps the fencing counter after its last use.
     pub(crate) keep: Duration,
-    /// The time on a node's clock after which the node must not grant the lease; `None` for no such time.
+    /// The time on a node's clock after which the node must not grant the lease. `None` if there is no such
+    /// time.
     pub(crate) not_after: Option<NodeTime>,
     /// True if the renewer extends the lease automatically.
     pub(crate) extended: bool,

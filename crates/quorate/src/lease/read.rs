@@ -20,7 +20,8 @@ impl Lock<ReadLease> {
         Self::new(inner, resource).held(Mode::Shared)
     }
 
-    /// Makes one attempt, as [`Lock::try_acquire`] of a lock for writing does.
+    /// Makes one attempt to acquire the lock for reading, without waiting, like [`Lock::try_acquire`] of a lock
+    /// for writing.
     ///
     /// # Errors
     /// The same as for a lock for writing.
@@ -31,13 +32,14 @@ impl Lock<ReadLease> {
         Ok(self.attempt().await?.map(ReadLease))
     }
 
-    /// Waits until this caller holds the lock for reading, as [`Lock::acquire`] of a lock for writing does.
+    /// Waits until this caller holds the lock for reading, like [`Lock::acquire`] of a lock for writing.
     ///
     /// # Errors
     /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
+    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to
+    /// releases.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
         self.acquire_by(self.deadline()).await.map(ReadLease)
     }
@@ -79,13 +81,13 @@ impl ReadLease {
         self.0.is_valid()
     }
 
-    /// Returns how long the lease is valid from now on if no extension succeeds; zero once it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if it has ended.
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds; `None` once it
-    /// has ended.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds. Returns
+    /// `None` if it has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.valid_until()
     }
@@ -105,7 +107,7 @@ impl ReadLease {
         self.0.events()
     }
 
-    /// Does the same as [`Lease::extend`].
+    /// Extends the lease now, like [`Lease::extend`].
     ///
     /// # Errors
     /// The same as for [`Lease::extend`].
@@ -116,7 +118,7 @@ impl ReadLease {
         self.0.extend().await
     }
 
-    /// Does the same as [`Lease::release`].
+    /// Ends the lease and waits until a majority has confirmed its release, like [`Lease::release`].
     ///
     /// # Errors
     /// The same as for [`Lease::release`].
@@ -146,8 +148,8 @@ impl Lease {
     pub async fn downgrade(self) -> Result<ReadLease, LeaseError> {
         self.fencing_token()?;
         let inner = Arc::clone(self.inner());
-        // End the writer's lease before the first message is sent: see `LeaseDeadline::release`. The renewer
-        // does not release the keys; the guard `WriterKeys` does.
+        // The writer's lease ends before the first message is sent: see `LeaseDeadline::release`. The renewer
+        // does not release the keys. The guard `WriterKeys` does so for the nodes on which the call fails.
         self.forget();
         let keys = WriterKeys { inner: Arc::clone(&inner), lease: self };
         let attempted = downgrade(&inner, &keys.lease).await;
@@ -164,8 +166,8 @@ impl Lease {
     }
 }
 
-/// A guard for the keys of a writer's lease. When it is dropped, it releases them on every node that has not
-/// turned the lease into a reader's lease.
+/// A guard for the keys of a writer's lease. Dropping it releases them on every node that has not turned the
+/// lease into a reader's lease.
 struct WriterKeys {
     inner: Arc<QuorumInner>,
     lease: Lease,

@@ -11,8 +11,8 @@ use crate::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// The tolerance for the value at which a node starts the request's fencing counter. The counter has no
-/// meaning here, so a node accepts any clock as its start.
+/// The tolerance for the value at which a node starts a fencing counter for the request. This counter is not
+/// used, so any clock is accepted.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// The number of checks for release requests that a holder makes per TTL.
 const LOOKS: u32 = 10;
@@ -37,7 +37,8 @@ pub(crate) async fn request_release(
         if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
             && stored != *owner
         {
-            // Remove a request that is addressed to a former holder.
+            // The stored request is addressed to a former holder, so it is removed to make room for the new
+            // one.
             let (unused, _) = vote_channel();
             let stale = Request::Release { resource: request_key.clone(), owner: stored };
             pool.ask(look.node, stale, ReplyTo { sender: unused, ticket: 0 });
@@ -75,7 +76,7 @@ pub(crate) async fn resign_requested(lease: &Lease) {
     let pool = lease.inner().pool();
     let every = (lease.ttl() / LOOKS).clamp(LOOK_EVERY.0, LOOK_EVERY.1);
     let request_key = lease.resource().resign_request();
-    // The nodes that have reported the request, in this check or an earlier one.
+    // The nodes that have reported the request, now or in an earlier check of this function.
     let mut reported = BTreeSet::new();
     loop {
         pool.env().sleep(every).await;

@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The maximum number of messages taken from a channel at a time.
+/// The maximum number of messages that are taken from a channel at a time.
 const MAIL_MAX: usize = 256;
 
 /// The task that owns and extends every held lease of a quorum. All leases share one task, one ordered list
@@ -33,8 +33,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// The entries are boxed, because they are large, and a B-tree reserves room for up to twice as many
-    /// entries as it holds.
+    /// The leases, by their ids. The entries are boxed, because they are large: a B-tree may reserve room for
+    /// twice as many entries as it has.
     kept: BTreeMap<u64, Box<RenewalEntry>>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
@@ -45,7 +45,7 @@ struct RenewalEntry {
     deadline: Arc<LeaseDeadline>,
     late: Option<VoteReceiver>,
     wake: BootTime,
-    /// The health check that must succeed before each extension, and the time when it was set.
+    /// The health check that must succeed before each extension, and the time at which it was set.
     heartbeat: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
     extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,
@@ -120,11 +120,12 @@ impl LeaseRenewer {
                 }
             },
             RenewerCommand::Watch { id, events } => {
-                // A lease that has been released reports no more events: the channel closes.
+                // A lease that has been released is not in the map. Its watcher gets no event: the channel
+                // closes.
                 if let Some(kept) = self.kept.get_mut(&id) {
                     let _ = events.send(kept.held.stage());
-                    // Remove closed watchers here: a lease may get many watchers, and may report no event for
-                    // a long time.
+                    // Closed watchers are removed here, and not only when an event is reported. A lease may get
+                    // many watchers, and may have no event for a long time.
                     kept.watchers.retain(|watcher| !watcher.is_closed());
                     kept.watchers.push(events);
                 }
@@ -140,7 +141,8 @@ impl LeaseRenewer {
             held.granted(node, grant.sent, grant.memory.epoch);
         }
         held.spare(now, &spared);
-        // A node may have lost its memory between the verdict and this point.
+        // A node may have lost its memory between the end of the round and this point. Its grant must not
+        // count.
         let pool = &self.pool;
         held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
         let kept = RenewalEntry {
@@ -157,7 +159,7 @@ impl LeaseRenewer {
         self.attend(now, id);
     }
 
-    /// Brings every lease that is due up to date.
+    /// Handles every lease that is due at `now`.
     fn turn(&mut self, now: BootTime) {
         while let Some(&(at, id)) = self.wheel.first()
             && at <= now
@@ -189,14 +191,15 @@ impl LeaseRenewer {
         }
     }
 
-    /// Brings one lease up to date: its health, its deadline, its events, its extensions and its next
-    /// wake-up.
+    /// Handles one lease that may be due: its health check, its deadline, its events, its extensions and its
+    /// next wake-up.
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         kept.ask_health(now);
         let due = kept.held.due(now);
         if !due.is_empty() {
-            // Count late grants before the deadline is set: the step-down depends on that deadline.
+            // Late grants are counted before the deadline is set, because the step-down depends on the
+            // deadline.
             kept.take_late(&self.pool);
         }
         let until = kept.held.valid_until().unwrap_or_default();
@@ -207,9 +210,9 @@ impl LeaseRenewer {
                 kept.deadline.record_cause(kept.held.cause(now));
             }
             kept.finish();
-            // If the lease has ended by time, the remaining keys are released, even if an extension was completed after
-            // that time. If the holder has ended the lease, its own command arrives soon, and may say to leave the keys
-            // on the nodes.
+            // If the lease has ended because its time was over, its keys are released, even if an extension
+            // succeeded after that. If the holder has ended the lease, the holder's own command arrives soon.
+            // It may say that the keys must stay on the nodes.
             if !released {
                 self.let_go(id, None);
             }
@@ -232,7 +235,7 @@ impl LeaseRenewer {
             let steps_down = kept.held.stage() >= LeaseEvent::StepDown;
             wake = if steps_down { BootTime::from_nanos(u64::MAX) } else { kept.held.sends_at() };
         }
-        // Most votes do not change the wake-up time.
+        // Most votes do not change the time of the next wake-up, and then the ordered list need not change.
         if wake != kept.wake {
             self.wheel.remove(&(kept.wake, id));
             self.wheel.insert((wake, id));
@@ -240,8 +243,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, reports its last events and releases it on every node that was ever asked for it, in this
-    /// order.
+    /// Removes a lease, reports its last events, and then releases it on every node that was ever asked for it.
     fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
         if let Some(held) = self.end(id) {
             let unasked: Vec<usize> = held.unasked().collect();
@@ -253,8 +255,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// Ends a lease for good, and asks every node to reserve the resource for the successor. The renewer
-    /// sends these requests itself, because it also sends the extensions and keeps their order. An extension
+    /// Removes a lease, and asks every node to reserve the resource for the successor. The renewer itself sends
+    /// these requests, because it also sends the extensions and so keeps the order. An extension that arrived
     /// after the reservation would set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
@@ -267,12 +269,12 @@ impl LeaseRenewer {
             };
             self.pool.ask(node, request, reply.clone());
         }
-        // Release the key on a node that missed the reservation, as after any lease. On a node that stores
-        // the reservation, the release has no effect.
+        // A node that did not store the reservation must release the key, as after any lease. On a node that
+        // did store it, the release has no effect, because the owner differs.
         self.pool.release(&held.resource, &held.owner, |_| true, None);
     }
 
-    /// Ends a lease for good and reports its last events.
+    /// Removes a lease, and reports its last events.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
         let mut kept = *self.kept.remove(&id)?;
         self.wheel.remove(&(kept.wake, id));
@@ -284,7 +286,7 @@ impl LeaseRenewer {
 }
 
 impl RenewalEntry {
-    /// Counts the grants that arrived after the verdict of the acquire round.
+    /// Counts the grants that arrived after the acquire was decided.
     fn take_late(&mut self, pool: &NodePool) {
         let Some(mut late) = self.late.take() else { return };
         while let Some(vote) = late.try_recv() {
@@ -299,7 +301,7 @@ impl RenewalEntry {
         }
     }
 
-    /// Checks the worker's health if an extension is due.
+    /// Runs the health check of the lease, if an extension is due.
     fn ask_health(&mut self, now: BootTime) {
         if let Some(heartbeat) = &self.heartbeat
             && self.held.wants_to_extend(now)
@@ -309,7 +311,7 @@ impl RenewalEntry {
         }
     }
 
-    /// Ends the lease for good, reports the remaining events, and answers the callers that wait for an extension.
+    /// Ends the lease, reports the remaining events, and answers the callers that wait for an extension.
     fn finish(&mut self) {
         self.deadline.end();
         self.deadline.record_cause(StepDownCause::Released);

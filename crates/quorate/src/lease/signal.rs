@@ -4,7 +4,7 @@ use std::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A signal with a cancellation token that is created on first use. A process may hold very many leases, and
+/// A signal whose cancellation token is created when it is first used. A process may hold very many leases, and
 /// most of them never need a token.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
@@ -17,8 +17,8 @@ impl Signal {
     /// [`Signal::token`].
     pub(crate) fn fire(&self) {
         self.fired.store(true, Ordering::Relaxed);
-        // This fence pairs with the fence in `token`: either this function sees the token, or `token` sees the stored
-        // flag.
+        // This fence pairs with the one in `token`. Either this function sees the new token, or `token` sees
+        // that the flag is set. So a token that is created at the same time is cancelled in any case.
         fence(Ordering::SeqCst);
         if let Some(token) = self.token.get() {
             token.cancel();

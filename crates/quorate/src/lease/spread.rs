@@ -1,17 +1,19 @@
-//! The extension of a held lease to the nodes that its acquire did not ask.
+//! The extension of a held lease to the nodes that its acquire did not ask, called the *spread*.
 
 use crate::env::BootTime;
 use std::time::Duration;
 
-/// The time after which a lease that is still held is extended to all nodes. A tenth of the TTL, if that is shorter.
+/// The time for which a lease is held before it is extended to the other nodes. If a tenth of the TTL is
+/// shorter, that is used.
 const SPREAD_AFTER: Duration = Duration::from_millis(50);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
-/// The nodes that an acquire spared. The lease is extended to them once it has been held for a moment, since a lease on
-/// a bare majority ends as soon as one of its nodes loses its memory.
+/// The spread of one lease: the nodes that its acquire did not ask, and when each is asked. A lease on a bare
+/// majority ends as soon as one of its nodes loses its memory. So a lease that is held for longer is extended
+/// to the other nodes.
 ///
-/// The spread has times of its own. It is no renewal: it needs no health check, and it is also due where the grants
-/// already last until the end of the lease.
+/// The spread has times of its own, apart from the renewals. It needs no health check. It also takes place if
+/// the grants already last until the end of the lease.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
     nodes: Box<[SparedNode]>,
@@ -21,14 +23,14 @@ pub(crate) struct Spread {
 #[derive(Debug)]
 struct SparedNode {
     node: usize,
-    /// The next time to ask the node.
+    /// The time at which the node is asked next.
     at: BootTime,
     /// True once the node was asked, so that it may hold the lease.
     asked: bool,
 }
 
 impl Spread {
-    /// Returns the spread to `nodes` of a lease that was acquired at `now`.
+    /// Returns the spread of a lease that was acquired at `now`. Its acquire did not ask `nodes`.
     pub(crate) fn new(nodes: &[usize], now: BootTime, ttl: Duration) -> Self {
         let at = now + SPREAD_AFTER.min(ttl / 10);
         let nodes = nodes.iter().map(|&node| SparedNode { node, at, asked: false }).collect();
@@ -40,25 +42,25 @@ impl Spread {
         self.nodes.iter().map(|spared| spared.at).filter(|at| *at < NEVER).min()
     }
 
-    /// Returns whether to ask `node` now.
+    /// Returns whether `node` must be asked now.
     pub(crate) fn is_due(&self, node: usize, now: BootTime) -> bool {
         self.nodes.iter().any(|spared| spared.node == node && spared.at <= now)
     }
 
-    /// Records that `node` is asked, here or by a round of extensions.
+    /// Notes that `node` is asked, either by the spread or by a round of extensions.
     pub(crate) fn asked(&mut self, node: usize) {
         if let Some(spared) = self.find(node) {
             (spared.at, spared.asked) = (NEVER, true);
         }
     }
 
-    /// Records that `node` did not extend the lease. Returns `true` if the spread asks it again.
+    /// Notes that `node` did not extend the lease. Returns `true` if the spread will ask it again.
     pub(crate) fn failed(&mut self, node: usize, now: BootTime) -> bool {
         let at = now + self.retry_every;
         self.find(node).map(|spared| spared.at = at).is_some()
     }
 
-    /// Iterates over the nodes that were never asked: no message of the lease has been sent to them.
+    /// Iterates over the nodes that were never asked, neither by the acquire nor since.
     pub(crate) fn unasked(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().filter(|spared| !spared.asked).map(|spared| spared.node)
     }

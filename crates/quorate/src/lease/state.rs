@@ -1,4 +1,4 @@
-//! The renewer's decisions about one lease, as a pure function of the votes and the current time.
+//! The renewer's decisions about one lease. They are a pure function of the votes and the time.
 
 use crate::{
     config::{QuorumConfig, majority},
@@ -21,32 +21,32 @@ pub(crate) struct LeaseState {
     pub(crate) params: LeaseParams,
     slots: Box<[Slot]>,
     spread: Spread,
-    /// The start of the current round of extensions, or of the last one.
+    /// The time at which the present round of extensions began, or the last one if none is active.
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
     retry_every: Duration,
     stage: LeaseEvent,
-    /// The latest end of validity, by `max_hold`; `None` if there is no such limit.
+    /// The time at which validity must end because of `max_hold`. `None` if there is no such limit.
     hold_until: Option<BootTime>,
-    /// True after a failed health check, until the next check succeeds.
+    /// True after a failed health check, until a check succeeds.
     ailing: bool,
-    /// True if a caller requested the next round of extensions. The round then runs even if the lease does
-    /// not need it.
+    /// True if a caller has requested the next round of extensions. The round then takes place even if the
+    /// lease does not need it.
     asked_for: bool,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// The time at which the latest request that this node granted was sent, and the node's memory epoch at that
-    /// grant.
+    /// The time at which the latest request that this node granted was sent, with the node's memory epoch at
+    /// that grant.
     granted: Option<(BootTime, u64)>,
     asked: bool,
     retry_at: Option<BootTime>,
     said: NodeReply,
 }
 
-/// The last reply of a node. It is nearly always one of the first two variants, which need no allocation.
+/// The last reply of a node. It is nearly always one of the first two variants. They need no allocation.
 #[derive(Debug)]
 enum NodeReply {
     Nothing,
@@ -85,7 +85,8 @@ impl LeaseState {
         }
     }
 
-    /// Records that the acquire did not ask `nodes`: the lease is extended to them once it has been held for a moment.
+    /// Notes that the acquire did not ask `nodes`. The lease is extended to them after it has been held for a
+    /// short time.
     pub(crate) fn spare(&mut self, now: BootTime, nodes: &[usize]) {
         self.spread = Spread::new(nodes, now, self.params.ttl);
     }
@@ -95,18 +96,17 @@ impl LeaseState {
         self.spread.unasked()
     }
 
-    /// Ends validity at `until`, even if the nodes extend the lease further.
+    /// Sets the time at which validity ends, even if the nodes extend the lease further.
     pub(crate) fn limit(&mut self, until: Option<BootTime>) {
         self.hold_until = until;
     }
 
-    /// Returns whether an extension is due now. If so, the renewer first checks the worker's health.
+    /// Returns whether an extension is due at `now`. If so, the renewer first runs the health check.
     pub(crate) fn wants_to_extend(&self, now: BootTime) -> bool {
         self.stage < LeaseEvent::StepDown && self.asks_at() <= now
     }
 
-    /// Records the result of a health check. After a failed check, no extension is sent before the next
-    /// check.
+    /// Records the result of a health check. If the check failed, no extension is sent before the next check.
     pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
         self.ailing = !healthy;
         if !healthy {
@@ -124,8 +124,8 @@ impl LeaseState {
         }
     }
 
-    /// Records that a node granted a request that was sent at `sent`. Within one memory epoch of the node, an earlier
-    /// time never replaces a later one.
+    /// Records that a node granted a request that was sent at `sent`. An earlier time does not replace a later
+    /// one of the same memory epoch.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
         let slot = &mut self.slots[node];
         slot.said = NodeReply::Granted;
@@ -135,42 +135,44 @@ impl LeaseState {
         }
     }
 
-    /// Counts a vote on an extension.
+    /// Counts a node's vote on an extension.
     pub(crate) fn count(&mut self, now: BootTime, vote: &Vote) {
         let slot = &mut self.slots[vote.node];
         slot.asked = false;
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // A vote on a request of an earlier round shows that the node has not been asked in the
-                // current round. Ask it now.
+                // The vote is on a request of an earlier round, and the node was still busy with it when the
+                // present round began. So the node has not been asked in this round, and is asked now.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
             }
             (answer, _) => {
                 slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
-                // Ask a node that may not vote only in the next round.
+                // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
             }
         }
     }
 
-    /// Discards the answer of a node that may have lost its memory since. The node is asked again later.
+    /// Ignores the answer of a node that may have lost its memory since it answered. The node is asked again
+    /// later.
     pub(crate) fn discount(&mut self, now: BootTime, node: usize) {
         self.slots[node].asked = false;
         self.ask_again(now, node, true);
     }
 
-    /// Sets when a node is asked again that did not extend the lease. Before the first round of extensions, that is a
-    /// matter of the spread.
+    /// Sets the time at which a node that did not extend the lease is asked again. Before the first round of
+    /// extensions, the spread decides about this.
     fn ask_again(&mut self, now: BootTime, node: usize, again: bool) {
         let spreads = again && self.round.is_none() && self.spread.failed(node, now);
         self.slots[node].retry_at = (again && !spreads).then_some(now + self.retry_every);
     }
 
-    /// Removes the grants of nodes that may have lost their memory. If any is removed, and the lease is
-    /// extended automatically, a round of extensions is due at once.
+    /// Removes the grants of nodes that may have lost their memory, that is, for which `remembers` returns
+    /// false. If a grant was removed, and the lease is extended automatically, a round of extensions is due at
+    /// once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
@@ -188,15 +190,16 @@ impl LeaseState {
         self.asked_for = true;
     }
 
-    /// Returns the nodes to ask now, and marks them as asked. There are none after the step-down: once the work has
-    /// been asked to stop, the lease is not extended.
+    /// Returns the nodes that must be asked now, and marks them as asked. After the step-down there are none,
+    /// because a lease whose work was asked to stop is not extended.
     pub(crate) fn due(&mut self, now: BootTime) -> Vec<usize> {
         let until = self.valid_until().unwrap_or_default();
         if self.stage >= LeaseEvent::StepDown || now + self.params.grace >= until {
             return Vec::new();
         }
         if self.covered() && !self.asked_for {
-            // The grants already last until `hold_until`. A further extension would only make keys outlive that time.
+            // The grants already last until `hold_until`. A further extension would only keep the keys on the
+            // nodes beyond that time.
             self.renew_at = BootTime::from_nanos(u64::MAX);
         }
         let whole_round = now >= self.renew_at;
@@ -226,14 +229,14 @@ impl LeaseState {
         Some(self.hold_until.map_or(until, |end| end.min(until)))
     }
 
-    /// Returns the time until which the lease would be valid if `hold_until` did not limit it.
+    /// Returns the time until which the lease would be valid without the limit `hold_until`.
     fn extended_until(&self) -> Option<BootTime> {
         let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
         quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
     }
 
-    /// Advances to the stage that applies at `now`, and returns the events of this change. `Held` and
-    /// `AtRisk` may alternate; `StepDown` follows, and `Lost` is last.
+    /// Moves the lease to the stage that applies at `now`, and returns the events of this change. First `Held`
+    /// and `AtRisk` alternate, then comes `StepDown`, then `Lost`.
     pub(crate) fn advance(&mut self, now: BootTime) -> Vec<LeaseEvent> {
         let until = self.valid_until().unwrap_or_default();
         let next = if now >= until {
@@ -255,13 +258,13 @@ impl LeaseState {
         if skips_step_down { vec![LeaseEvent::StepDown, next] } else { vec![next] }
     }
 
-    /// Ends the lease, for any reason, and returns the events that have not been reported yet.
+    /// Ends the lease, and returns the events that have not been reported yet.
     pub(crate) fn finish(&mut self) -> Vec<LeaseEvent> {
         let told = std::mem::replace(&mut self.stage, LeaseEvent::Lost);
         [LeaseEvent::StepDown, LeaseEvent::Lost].into_iter().filter(|event| *event > told).collect()
     }
 
-    /// Returns the time of the next decision, if no vote arrives earlier.
+    /// Returns the time at which the next decision is due, unless a vote arrives earlier.
     pub(crate) fn wake(&self) -> BootTime {
         let until = self.valid_until().unwrap_or_default();
         if self.stage >= LeaseEvent::StepDown {
@@ -270,25 +273,26 @@ impl LeaseState {
         self.sends_at().min(until - self.params.grace)
     }
 
-    /// Returns the time of the next request, as long as the step-down has not begun.
+    /// Returns the time of the next request to a node. There are no requests after the step-down has begun.
     pub(crate) fn sends_at(&self) -> BootTime {
         self.spread.next().map_or(self.asks_at(), |spreads| spreads.min(self.asks_at()))
     }
 
-    /// Returns the time at which nodes are asked to extend the lease again, as long as the step-down has not begun.
+    /// Returns the time at which nodes are asked again to extend the lease. There are no requests after the
+    /// step-down has begun.
     fn asks_at(&self) -> BootTime {
         let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
         let retry = if self.settled() { None } else { retries.min() };
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
-    /// Returns the last stage that was reported.
+    /// Returns the stage of the lease that was reported last.
     pub(crate) fn stage(&self) -> LeaseEvent {
         self.stage
     }
 
-    /// Returns whether a majority has granted a request that was sent at `began` or later; `None` while
-    /// pending votes may still complete a majority.
+    /// Returns whether a majority has granted a request that was sent at `began` or later. Returns `None` while
+    /// this is not decided, because votes are pending that may complete a majority.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
         let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
@@ -310,12 +314,12 @@ impl LeaseState {
         })
     }
 
-    /// Returns whether the lease needs no further answers before the next round.
+    /// Returns whether the present round needs no further answers.
     fn settled(&self) -> bool {
         self.round_won() || self.covered()
     }
 
-    /// Returns whether the grants so far already last until `hold_until`.
+    /// Returns whether the grants so far last until `hold_until`, so that no further extension is needed.
     fn covered(&self) -> bool {
         self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
@@ -333,8 +337,8 @@ impl LeaseState {
     }
 }
 
-/// Returns the time of the next renewal: a third of the TTL from now, rounded down to one of `TICKS` steps.
-/// So leases that are due at about the same time renew together, but a node does not get all renewals at
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down to one of `TICKS` steps. So
+/// leases that are due at about the same time are renewed in one batch, but a node does not get all renewals at
 /// once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {

@@ -36,8 +36,8 @@ impl Lease {
         self.hand_over(worker).await
     }
 
-    /// Does the same as [`Lease::transfer_to`] without consuming the handle. Other users of the handle see
-    /// that the lease has ended.
+    /// Transfers the lease like [`Lease::transfer_to`], but does not consume the handle. Other users of the
+    /// handle see that the lease has ended.
     pub(crate) async fn hand_over(&self, worker: &str) -> Result<Duration, LeaseError> {
         QuorumConfig::validate_worker("the successor", worker)?;
         let pool = Arc::clone(self.inner().pool());

@@ -7,17 +7,17 @@ use crate::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// A later term has sealed the ledger: this leader is no longer the leader.
+    /// A later term has sealed the ledger, so the writer no longer leads.
     #[error("the ledger is sealed by the later term {by}")]
     Superseded {
         /// The later term.
         by: FencingToken,
     },
-    /// Nodes store this record instead of the record that the leader had read before its write.
+    /// Nodes store this record, which differs from the record that the leader had read before its write.
     #[error("another record stands: {0:?}")]
     Standing(Record),
-    /// So many nodes have pruned the record's time, or lost their memory of it, that the remaining nodes are
-    /// not a majority. Waiting does not help.
+    /// So many nodes have pruned records of this time, or have lost their memory of it, that no majority is
+    /// left that can store the record. Waiting does not help.
     #[error("too few nodes can remember a record of that time: {0}")]
     Forgotten(NoMajority),
     /// Too few of the nodes that remember the record's time answered.

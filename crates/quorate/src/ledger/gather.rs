@@ -47,7 +47,7 @@ async fn before(pool: &NodePool, until: Option<BootTime>, votes: &mut VoteReceiv
     }
 }
 
-/// The pages and the outcome of each node so far.
+/// The pages that each node has returned so far, and the outcome of each node.
 struct Reading {
     pages: Vec<Pages>,
     outcomes: Vec<NodeOutcome>,
@@ -61,8 +61,8 @@ impl Reading {
         Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes, superseded: None }
     }
 
-    /// Takes a page, in `vote`, of a node whose present memory epoch is `epoch`. Returns the cursor of the
-    /// node's next page, if there is one.
+    /// Handles the page in `vote`. The present memory epoch of the node is `epoch`. Returns the cursor of the
+    /// node's next page, if there is another page.
     fn take(&mut self, vote: Vote, epoch: u64) -> Option<Cursor> {
         let node = vote.node;
         self.outcomes[node] = match self.pages[node].take(vote.memory, epoch, vote.answer) {
@@ -95,7 +95,7 @@ impl Reading {
             if pages.is_of(pool.epoch(node)) {
                 answered.push((node, pages));
             } else {
-                // The node may have lost its memory since its last page.
+                // The node may have lost its memory since its last page, so its pages do not count.
                 *outcome = NodeOutcome::Unreachable(Cause::Closed);
             }
         }

@@ -12,8 +12,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns whether the node would certainly remember a record of this time, in microseconds since the
-    /// epoch.
+    /// Returns whether the node would certainly still have a record of this time. The time is in microseconds
+    /// since the epoch.
     pub fn covers(self, at_micros: u64) -> bool {
         (self.since + self.max_clock_offset).as_micros() <= at_micros
     }

@@ -15,15 +15,15 @@ const PAGES_MAX: usize = 4096;
 /// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The advice in the error for a ledger that is too long to read. FLUSHALL makes the node begin a new memory
-/// epoch. So a tick whose record is lost counts as unknown, not as *not started*.
+/// The advice in the error for a ledger that is too long to be read. After FLUSHALL, the node has a new memory
+/// epoch. So a tick whose record is lost counts as unknown, and not as *not started*.
 const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after another, each once the one before votes \
                    again: its records are lost, and ticks that were due before then are reported as unknown";
 
-/// The pages of a ledger that one node has returned so far, or has pruned. The type does no I/O.
+/// The pages of a ledger that one node has returned, or has pruned, so far. This type performs no I/O.
 ///
-/// All pages must come from one memory epoch of the node, and on one session. A cursor is valid only for one
-/// run of the server: after a restart, the server iterates in another order, even if it kept all data.
+/// All pages must belong to one memory epoch of the node, and come on one session. A cursor is valid only for
+/// one run of the server: after a restart, the server iterates in another order, even if it has kept all data.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
@@ -33,7 +33,7 @@ pub(super) struct Pages {
     bytes: usize,
 }
 
-/// The result of taking a page.
+/// The result of handling one page.
 #[derive(Debug)]
 pub(super) enum PageResult {
     /// There is another page.
@@ -47,8 +47,8 @@ pub(super) enum PageResult {
 }
 
 impl Pages {
-    /// Takes a page of a node. `memory` is the node's memory when it answered, and `epoch` is its present
-    /// memory epoch.
+    /// Handles a page of a node. `memory` is the memory epoch in which the node answered, and `epoch` its
+    /// present one.
     pub(super) fn take(&mut self, memory: NodeEpoch, epoch: u64, answer: Answer) -> PageResult {
         let (page, next) = match answer {
             Answer::Reply(Reply::Ledger(page)) => {
@@ -60,14 +60,15 @@ impl Pages {
             other => return PageResult::Failed(NodeOutcome::of(&other)),
         };
         let same = |known: NodeEpoch| known.epoch == memory.epoch && known.session == memory.session;
-        // If the node may have lost its memory since it answered, its answer does not count.
+        // If the node may have lost its memory since it answered the first page, or since it answered this one,
+        // its answer does not count.
         if memory.epoch != epoch || !self.memory.is_none_or(same) {
             return PageResult::Failed(NodeOutcome::Unreachable(Cause::Closed));
         }
         self.memory = Some(memory);
         if let Some(LedgerState { term, low_water, records }) = page {
             self.head = (self.head.0.max(term), self.head.1.max(low_water));
-            // If a record is returned twice, the second is the same or newer. So it replaces the first.
+            // HSCAN may return a record twice. The second copy is the same or newer, so it replaces the first.
             self.records.extend(records);
         }
         match next {
@@ -83,7 +84,7 @@ impl Pages {
         }
     }
 
-    /// Returns whether the pages come from the node's memory epoch `epoch`.
+    /// Returns whether the pages belong to the node's memory epoch `epoch`.
     pub(super) fn is_of(&self, epoch: u64) -> bool {
         self.memory.is_some_and(|memory| memory.epoch == epoch)
     }
@@ -140,7 +141,8 @@ mod tests {
 
     #[test]
     fn all_pages_must_be_of_one_memory_and_one_session() {
-        // Each case: the memory epoch and session of the last page, and the present memory epoch.
+        // Each case has the memory epoch and session of the last page, and the node's present memory epoch. In
+        // each case one of them differs from the first page.
         for (later, now) in [(memory(2, 1), 2), (memory(1, 2), 1), (memory(1, 1), 2)] {
             let mut pages = Pages::default();
             assert!(matches!(pages.take(memory(1, 1), 1, page(Some("9"), &["a"])), PageResult::More(_)));

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The ledger of one group.
+/// The ledger of one group, or a part of it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     quorum: Quorum,
@@ -45,21 +45,21 @@ impl Ledger {
         self.quorum.wall()
     }
 
-    /// Returns another ledger of the group, called `name`, such as an inbox. It is sealed separately. Its
+    /// Returns a part of the group's ledger called `name`, such as the inbox. A part is sealed separately. Its
     /// full name contains braces, which no group's name may contain.
     pub(crate) fn part(&self, name: &str) -> Self {
         Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
     }
 
-    /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the
-    /// records of every node that answered.
+    /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the records
+    /// of every node that answered.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`] if too few
-    /// nodes answered.
+    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`] if too few nodes
+    /// answered.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some nodes are sealed, which affects older terms only.
+    /// If the future is dropped, some nodes may be sealed. This affects only older terms.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
         if self.quorum.config().sabotaged(Sabotage::PlainRead) {
             return self.read().await;
@@ -75,9 +75,9 @@ impl Ledger {
         Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
-    /// Reads the records of every node that answers, without a seal. A leader may write meanwhile, and a long
-    /// ledger is read in pages. So the records of one node may be of different times, but a record that
-    /// exists the whole time is included.
+    /// Reads the records of every node that answers, without a seal. A leader may write at the same time, and a
+    /// long ledger is read in pages. So the records of one node may be from different moments. A record that
+    /// exists during the whole read is included.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`] if too few nodes answered.
@@ -115,7 +115,7 @@ impl Ledger {
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            // If a node may have lost its memory since it was asked, its answer does not count.
+            // The node may have lost its memory since it was asked, so its answer does not count.
             if vote.memory.epoch != pool.epoch(vote.node) {
                 continue;
             }
@@ -133,17 +133,17 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Writes `record` under `key`, on each node that stores the record `seen` there; if `seen` is `None`, on
-    /// each node that stores no record there. Succeeds once a majority that can remember the record has
-    /// stored it.
+    /// Writes `record` under `key`. A node accepts the write only if it stores the record `seen` there, or, if
+    /// `seen` is `None`, no record. The call succeeds once a majority of nodes has stored the record. A node
+    /// counts only if its memory covers the record's time.
     ///
     /// # Errors
     /// One of the following. After an error a minority may store the record.
     ///
     /// * [`LedgerError::Superseded`] if a later term has sealed the ledger.
     /// * [`LedgerError::Standing`] if a node stores another record, and no majority has stored `record`.
-    /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's
-    ///   time, or lost their memory of it.
+    /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's time,
+    ///   or lost their memory of it.
     /// * [`LedgerError::NoMajority`] if too few nodes answered.
     ///
     /// # Cancel safety
@@ -157,8 +157,8 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// Does the same as [`Ledger::write`] with another memory rule: a node counts if its memory covers the
-    /// time `remembered`, in microseconds since the epoch, instead of the record's time.
+    /// Writes a record like [`Ledger::write`], with another memory rule. A node counts if its memory covers the
+    /// time `remembered`, in microseconds since the epoch, and not the record's time.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,
@@ -202,9 +202,9 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger is kept after its last seal, write, prune or call of this method. That time
-    /// starts again now. The setting is made at a majority, and on every other node that answers. Nodes
-    /// without this setting use 30 days. A node that does not have the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write, prune or call of this method. The time
+    /// starts again now. The setting is made at a majority, and on every other node that answers. Nodes without
+    /// this setting use 30 days. A node that does not have the ledger does not create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`] if too few nodes answered.
@@ -225,8 +225,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Waits until a majority has stored the record, or until no majority can store it any more. Returns the
-    /// result.
+    /// Waits until the write is decided: a majority has stored the record, or no majority can store it any
+    /// more. Returns the result.
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];

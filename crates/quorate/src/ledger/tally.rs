@@ -5,7 +5,7 @@ use crate::{
     vote::Answer,
 };
 
-/// The tally of the answers to one write. It does no I/O.
+/// Counts the answers to one write. This type performs no I/O.
 ///
 /// A node counts only if its memory covers the time of the record. So no node of the majority that stores the
 /// record can have lost an earlier record of that time.
@@ -36,7 +36,7 @@ pub enum WriteVerdict {
 }
 
 impl WriteTally {
-    /// Creates the tally of a write to `nodes` nodes. `at` is the time that a node must remember, in
+    /// Creates the tally of a write to `nodes` nodes. A node counts only if its memory covers `at`, in
     /// microseconds since the epoch.
     pub fn new(nodes: usize, at: u64) -> Self {
         Self { nodes, at, written: 0, against: 0, forgotten: 0, superseded: None, other: None }
@@ -59,14 +59,14 @@ impl WriteTally {
         self.against += 1;
     }
 
-    /// Returns the result once no further answer can change it.
+    /// Returns the result, if no further answer can change it.
     pub fn settled(&self) -> Option<WriteVerdict> {
         let needed = majority(self.nodes);
         let open = self.written < needed && self.nodes - self.against >= needed;
         (!open).then(|| self.verdict())
     }
 
-    /// Returns the result on the condition that no more answers come.
+    /// Returns the result for the case that no more answers arrive.
     pub fn verdict(&self) -> WriteVerdict {
         let needed = majority(self.nodes);
         match (self.superseded, &self.other) {

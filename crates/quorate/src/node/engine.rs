@@ -33,7 +33,7 @@ pub const QUEUE_MAX: usize = 128;
 
 pub(crate) use crate::plain::cut;
 
-/// A node's clocks at one moment.
+/// The time on a node's clocks when it runs a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     /// The wall clock. It stamps replies and limits the age of counters and done records.
@@ -42,7 +42,7 @@ pub struct Clocks {
     pub lease_nanos: u64,
 }
 
-/// The holder of a resource.
+/// The row of a held resource.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRow {
     /// The owner token, or [`Owner::READERS`] if readers hold the resource.
@@ -78,11 +78,11 @@ pub struct QueueRow {
 pub struct PlaceRow {
     /// The waiter's wall clock when it began to wait, in microseconds.
     pub at: u64,
-    /// The token that identifies the waiter's place.
+    /// The token that identifies this place.
     pub ticket: Arc<str>,
     /// The end of the place, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
-    /// Set if the waiter needs exclusive access, cleared for a reader.
+    /// True if the waiter needs exclusive access. False for a reader.
     pub exclusive: bool,
 }
 
@@ -104,8 +104,7 @@ pub struct LifeRow {
     pub until_micros: u64,
 }
 
-/// A row with the record of a claim, and the time until which the record is kept. The claim's lease is a
-/// [`LeaseRow`].
+/// A row with the record of a claim and its expiry. The lease of the claim is in a separate [`LeaseRow`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClaimRow {
     /// The record.
@@ -201,7 +200,7 @@ pub trait Store {
     fn remove_ledger(&mut self, group: &str) -> Result<(), Self::Error> {
         self.set_ledger(group, LedgerState::default())
     }
-    /// Returns the number of records to request from [`Store::ledger_after`] at a time.
+    /// Returns the number of records to request from [`Store::ledger_after`] in one call.
     fn page_records(&self) -> usize {
         PAGE_RECORDS
     }
@@ -219,8 +218,8 @@ where
     run_telling(store, batch, clocks, &mut Vec::new())
 }
 
-/// Executes a batch like [`run`], and adds the leases that it released to `freed`. Used by nodes that notify
-/// their subscribers.
+/// Executes a batch like [`run`], and adds the leases that it released to `freed`. A node that notifies
+/// subscribers of releases uses this function.
 pub fn run_telling<S: Store>(
     store: &mut S,
     batch: &Batch,
@@ -239,9 +238,9 @@ where
     BatchReply { node_time: clocks.wall, replies }
 }
 
-/// Serves `request`, or refuses it if a check fails. If the request could set a key, the node's clock must
-/// not be past the batch's `not_after`. If the reply counts as a vote, the batch's stamp must equal the
-/// node's marker. Every request must apply to the kind of its resource.
+/// Checks `request` and serves it, or refuses it. There are three checks. If the request could set a key, the
+/// node's clock must not be past the batch's `not_after`. If the reply counts as a vote, the batch's stamp must
+/// equal the node's marker. And the request must apply to the kind of its resource.
 fn check_and_serve<S: Store>(
     store: &mut S,
     batch: &Batch,
@@ -267,7 +266,7 @@ fn check_and_serve<S: Store>(
 struct RequestHandler<'a, S> {
     store: &'a mut S,
     clocks: Clocks,
-    /// The leases released by requests of this batch.
+    /// The leases that requests of this batch have released so far.
     freed: &'a mut Vec<ReleasedLease>,
 }
 

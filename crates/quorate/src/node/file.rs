@@ -69,8 +69,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time for which the batches of a dropped session wait for the directory's lock. After this time
-/// the batches are discarded. The leases that they would have released expire.
+/// The longest time for which the batches of a dropped session wait for the directory's lock. After that they
+/// are discarded, and the leases that they would have released expire by themselves.
 pub const LINGER: Duration = Duration::from_secs(5);
 
 /// A node in a directory that processes of one host share.
@@ -97,12 +97,12 @@ pub const LINGER: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct FileNode {
     dir: PathBuf,
-    /// The path that the caller named, which may contain symbolic links.
+    /// The path that the caller gave. It may contain symbolic links.
     given: PathBuf,
     name: Arc<str>,
     world: Arc<dyn World>,
-    /// Replaces the boot id of this machine in tests. The field `machine` replaces the machine id and the
-    /// host name.
+    /// The boot id that a test sets in place of this machine's. In the same way, `machine` replaces the machine
+    /// id and the host name.
     boot: Option<Arc<str>>,
     machine: Option<(Arc<str>, Arc<str>)>,
     /// True if a missing directory is an error. Otherwise the node creates it.
@@ -115,7 +115,7 @@ impl FileNode {
         Self::with_world(dir, Arc::new(SystemWorld))
     }
 
-    /// Returns the node as [`new`](Self::new) does, with the clocks of `world`. Only the wait for the
+    /// Returns the node like [`new`](Self::new), but with the clocks of `world`. Only the wait for the
     /// directory's lock takes real time.
     #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
@@ -126,8 +126,8 @@ impl FileNode {
         Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
-    /// Makes the node unreachable if its directory does not exist, instead of creating it. Meant for a
-    /// program that only inspects the node.
+    /// Makes the node unreachable if its directory does not exist. Otherwise the node would create the
+    /// directory. Programs that only inspect the node use this.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
@@ -180,7 +180,7 @@ impl Node for FileNode {
         &self.name
     }
 
-    // Leases on this node end by the boot clock.
+    // Leases on this node end by the boot clock, so steps of the wall clock do not matter.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }
@@ -207,7 +207,8 @@ pub struct FileSession {
 impl Session for FileSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let (reply_tx, reply) = oneshot::channel();
-        // If the thread has ended, the job is dropped together with its reply channel.
+        // The send fails if the thread has ended. Then the reply channel is dropped with the job, and the
+        // caller gets `Closed`.
         let _ = self.jobs.send(worker::Job { batch, reply: reply_tx });
         async move { reply.await.unwrap_or(Err(Cause::Closed)) }
     }

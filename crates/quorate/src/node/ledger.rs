@@ -3,19 +3,20 @@
 use super::FencingToken;
 use std::sync::Arc;
 
-/// The number of records, roughly, that a node reads in one call. The node serves no other client during the call.
+/// The approximate number of records that a node reads in one call. The node serves no other client during the
+/// call.
 pub const PAGE_RECORDS: usize = 500;
 
-/// The bytes of records, roughly, that a node returns in one call.
+/// The approximate number of bytes of records that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The maximum number of bytes of records in a page that a client accepts. It is far more than
-/// [`PAGE_BYTES`], because a Redis server returns a hash in the packed encoding as a whole. A server may be
-/// configured to store long hashes in this encoding.
+/// The largest page that a client accepts, in bytes of records. It is far more than [`PAGE_BYTES`]: a Redis
+/// server returns a hash in the packed encoding as a whole, and may be configured to store long hashes in this
+/// way.
 const BELIEVED_BYTES: usize = 16 << 20;
 
-/// The longest cursor that a client accepts, in bytes. Some kinds of node use the last record's key as the
-/// cursor, so this also bounds keys.
+/// The longest cursor that a client accepts, in bytes. Some kinds of node use the key of the last record as the
+/// cursor, so keys must not be longer either.
 const CURSOR_MAX: usize = 4096;
 
 /// An entry of a ledger: a small value with its time and its term.
@@ -26,7 +27,7 @@ pub struct Record {
     pub at: u64,
     /// The term that wrote the record.
     pub term: FencingToken,
-    /// Set if the record is final: no other record may replace it.
+    /// True if the record is final, so that no other record may replace it.
     pub last: bool,
     /// The value.
     pub value: Arc<str>,
@@ -48,8 +49,8 @@ pub struct LedgerState {
 pub struct LedgerPage {
     /// The term and the low-water mark of the whole ledger, and some of its records.
     pub state: LedgerState,
-    /// The cursor of the next page; `None` after the last one. Pages may repeat a record, and a page may be
-    /// empty although more follow.
+    /// The cursor of the next page, or `None` after the last page. Pages may repeat a record. A page may be
+    /// empty although more pages follow.
     pub next: Option<Cursor>,
 }
 

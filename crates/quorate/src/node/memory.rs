@@ -61,7 +61,7 @@ impl MemoryNode {
     }
 
     fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore) -> T) -> T {
-        // A panic in the engine leaves every row complete, so the store remains usable.
+        // A panic in the engine leaves every row complete. So a poisoned mutex can be used.
         look(&mut self.store.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -73,7 +73,7 @@ impl Node for MemoryNode {
         &self.name
     }
 
-    // Leases on this node end by the boot clock.
+    // Leases on this node end by the boot clock, so steps of the wall clock do not matter.
     fn ends_leases_by_wall_clock(&self) -> bool {
         false
     }
@@ -130,7 +130,7 @@ impl Drop for MemorySession {
 }
 
 /// The subscriptions of all sessions. A release is reported to the sessions in the order of their numbers, so
-/// that a simulation can be repeated.
+/// that two simulations of one seed do not differ.
 #[derive(Debug, Default)]
 struct PubSub {
     sessions: u64,

@@ -83,9 +83,9 @@ impl Resource {
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-    /// Returns the slot of a run in the scheduler of `group`: the claim by which one worker takes the run.
-    /// The claim belongs to a set that [`Resource::claim`] cannot name, since the name of a set contains no
-    /// brace.
+    /// Returns the resource that is the slot of a run in the scheduler of `group`. A slot is the claim by which
+    /// one worker takes the run. Its set of claims has a brace in its name, so [`Resource::claim`] cannot name
+    /// it.
     pub(crate) fn slot(group: &str, id: &str) -> Self {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
@@ -145,13 +145,13 @@ pub(crate) fn check(what: &'static str, name: &str) -> Result<(), SettingError> 
     Ok(())
 }
 
-/// Returns the error for a name that cannot be used. `what` is the kind of name.
+/// Returns the error for a name that cannot be used, with the reason. `what` says which kind of name it is.
 fn unusable(what: &'static str, name: &str, reason: &'static str) -> SettingError {
     let name: String = name.chars().take(NAME_SHOWN).collect();
     SettingError::new(format!("the {what}"), format!("{name:?}"), reason, "choose another name")
 }
 
-/// Returns the error for a name that is not UTF-8. `what` is the kind of name.
+/// Returns the error for a name that is not UTF-8. `what` says which kind of name it is.
 pub(crate) fn not_utf8(what: &'static str, name: &[u8]) -> SettingError {
     let beginning = name.get(..320).unwrap_or(name);
     unusable(what, &String::from_utf8_lossy(beginning), "which is not UTF-8")
@@ -186,14 +186,14 @@ impl Owner {
         Self(format!("{worker}:{high:016x}{low:016x}{RESERVED_FOR}").into())
     }
 
-    /// Returns the worker for which this token reserves the resource; `None` for the token of a lease.
+    /// Returns the worker for which this token reserves the resource. Returns `None` for the token of a lease.
     pub fn reserved_for(&self) -> Option<&str> {
-        // The token of a lease never has this suffix: it ends with its random bits.
+        // The token of a lease ends with its random bits, so it never has this suffix.
         signed(self.0.strip_suffix(RESERVED_FOR)?)
     }
 
-    /// Returns whether an acquire with this token may replace `holder`: it may if `holder` is a reservation
-    /// for the same worker.
+    /// Returns whether an acquire with this token may replace `holder`. It may if `holder` is a reservation for
+    /// the same worker.
     #[doc(hidden)]
     pub fn may_take(&self, holder: &Self) -> bool {
         holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
@@ -225,7 +225,7 @@ fn signed(token: &str) -> Option<&str> {
     (bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(worker)
 }
 
-/// Formats the token escaped and cut: another client may have written the bytes.
+/// Formats the token with escapes, and cut to a limit, because another client may have written any bytes.
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escaped(&self.0, SHOWN_MAX))
@@ -306,8 +306,8 @@ mod tests {
         }
         assert!(!Owner::from_node("a").may_take(&kept), "not signed by a worker");
         assert!(!kept.may_take(&kept));
-        // A worker's name may look like a part of an owner token. Even then, the token of its lease is not
-        // read as a reservation, and its name is read back unchanged.
+        // A worker's name may look like a part of an owner token. The token of its lease must not be read as a
+        // reservation, and the name must be read back unchanged.
         for worker in ["a:reserved", "a", ":reserved", &format!("a:{:032x}", 7)] {
             let lease = Owner::sign(worker, 1, 2);
             assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));

@@ -1,8 +1,8 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// The maximum number of pushes that wait for a driver. The last place is kept for [`Push::Closed`]; further
-/// pushes are lost.
+/// The maximum number of pushes that wait for a driver. The last place is kept for [`Push::Closed`]. If there
+/// are more, they are lost.
 const PUSHES_MAX: usize = 1024;
 
 /// A message that a node sends without a request. It may be lost, so nothing may depend on it alone.
@@ -16,8 +16,8 @@ pub enum Push {
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions, of all workers, to which the node sent this push. Up to this many sessions
-        /// may now cause an attempt to acquire the resource at the same time.
+        /// The number of sessions, of all workers, to which the node sent this push. So many workers at most
+        /// may now attempt to acquire the resource at the same time.
         notified: u32,
     },
 }

@@ -17,7 +17,8 @@ pub enum Reply {
     Granted {
         /// The counter after this grant.
         counter: FencingToken,
-        /// The attempts counted so far, if the resource is a claim.
+        /// The number of attempts on the claim that the node has counted, with the payload. `None` if the
+        /// resource is not a claim, or none are counted.
         begun: Option<AttemptCount>,
     },
     /// *Share, downgrade*: the reader was added.
@@ -33,7 +34,7 @@ pub enum Reply {
         /// The holder: an owner token, [`Owner::READERS`] if readers hold the resource, or [`Owner::QUEUE`]
         /// if another waiter comes first.
         owner: Owner,
-        /// The remaining time by the node's clock; `None` if the key never expires, which only another client
+        /// The remaining time by the node's clock. `None` if the key never expires, which only another client
         /// can have set.
         remaining: Option<Duration>,
     },
@@ -60,9 +61,9 @@ pub enum Reply {
         holder: Option<(Owner, Option<Duration>)>,
         /// The counter, if there is one.
         counter: Option<FencingToken>,
-        /// The done record, if the resource is a claim that is done.
+        /// The done record, if the resource is a claim that has ended.
         done: Option<DoneRecord>,
-        /// The counted attempts, if it is a claim that is not done.
+        /// The counted attempts, if the resource is a claim that has not ended.
         begun: Option<AttemptCount>,
     },
     /// *Seal, read*: a page of the ledger.
@@ -71,11 +72,11 @@ pub enum Reply {
     Written,
     /// *Prune*: the low-water mark is stored, and the records of this page that lie before it are removed.
     Pruned {
-        /// The cursor of the next page; `None` after the last record.
+        /// The cursor of the next page, or `None` after the last one.
         next: Option<Cursor>,
     },
-    /// *Write*: refused, since the node stores this record, which is not the one that the leader expected, or
-    /// is final.
+    /// *Write*: refused. The node stores this record, which is final or differs from the record that the leader
+    /// expected.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
@@ -92,27 +93,26 @@ pub enum Refusal {
     /// The node's clock was past the batch's `not_after`.
     #[error("the request reached the node too late")]
     Stale,
-    /// The node's marker is not the one that the driver saw. Contains the node's marker; `None` if it has
-    /// none.
+    /// The node's marker is not the one that the driver saw. Contains the node's marker. `None` if it has none.
     #[error("the node's marker changed")]
     Marker(Option<Arc<str>>),
-    /// The counter is missing, and the proposed value is too far from the node's clock.
+    /// The resource has no counter on this node, and the proposed value is too far from the node's clock.
     #[error("the clocks are {apart:?} apart")]
     Clock {
-        /// The distance.
+        /// The distance between the proposed value and the node's clock.
         apart: Duration,
     },
-    /// The counter has reached 2^53 - 1.
+    /// The counter has reached its maximum, 2^53 - 1, so the node cannot grant the resource any more.
     #[error("the fencing counter is full")]
     CounterFull,
-    /// The owner in the request does not hold the resource, or no longer does.
+    /// The owner in the request does not hold the resource.
     #[error("the resource is no longer held by this attempt")]
     NotOwner,
-    /// The counter is larger than the token in the request, or is missing, so another attempt may have
-    /// acquired since. For *count*: the stored count of attempts does not fit the request.
+    /// The counter is larger than the token in the request, or is missing. So another attempt may have acquired
+    /// the resource since. For *count*: the stored number of attempts does not fit the request.
     #[error("a later attempt has been counted")]
     Superseded,
-    /// The resource has as many readers, or its queue as many places, as a node allows.
+    /// The limit for readers of a resource, or for places in its queue, is reached on this node.
     #[error("the node keeps no more than {most} of these for one resource")]
     Crowded {
         /// The limit.
@@ -142,11 +142,11 @@ pub struct DoneRecord {
     pub token: FencingToken,
     /// The time of completion, in microseconds of the wall clock of the worker that completed it.
     pub at: u64,
-    /// The result.
+    /// The result, as the handler or the dead-letter hook returned it.
     pub result: Arc<str>,
     /// The fingerprint of the payload, in hexadecimal digits, if there is one.
     pub payload: Option<Arc<str>>,
-    /// The number of attempts after which the message was dead-lettered; `None` if it was completed.
+    /// The number of attempts after which the message was dead-lettered. `None` if it was completed.
     pub dead_lettered: Option<u32>,
 }
 
@@ -165,24 +165,24 @@ pub struct AttemptCount {
 pub struct Hello {
     /// The node's wall clock at the handshake.
     pub node_time: NodeTime,
-    /// An id that changes whenever the server may have lost its memory.
+    /// An id of the server process. It changes whenever the server may have lost its memory.
     pub run_id: Arc<str>,
     /// The marker, if there is one.
     pub marker: Option<Arc<str>>,
-    /// The uptime that the server reports. It is measured with the wall clock, so it is wrong after a step of
-    /// that clock.
+    /// The uptime that the server reports. It follows the wall clock, so it is wrong after a step of that
+    /// clock.
     pub uptime: Duration,
     /// The server's version, for display.
     pub version: Arc<str>,
-    /// Set if the server is a replica of another one.
+    /// True if the server is a replica of another one.
     pub replica: bool,
     /// The eviction policy, if the server reported it.
     pub eviction: Option<Arc<str>>,
-    /// The durability that the server reports: true if everything that it acknowledged survives its restart, and
-    /// `None` if unknown.
+    /// True if the server reports that everything it has acknowledged survives a restart. `None` if it is not
+    /// known.
     pub durable: Option<bool>,
-    /// The reason why the server is not known to be durable: the setting with its value, and the fix. If both
-    /// this and [`Hello::durable`] are `None`, the server is expected to report its durability soon.
+    /// The reason why the server is not known to be durable, with the setting, its value and the fix. If both
+    /// this field and [`Hello::durable`] are `None`, the server is expected to report its durability soon.
     pub volatile: Option<Arc<str>>,
 }
 

@@ -67,7 +67,7 @@ pub enum Request {
     /// Only the worker for which the resource is reserved can then acquire it. The counter does not change
     /// until that acquire increments it.
     Reserve {
-        /// The resource that is held; not a claim.
+        /// The resource that is held. It must not be a claim.
         resource: Resource,
         /// The owner token of the expected holder.
         owner: Owner,
@@ -76,8 +76,8 @@ pub enum Request {
         /// The duration of the reservation.
         ttl: Duration,
     },
-    /// Frees the resource if `owner` holds it. A node serves it even after `not_after` and under another
-    /// marker.
+    /// Frees the resource if `owner` holds it. A node serves this request even after `not_after` and under
+    /// another marker.
     Release {
         /// The resource that is held.
         resource: Resource,
@@ -87,7 +87,7 @@ pub enum Request {
     /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access
     /// comes before the reader.
     Share {
-        /// The resource to read under; not a claim.
+        /// The resource to read under. It must not be a claim.
         resource: Resource,
         /// The token of the attempt.
         owner: Owner,
@@ -99,17 +99,17 @@ pub enum Request {
     /// Extends the lease of a reader to `ttl` from now, and never shortens it. If the node has lost the
     /// reader, adds it again, unless a writer holds the resource or is in its queue.
     ExtendShare {
-        /// The resource that is read under; not a claim.
+        /// The resource that is read under. It must not be a claim.
         resource: Resource,
         /// The owner token of the reader.
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
     },
-    /// Removes a reader; removing the last one frees the resource. A node serves it even after `not_after`
-    /// and under another marker.
+    /// Removes a reader. The removal of the last reader frees the resource. A node serves this request even
+    /// after `not_after` and under another marker.
     ReleaseShare {
-        /// The resource that is read under; not a claim.
+        /// The resource that is read under. It must not be a claim.
         resource: Resource,
         /// The owner token of the reader.
         owner: Owner,
@@ -118,7 +118,7 @@ pub enum Request {
     /// counted. The owner alone does not prove that there was no other holder in between, since a delayed
     /// extension may have set the same owner again.
     Downgrade {
-        /// The resource that is held; not a claim.
+        /// The resource that is held. It must not be a claim.
         resource: Resource,
         /// The owner token of the holder.
         owner: Owner,
@@ -132,7 +132,7 @@ pub enum Request {
     /// Adds a place to the resource's queue, or extends an existing place to `ttl` from now. Places are
     /// ordered by `at`, then by ticket, whatever the order of their requests.
     Queue {
-        /// The resource that the waiter needs; not a claim.
+        /// The resource that the waiter needs. It must not be a claim.
         resource: Resource,
         /// The token of the place.
         ticket: Owner,
@@ -140,17 +140,17 @@ pub enum Request {
         at: u64,
         /// The waiter's wall clock, in microseconds.
         now: u64,
-        /// The largest accepted distance between `now` and the node's wall clock. `at` may be ahead of that
-        /// clock by the same time at most.
+        /// The largest accepted distance between `now` and the node's wall clock. `at` must not be ahead of the
+        /// node's clock by more than this either.
         tolerance: Duration,
         /// The time for which the place is kept, unless a later request extends it.
         ttl: Duration,
-        /// Set if the waiter needs exclusive access, cleared for a reader.
+        /// True if the waiter needs exclusive access. False for a reader.
         exclusive: bool,
     },
     /// Removes a place from the queue. A node serves it even after `not_after` and under another marker.
     LeaveQueue {
-        /// The resource that the waiter needed; not a claim.
+        /// The resource that the waiter needed. It must not be a claim.
         resource: Resource,
         /// The token of the place.
         ticket: Owner,
@@ -186,7 +186,7 @@ pub enum Request {
         /// The fingerprint of the payload, in hexadecimal digits. Without one, the stored fingerprint is
         /// kept.
         payload: Option<Arc<str>>,
-        /// Set to withdraw the count instead: if exactly `attempts` are counted, sets the count to one less.
+        /// If true, the count is withdrawn: if exactly `attempts` are counted, the count is set to one less.
         withdraw: bool,
         /// The time for which the count is kept after this request.
         keep: Duration,
@@ -207,12 +207,12 @@ pub enum Request {
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
-        /// The cursor that the last page returned; `None` for the first page.
+        /// The cursor that the last page returned. `None` for the first page.
         after: Option<Cursor>,
     },
-    /// Writes a record if the stored one is the record that the leader expects, or already the new record
-    /// (compare and set). Refused for a term before the ledger's, for a record below the low-water mark, and
-    /// over a final record.
+    /// Writes a record by compare and set: the stored record must be the one that the leader expects, or
+    /// already the new one. Refused for a term before the ledger's, for a record below the low-water mark, and
+    /// if the stored record is final.
     Write {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
@@ -225,8 +225,8 @@ pub enum Request {
         /// The record to store.
         record: Record,
     },
-    /// Raises the ledger's low-water mark to `below`, but never beyond the node's own time, and removes the
-    /// records before it, a page at a time. Refused for a term before the ledger's.
+    /// Raises the ledger's low-water mark to `below`, but not beyond the node's own time. Removes the records
+    /// before the mark, a page at a time. Refused for a term before the ledger's.
     Prune {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
@@ -234,7 +234,7 @@ pub enum Request {
         term: FencingToken,
         /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
-        /// The cursor that the last step returned; `None` for the first step.
+        /// The cursor that the last step returned. `None` for the first step.
         after: Option<Cursor>,
     },
     /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
@@ -249,9 +249,9 @@ pub enum Request {
     Read {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The cursor that the last page returned; `None` for the first page. Not used with a `key`.
+        /// The cursor that the last page returned. `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,
-        /// The key of the only record to return; `None` for all records.
+        /// The key of the only record to return. `None` for all records.
         key: Option<Arc<str>>,
     },
     /// Sets the node's marker if the stored one is `expect`.
@@ -267,8 +267,8 @@ pub enum Request {
 pub const INVALID_REQUEST: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
 
 impl Request {
-    /// Adds `by`, the delay between the creation and the sending of the request, to its times on the worker's
-    /// wall clock.
+    /// Adds `by` to the request's times on the worker's wall clock. `by` is the delay between the creation of
+    /// the request and its sending.
     pub(crate) fn sent_later(&mut self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         match self {
@@ -301,23 +301,25 @@ impl Request {
         !self.is_release() && !matches!(self, Self::Inspect { .. } | Self::Read { .. })
     }
 
-    /// Returns whether the request only removes what its sender has set.
+    /// Returns whether the request only removes data that its sender has set. Such a request may be executed
+    /// late.
     pub fn is_release(&self) -> bool {
         matches!(self, Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. })
     }
 
-    /// Returns whether the node must refuse the request if its marker is not [`Batch::stamp`].
+    /// Returns whether the reply to the request counts as a vote. Then the node must refuse the request if its
+    /// marker is not [`Batch::stamp`].
     pub fn votes(&self) -> bool {
         self.sets_a_key() && !matches!(self, Self::Mark { .. })
     }
 
-    /// Returns whether a node that follows the protocol can give this reply to the request. Any other reply
-    /// is not counted as a vote.
+    /// Returns whether the reply is one that a correct node can give to this request. Any other reply is not
+    /// counted as a vote.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         let done = |resource: &Resource| matches!(reply, Reply::Done(_)) && resource.is_claim();
         match (self, reply) {
             (_, Reply::Refused(_)) => true,
-            // A counter out of these bounds is refused here: the next *raise* would copy it to the other
+            // A counter outside of these bounds is not accepted. The next *raise* would copy it to the other
             // nodes, which cannot store it.
             (Self::Acquire { resource, .. }, Reply::Granted { counter, begun }) => {
                 (FencingToken::new(1)..=FencingToken::MAX).contains(counter)

@@ -24,7 +24,7 @@ impl QuorumStatus {
         self.0.iter().filter(|node| node.state == NodeState::Trusted).count()
     }
 
-    /// Returns how many nodes make a majority.
+    /// Returns the number of nodes that make a majority.
     pub fn needed(&self) -> usize {
         majority(self.0.len())
     }

@@ -24,7 +24,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// The capacity of the channel of requests to the leader.
+/// The largest number of requests from [`Jobs`](crate::scheduler::Jobs) that wait for the leader's event loop.
 const PENDING_REQUESTS_MAX: usize = 64;
 
 /// Plans and runs the periodic jobs of a group. The leader plans all runs. It executes a run itself, or lets
@@ -38,7 +38,7 @@ pub struct Scheduler {
     election: Election,
     jobs: Vec<Job>,
     max_running: Option<usize>,
-    /// Created from the jobs at the first use.
+    /// The registry of the jobs. It is created from `jobs` when the scheduler is first used.
     registry: Arc<OnceLock<JobRegistry>>,
 }
 
@@ -48,7 +48,7 @@ impl Scheduler {
         Self::on(&Election::new(quorum, group))
     }
 
-    /// Creates a scheduler that runs jobs under the leadership of an election.
+    /// Creates a scheduler that runs jobs while `election` makes this worker the leader.
     pub fn on(election: &Election) -> Self {
         Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
     }
@@ -68,8 +68,8 @@ impl Scheduler {
     }
 
     /// Leads only while `heartbeat` beats: see [`Election::renew_while_beating`]. Call [`Heartbeat::beat`] in
-    /// the task that polls [`SchedulerRun::until`], each time that this task is polled. If the scheduler
-    /// blocks that task, the beats stop, and the term ends:
+    /// the task that polls [`SchedulerRun::until`], each time that this task is polled. If a handler blocks
+    /// that task, the beats stop, and the term ends:
     ///
     /// ```
     /// # use quorate::{election::ElectionError, lease::Heartbeat, quorum::Quorum};
@@ -111,9 +111,11 @@ impl Scheduler {
         self
     }
 
-    /// Checks whether these jobs can be run together, as a scheduler does before its first campaign.
+    /// Checks whether these jobs can be run together. A scheduler makes the same check before its first
+    /// campaign.
     ///
     /// # Errors
+    ///
     /// [`ScheduleError`] for the first job that cannot be run.
     pub fn check_jobs<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Result<(), ScheduleError> {
         check(jobs.into_iter())
@@ -135,8 +137,8 @@ impl Scheduler {
         SchedulerHandle { registry: self.registry().clone() }
     }
 
-    /// Returns a value that, once it is awaited, campaigns, and runs the jobs while this worker leads. Await
-    /// it directly, or use [`SchedulerRun::until`].
+    /// Returns a value that runs the scheduler once it is awaited: it campaigns, and runs the jobs while this
+    /// worker leads. Await it directly, or use [`SchedulerRun::until`].
     pub fn run(&self) -> SchedulerRun {
         SchedulerRun { scheduler: self.clone() }
     }
@@ -145,16 +147,18 @@ impl Scheduler {
     /// scheduler is drained, and every run has ended.
     ///
     /// # Errors
-    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss
-    /// of the term, is not an error.
+    /// [`ScheduleError`] for names and rules that cannot be used. A failure of a job or a node, or the loss of
+    /// the term, is not an error.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
+    /// Dropping the future drops the active runs. The ledger then has their starts and no ends, so the next
+    /// leader decides on them.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
         let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
-        // Both tasks end when this future is dropped or returns.
+        // Both guards own a task: `_inbox` receives requests, and `_vouching` refreshes the retention of the
+        // jobs' data. The tasks end when this future returns or is dropped.
         let _inbox = term.spawn_scoped(serve_inbox(ledger.clone(), term.clone(), sender));
         let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));
         let leading = Leading {
@@ -243,7 +247,8 @@ impl SchedulerRun {
     where
         S: Future + Send,
     {
-        // Invalid names are reported before the first campaign, not in the first term.
+        // Invalid names must be reported before the first campaign. Otherwise an operator would see the error
+        // only once this worker leads.
         self.scheduler.check().map_err(ElectionError::Work)?;
         let scheduler = self.scheduler.clone();
         let registry = scheduler.registry().clone();
@@ -253,8 +258,8 @@ impl SchedulerRun {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // This worker takes open runs, and refreshes the retention of its jobs' data, even while it does not
-        // lead.
+        // Even while this worker does not lead, it takes open runs, and refreshes the retention of its jobs'
+        // data.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);

@@ -13,7 +13,7 @@ const OUTPUT_MAX: usize = 4_096;
 /// The largest number of history entries that a job may keep.
 const HISTORY_MAX: usize = 10_000;
 
-/// Returns the first reason why these jobs cannot be run together.
+/// Returns the first reason why these jobs cannot be run together, as an error.
 pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
     let mut names = BTreeSet::new();
     let mut kept = 0;
@@ -71,11 +71,11 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// Returns the shortest misfire window that a job may have.
+/// Returns the shortest misfire window that a job may have, if its ticks are `gap` apart.
 ///
-/// If the window is shorter than the gap between two ticks, the latest missed tick may be older than the
-/// window when an outage ends. The job then gets no catch-up run. If ticks are far apart, for example a day,
-/// a window of a minute suffices, because the user may not want a later run.
+/// After an outage, the latest missed tick may be almost one gap old. If the window is shorter than the gap,
+/// that tick can be too old for a catch-up run, and the outage leaves no run at all. If ticks are far apart,
+/// for example a day, a window of a minute suffices, because the user may not want a run that late.
 fn least_window(gap: Duration) -> Duration {
     gap.min(Duration::from_secs(60))
 }

@@ -8,8 +8,8 @@ use std::{
 /// The number of buckets between a duration and twice that duration.
 const PARTS: u32 = 8;
 
-/// The counts of ticks by outcome, since the scheduler was made. A worker counts the ticks that end while it
-/// leads.
+/// The number of ticks by outcome, since the scheduler was made. Each worker counts only the ticks that end
+/// while it leads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<All>>);
 
@@ -27,17 +27,17 @@ struct All {
 pub struct RunCounts {
     /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
-    /// The lateness of all jobs: the time from the moment at which a run is due (the tick, delayed by its
-    /// jitter) to the start of the run. It is counted for the runs that this worker executed, if their ticks
-    /// were planned in time.
+    /// The lateness of the runs of all jobs. Lateness is the time from the moment at which a run is due (the
+    /// tick, delayed by its jitter) to the start of the run. Only runs that this worker executed are counted,
+    /// and only if their ticks were planned in time.
     pub lateness: Lateness,
     /// The number of history entries that were lost, because no majority could be reached and the queue was
     /// full.
     pub not_written: u64,
 }
 
-/// The outcomes of the ticks of one job that ended while this worker led. A span of skipped ticks counts as
-/// one.
+/// The outcomes of the ticks of one job that ended while this worker led. Ticks that are skipped together, and
+/// so share one history entry, count as one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct JobCounts {
@@ -66,8 +66,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile `part`, between 0 and 1: a duration that is not shorter than this share of the
-    /// durations. The result is too large by at most an eighth. It is zero if there are no durations.
+    /// Returns the duration that is not shorter than the share `part` (between 0 and 1) of the durations: for
+    /// 0.5, the median. The result is too large by at most an eighth. It is zero if there are no durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
         let target = part.clamp(0.0, 1.0) * self.count as f64;
@@ -87,8 +87,8 @@ impl Lateness {
     }
 }
 
-/// Returns the bucket of a duration. There are eight buckets between a number of microseconds and twice that
-/// number.
+/// Returns the number of the bucket that counts `time`. There are eight buckets between a number of
+/// microseconds and twice that number.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -96,7 +96,7 @@ fn bucket(time: Duration) -> u32 {
     doublings * PARTS + u32::try_from(part).unwrap_or_default()
 }
 
-/// Returns the upper end of a bucket.
+/// Returns the longest duration that a bucket counts.
 fn upper(bucket: u32) -> Duration {
     let (doublings, part) = (bucket / PARTS, bucket % PARTS + 1);
     let micros = (u128::from(PARTS + part) << doublings) / u128::from(PARTS);

@@ -27,7 +27,7 @@ pub enum ScheduleError {
          more than {TICKS_MAX} ticks of all jobs together; shorten the windows or lengthen the periods"
     )]
     TooManyTicks {
-        /// The job at which the limit was passed.
+        /// The job with whose ticks the ledger would pass its limit.
         name: Arc<str>,
         /// Its misfire window.
         window: Duration,
@@ -44,7 +44,7 @@ pub enum ScheduleError {
         /// The fix.
         fix: &'static str,
     },
-    /// The limit of concurrent runs is zero, so no job could run.
+    /// The limit of concurrent runs is zero, so no run could start.
     #[error("the limit of concurrent runs is 0; use at least 1, or no limit")]
     NoneAtOnce,
     /// The name of the group cannot be used.

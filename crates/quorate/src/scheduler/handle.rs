@@ -6,9 +6,9 @@ use std::sync::Arc;
 /// Changes the jobs of a scheduler while it runs: made by
 /// [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
 ///
-/// It works on the leader and on any other worker. A change applies to this worker only. So make it on every
-/// worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have. Clones share the
-/// jobs.
+/// A handle can be used whether or not this worker leads. A change applies to this worker only. So make each
+/// change on every worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have.
+/// Clones share the jobs.
 ///
 /// ```
 /// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
@@ -28,7 +28,8 @@ pub struct SchedulerHandle {
 }
 
 impl SchedulerHandle {
-    /// Adds a job. If the group's ledger does not contain the job, its ticks count from now on.
+    /// Adds a job. If the group's ledger does not know the job yet, the job's ticks before this call are not
+    /// run.
     ///
     /// # Errors
     /// [`ScheduleError`] if the job cannot be run, or if there is a job of this name. Then nothing changes.
@@ -53,7 +54,7 @@ impl SchedulerHandle {
     }
 
     /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job
-    /// differs, its ticks count from now on. A change of its other rules, or of its handler, applies from the
+    /// differs, its earlier ticks are not run. A change of its other rules, or of its handler, applies from the
     /// next run on.
     ///
     /// # Errors
@@ -71,12 +72,14 @@ impl SchedulerHandle {
         self.registry.jobs().values().map(|job| Job::clone(job)).collect()
     }
 
-    /// Starts no further run, waits until the active runs or the term have ended, and resigns. When this call
-    /// returns, [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this
-    /// worker does not lead. The next leader runs the ticks that waited. A drained scheduler cannot be
-    /// started again: make a new one.
+    /// Ends the scheduler in order. No further run starts. The call waits until the active runs or the term
+    /// have ended, and resigns. When the call returns,
+    /// [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this worker does
+    /// not lead. The next leader runs the ticks that waited. A drained scheduler cannot be started again: make
+    /// a new one.
     ///
     /// # Cancel safety
+    ///
     /// Dropping the future does not stop the draining. Call `drain` again to wait for its end.
     pub async fn drain(&self) {
         self.registry.drain();

@@ -16,7 +16,7 @@ const HISTORY: usize = 100;
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
-    /// The shortest time between two ticks. It is computed only once, because the computation is slow.
+    /// The shortest time between two ticks of the schedule. It is stored, because its computation is slow.
     pub(super) gap: Duration,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
@@ -71,8 +71,9 @@ impl Job {
         self
     }
 
-    /// Sets whether a run is repeated if its start is recorded and its end is not. Default at least once. If
-    /// the handler returns an error, the run has ended: it is recorded as failed, and not repeated.
+    /// Sets whether a run is repeated if its start is recorded and its end is not, as after a crash. Default at
+    /// least once. If the handler returns an error, the run has ended: it is recorded as failed, and not
+    /// repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
@@ -90,16 +91,17 @@ impl Job {
         self
     }
 
-    /// Delays the run of each tick by a pseudo-random time, uniform over `[0, max)`. Every worker computes
-    /// the same delay for a tick. The time of the tick does not change, but lateness counts from the delayed
-    /// time. `max` must not be longer than the shortest gap between two ticks. Default none.
+    /// Delays the run of each tick by a pseudo-random time, uniform over `[0, max)`. Every worker computes the
+    /// same delay for a tick. The handler still sees the undelayed time of the tick, but lateness counts from
+    /// the delayed time. `max` must not be longer than the shortest gap between two ticks. Default none.
     pub fn jitter(mut self, max: Duration) -> Self {
         self.jitter = max;
         self
     }
 
-    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, and is dropped if it
-    /// has not returned after the step-down grace. It counts as an attempt that failed. Default no limit.
+    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, and is dropped if it has
+    /// not returned after the step-down grace. It counts as a failed attempt, so [`Job::retries`] applies.
+    /// Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -143,7 +145,7 @@ impl Job {
         &self.schedule
     }
 
-    /// Returns the rules, as a text for people.
+    /// Returns the job's rules as one line of text, for a status page or a log.
     pub fn rules(&self) -> String {
         let Self { misfire, overlap, delivery, placement, .. } = self;
         let mut rules = format!("{delivery}; misfire {misfire}; overlap {overlap}; on {placement}");
@@ -166,7 +168,8 @@ impl Job {
         Jitter::new(&self.name, self.jitter)
     }
 
-    /// Returns whether another job has the same name, schedule and rules. The handlers are not compared.
+    /// Returns whether another job has the same name, schedule and rules. The handlers are not compared,
+    /// because closures cannot be compared.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let Self { name, schedule, misfire, delivery, overlap, placement, jitter, timeout, .. } = self;
         *name == other.name

@@ -138,7 +138,7 @@ pub use run::RunContext;
 pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
 pub use store::{HistoryEntry, RunCause, RunOutcome};
 
-// Short paths for the items of the modules below.
+// Re-exports that let other modules name these items without the full module path.
 pub(crate) use control::{JobAction, JobRequest, JobResponse};
 pub(crate) use plan::verdict::{
     Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,

@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The jobs of a scheduler at one time, by name.
+/// The jobs of a scheduler at one moment, by name.
 pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
 
 /// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share
@@ -18,22 +18,23 @@ pub(super) struct JobRegistry(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// The present jobs. A change replaces the whole map, so that readers only clone the `Arc`. The event
-    /// loops of the leader and the worker read the map often.
+    /// The present jobs. A change replaces the whole map, and a reader clones only the `Arc`. This keeps reads
+    /// cheap: the event loops of the leader and of the worker read the map often.
     jobs: Mutex<JobMap>,
-    /// The number of changes of the jobs.
+    /// The number of changes so far. Each change notifies the receivers, such as the leader's event loop.
     version: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
-    /// The number of terms under which the jobs are led now.
+    /// The number of terms under which this scheduler plans the jobs now.
     leads: Mutex<usize>,
-    /// The number of active calls of `until` and `lead`.
+    /// The number of calls of `SchedulerRun::until` and `Scheduler::lead` that have not returned.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// A lock for the task that refreshes the retention of the jobs' data: only one task does so at a time.
+    /// A lock that the task holds while it refreshes the retention of the jobs' data. Several calls of `until`
+    /// share the registry, and one such task suffices.
     vouching: tokio::sync::Mutex<()>,
 }
 
-/// The phases of a scheduler, in order.
+/// The phases in the life of a scheduler, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Runs may start.
@@ -44,7 +45,7 @@ pub(super) enum Phase {
     Drained,
 }
 
-/// A guard for a term under which the jobs are led. Dropping it ends the lead.
+/// A guard for one term under which this scheduler plans the jobs. Dropping it ends the lead.
 #[derive(Debug)]
 pub(super) struct LeadGuard(JobRegistry);
 
@@ -71,7 +72,8 @@ impl JobRegistry {
         Arc::clone(&self.lock())
     }
 
-    /// Changes the jobs as a whole and notifies the leader, unless `change` returns an error.
+    /// Replaces the map of jobs with the result of `change`, and notifies the leader. If `change` returns an
+    /// error, nothing changes.
     pub(super) fn change<T, E>(
         &self,
         change: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<Job>>) -> Result<T, E>,
@@ -95,14 +97,16 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Begins to drain: from now on no further run starts. A worker that does not lead plans no runs, so it
-    /// is drained at once. Its task `take_runs` still waits for the runs that it has taken.
+    /// Begins to drain: from now on no further run starts. A worker that does not lead has no planned runs, so
+    /// its scheduler counts as drained at once. Its task `take_runs` still waits for the open runs that it has
+    /// taken.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
     }
 
-    /// Begins a lead of the jobs. Returns `None` if the draining has begun.
+    /// Registers that this scheduler begins to plan the jobs under a term. Returns `None` if it is being
+    /// drained.
     pub(super) fn lead(&self) -> Option<LeadGuard> {
         let mut leads = self.leads();
         if self.phase() != Phase::Open {
@@ -112,7 +116,7 @@ impl JobRegistry {
         Some(LeadGuard(self.clone()))
     }
 
-    /// Changes to a later phase, never to an earlier one.
+    /// Changes to the phase `to`, unless the present phase is later.
     fn advance(&self, to: Phase) {
         self.0.phase.send_if_modified(|phase| {
             let later =
@@ -128,7 +132,7 @@ impl JobRegistry {
     pub(super) async fn reached(&self, goal: Phase) {
         let mut phase = self.0.phase.subscribe();
         let reached = |phase: &Phase| *phase == goal || *phase == Phase::Drained;
-        // The wait cannot fail, because `self` has the sender.
+        // `wait_for` fails only if the sender was dropped. `self` owns the sender.
         let _ = phase.wait_for(reached).await;
     }
 
@@ -148,7 +152,7 @@ impl JobRegistry {
 
     /// Returns the counts of the present jobs.
     pub(super) fn snapshot_counts(&self) -> RunCounts {
-        // The last run of a job may have ended after the job was removed.
+        // A removed job may have been counted again, because its last run may end after its removal.
         self.0.counts.forget_all_but(&self.lock());
         self.0.counts.snapshot()
     }
@@ -158,8 +162,8 @@ impl JobRegistry {
         &self.0.vouching
     }
 
-    /// Locks the number of leads. The phase is read and changed under this lock, because the end of the last
-    /// lead ends the draining.
+    /// Locks the number of leads. The phase is read and changed only under this lock: when the last lead ends
+    /// during the draining, the phase becomes *drained*, and no new lead may begin in between.
     fn leads(&self) -> MutexGuard<'_, usize> {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::time::Duration;
 
-/// The age from which any newer sample replaces a sample, even if the newer sample is less precise.
+/// The age after which a sample is replaced by any newer one, even by a less precise one.
 const SAMPLE_AGE: Duration = Duration::from_secs(10);
 
 /// Lower and upper bounds of (node time − boot time) of one node, as this worker measured them in one round trip.
@@ -13,15 +13,16 @@ pub(crate) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Computes a sample from one reply: the node read `node_time` between `sent` and `received`.
+    /// Computes a sample from one reply. The node read `node_time` on its clock at some moment between `sent`
+    /// and `received`.
     pub(crate) fn sample(node_time: NodeTime, sent: BootTime, received: BootTime) -> Self {
         let node = i128::from(node_time.as_micros());
         let micros = |at: BootTime| i128::from(at.as_nanos() / 1_000);
         Self { low_micros: node - micros(received) - 1, high_micros: node - micros(sent), taken: received }
     }
 
-    /// Returns the better of two samples: the more precise one. If the known sample is old, or if the two
-    /// contradict each other because the node's clock stepped, returns the new one.
+    /// Returns the better of two samples. That is the more precise one, unless the known sample is old, or the
+    /// two contradict each other because the node's clock stepped. In these cases it is the new one.
     pub(crate) fn refine(self, new: Self) -> Self {
         let contradicts = new.low_micros > self.high_micros || new.high_micros < self.low_micros;
         let old = new.taken.since(self.taken) > SAMPLE_AGE;
@@ -35,8 +36,8 @@ impl ClockOffset {
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// Returns the same as [`ClockOffset::node_time_at_least`], less the drift that is possible since the
-    /// sample became older than [`SAMPLE_AGE`]. The sample of an unreachable node may be old.
+    /// Returns the same bound as [`ClockOffset::node_time_at_least`], but less the drift that is possible since
+    /// the sample became older than [`SAMPLE_AGE`]. The sample of an unreachable node may be old.
     pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
         let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
         let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_never_ahead_of_the_node() {
-        // The node's clock is 5,000 ms ahead: it showed 5,110 when the boot clock showed 110.
+        // The node's clock is 5,000 ms ahead. It shows 5,110 ms when the boot clock shows 110 ms.
         let wide = ClockOffset::sample(NodeTime::from_micros(5_110_000), ms(100), ms(150));
         assert!(wide.node_time_at_least(ms(200)) <= NodeTime::from_micros(5_200_000));
         let tight = ClockOffset::sample(NodeTime::from_micros(5_301_000), ms(300), ms(302));

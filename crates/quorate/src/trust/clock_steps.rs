@@ -1,25 +1,25 @@
 use crate::{env::BootTime, node::NodeTime};
 use std::{collections::VecDeque, time::Duration};
 
-/// The number of parts of a detector's window. In each part, only the sample with the smallest offset is
-/// kept.
+/// The number of parts into which a detector divides its window. In each part, only the sample with the
+/// smallest offset is kept.
 const PARTS: u32 = 16;
 
-/// Detects steps of one node's clock against this worker's boot clock. It compares each reply with the
-/// earlier replies of a time window, also with those of earlier connections.
+/// Detects steps of one node's clock against this worker's boot clock. It compares each reply with the earlier
+/// replies of a time window, including those of earlier connections.
 ///
 /// # What is not guaranteed
 ///
-/// Only a *gain* of the node's clock on the boot clock is detected, and only if it exceeds the drift, the allowance
-/// and the uncertainty of both round trips. A gain is either a forward step of the node's clock or a pause of this
-/// worker's boot clock: two clocks alone cannot show which. A clock that is set back makes leases last longer, which
-/// is harmless. Steps before the first reply of the window are not detected.
+/// Only a *gain* of the node's clock on the boot clock is detected, and only if it exceeds the drift, the
+/// allowance and the uncertainty of both round trips. A gain is either a forward step of the node's clock or a
+/// pause of this worker's boot clock: two clocks alone cannot show which. A clock that is set back makes leases
+/// last longer, which is harmless. Steps before the first reply of the window are not detected.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockStepDetector {
     window: Duration,
     drift_rate: f64,
     allowance: Duration,
-    /// The samples, the oldest first, at most one of each part of the window.
+    /// The samples, the oldest first. There is at most one for each part of the window.
     past: VecDeque<ClockSample>,
 }
 
@@ -33,7 +33,8 @@ struct ClockSample {
 /// The result of comparing a reply with the replies before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockObservation {
-    /// The node's clock has gained no more than allowed since `from`, the send time of the oldest sample.
+    /// The node's clock has gained no more than allowed since `from`, the time at which the request of the
+    /// oldest sample was sent.
     Steady { from: BootTime },
     /// The node's clock has stepped against the boot clock.
     Stepped(ClockStep),
@@ -48,7 +49,7 @@ pub(crate) struct ClockStep {
     pub(crate) noticed: BootTime,
     /// The node's time in that reply.
     pub(crate) node_time: NodeTime,
-    /// The smallest gain of the node's clock that explains the reply.
+    /// The smallest gain of the node's clock that can explain the reply.
     pub(crate) gained: Duration,
 }
 
@@ -57,8 +58,8 @@ impl ClockStepDetector {
         Self { window, drift_rate, allowance, past: VecDeque::new() }
     }
 
-    /// Compares one reply with the earlier replies of the window. The node read `node_time` between `sent`
-    /// and `received`. After a step the window begins again.
+    /// Compares one reply with the earlier replies of the window. The node read `node_time` at some moment
+    /// between `sent` and `received`. After a step, the window begins again with this reply.
     pub(crate) fn observe(
         &mut self,
         node_time: NodeTime,
@@ -69,7 +70,7 @@ impl ClockStepDetector {
             self.past.pop_front();
         }
         let node = i128::from(node_time.as_micros());
-        // One is subtracted because the boot clock is rounded down to microseconds.
+        // The boot clock is rounded down to microseconds. The subtraction of one makes up for this.
         let low = node - micros(received) - 1;
         let step = self.past.iter().rev().find(|past| low - past.high > self.allowed(past.sent, received));
         let step = step.map(|past| ClockStep {
@@ -91,8 +92,8 @@ impl ClockStepDetector {
         i128::try_from(allowed.as_micros()).unwrap_or(i128::MAX) + 1
     }
 
-    /// Adds `new`. In each part of the window only the sample with the smallest upper bound is kept, since
-    /// the smallest bound is the most precise.
+    /// Adds the sample `new`. In each part of the window only the sample with the smallest upper bound is kept,
+    /// because that bound is the most precise.
     fn remember(&mut self, new: ClockSample) {
         let part = self.window / PARTS;
         match self.past.back_mut() {
@@ -118,7 +119,8 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// Returns the time on a node's clock that is an hour ahead of the boot clock.
+    /// Returns the time on a node's clock that is an hour ahead of the boot clock, when the boot clock shows
+    /// `ms`.
     const fn node(ms: u64) -> NodeTime {
         NodeTime::from_micros((3_600_000 + ms) * 1_000)
     }
@@ -151,7 +153,7 @@ mod tests {
     fn drift_small_steps_and_slow_replies_are_no_step() {
         let mut detector = detector();
         detector.observe(node(0), ms(0), ms(0));
-        // The node's clock runs 1 % fast, and is 199 ms ahead.
+        // The node's clock runs 1 % fast, and is 199 ms ahead. Both together are still allowed.
         assert!(matches!(
             detector.observe(node(10_100 + 199), ms(10_000), ms(10_000)),
             ClockObservation::Steady { .. }
@@ -160,14 +162,16 @@ mod tests {
             detector.observe(node(10_100 + 210), ms(10_001), ms(10_001)),
             ClockObservation::Stepped(_)
         ));
-        // The reply took five seconds: the node may have read its clock at any time within them.
+        // The reply took five seconds, and the node may have read its clock at any time within them. So the
+        // large difference proves no step.
         let mut detector = super::tests::detector();
         detector.observe(node(0), ms(0), ms(0));
         assert!(matches!(
             detector.observe(node(5_900), ms(1_000), ms(6_000)),
             ClockObservation::Steady { .. }
         ));
-        // The first reply also took five seconds: its send time gives the upper bound of the offset.
+        // The first reply took five seconds. The time when its request was sent gives the upper bound of the
+        // offset.
         let mut detector = super::tests::detector();
         detector.observe(node(5_000), ms(0), ms(5_000));
         assert!(matches!(
@@ -194,8 +198,8 @@ mod tests {
             detector.observe(node(1_000), ms(1_000), ms(1_000)),
             ClockObservation::Steady { .. }
         ));
-        // The node's clock is set forward again within the window. That is a gain: leases that were granted
-        // in between end early.
+        // The clock was set back before, and is now set forward again within the window. Leases that were
+        // granted in between end early, so this counts as a step.
         assert!(matches!(
             detector.observe(node(102_000), ms(2_000), ms(2_000)),
             ClockObservation::Stepped(_)

@@ -1,6 +1,7 @@
 use crate::node::NodeTime;
 
-/// The memory epoch of a node to which a vote belongs.
+/// The memory epoch of a node to which a vote belongs. When a node may have lost its grants, a new epoch
+/// begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct NodeEpoch {
     /// A number that increases whenever the node may have lost its grants.

@@ -6,25 +6,27 @@ use std::{
     time::Duration,
 };
 
-/// The shortest time that a node is given to answer before it counts as late.
+/// The shortest time that a round waits for a node before the node counts as late.
 const PATIENCE_MIN: Duration = Duration::from_millis(1);
 /// The number of prompt replies in a row after which a late node counts as prompt again.
 const PROMPT_AGAIN: u32 = 3;
 
 /// The latency of each node, and whether it is asked before the others.
 ///
-/// Nothing here concerns safety: any majority may be asked first. So the values need no order among each other.
+/// Safety does not depend on these values, because any majority may be asked first. So the atomics need no
+/// ordering among each other.
 #[derive(Debug)]
 pub(crate) struct Latencies(Box<[NodeLatency]>);
 
 /// The latency of one node: the smoothed round trip and its mean deviation, as TCP measures them (RFC 6298).
 #[derive(Debug, Default)]
 struct NodeLatency {
-    /// In nanoseconds; zero before the first reply. Only the node's driver writes it.
+    /// The smoothed round trip, in nanoseconds. Zero before the first reply. Only the node's driver writes it.
     mean: AtomicU64,
-    /// In nanoseconds. Only the node's driver writes it.
+    /// The mean deviation of the round trip, in nanoseconds. Only the node's driver writes it.
     deviation: AtomicU64,
-    /// The number of prompt replies that are missing until the node counts as prompt again; zero for a prompt node.
+    /// The number of prompt replies that a late node must still send until it counts as prompt again. Zero for
+    /// a prompt node.
     late: AtomicU32,
     votes: AtomicBool,
 }
@@ -34,8 +36,8 @@ impl Latencies {
         Self((0..nodes).map(|_| NodeLatency::default()).collect())
     }
 
-    /// Takes the round trip of a reply. `most` bounds the patience with any node. A node that has become far slower than
-    /// a majority of the nodes counts as late.
+    /// Records the round trip of a reply. A node that has become far slower than a majority of the nodes counts
+    /// as late. `most` is the upper limit of the time that a round waits for any node.
     pub(crate) fn observe(&self, node: usize, took: Duration, most: Duration) {
         let entry = &self.0[node];
         entry.add(took);
@@ -48,7 +50,8 @@ impl Latencies {
         };
         entry.late.store(missing, Ordering::Relaxed);
         if missing == 0 {
-            // What was measured while it was late says nothing about a prompt node.
+            // The node is prompt again. Its measurements as a late node would give it too much time, so they
+            // are dropped.
             entry.mean.store(0, Ordering::Relaxed);
             entry.add(took);
         }
@@ -72,12 +75,13 @@ impl Latencies {
         (1..PROMPT_AGAIN).contains(&self.0[node].late.load(Ordering::Relaxed))
     }
 
-    /// Returns how long a round waits for the nodes that it asked first: twice the time within which a majority of the
-    /// nodes answers nearly always, but at least [`PATIENCE_MIN`] and at most `most`.
+    /// Returns the time for which a round waits for the nodes that it asked first. It is twice the time within
+    /// which a majority of the nodes nearly always answers, but at least [`PATIENCE_MIN`] and at most `most`.
     pub(crate) fn patience(&self, most: Duration) -> Duration {
         let high = |entry: &NodeLatency| entry.high().filter(|_| entry.votes.load(Ordering::Relaxed));
         let highs = || self.0.iter().filter_map(high);
-        // There are few nodes, and every acquire calls this: no list is allocated.
+        // Every acquire calls this function. There are few nodes, so they are compared in pairs, and no list is
+        // allocated.
         let within =
             |time: &Duration| highs().filter(|other| other <= time).count() >= majority(self.0.len());
         highs().filter(within).min().map_or(most, |time| (time * 2).max(PATIENCE_MIN)).min(most)
@@ -101,7 +105,7 @@ impl NodeLatency {
         self.deviation.store(deviation, Ordering::Relaxed);
     }
 
-    /// Returns the time within which the node answers nearly always; `None` before the first reply.
+    /// Returns the time within which the node answers nearly always. `None` before the first reply.
     fn high(&self) -> Option<Duration> {
         let (mean, deviation) = (self.mean.load(Ordering::Relaxed), self.deviation.load(Ordering::Relaxed));
         (mean > 0).then(|| Duration::from_nanos(mean.saturating_add(deviation.saturating_mul(4))))
@@ -118,7 +122,8 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Returns five nodes that vote, and that have answered fifty times within these times.
+    /// Returns the latencies of five nodes that vote. Each node has answered fifty times, always within its
+    /// time in `times`.
     fn measured(times: [Duration; 5]) -> Latencies {
         let latencies = Latencies::new(5);
         for (node, time) in times.into_iter().enumerate() {

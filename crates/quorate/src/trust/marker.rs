@@ -1,16 +1,16 @@
 use crate::{config::SharedSettings, node::NodeTime, plain::plain};
 use std::{fmt::Write, sync::Arc};
 
-/// The start of a marker's first line; the version of its format follows.
+/// The beginning of a marker's first line. The version of the format follows it.
 const HEAD: &str = "quorate-marker ";
-/// The version of the format. Version 1, which was never part of a published release, contained no setting except
-/// `max_ttl`. It is refused, because it cannot show that a worker has other settings.
+/// The version of the format. Version 1 was never part of a published release, and contained no setting except
+/// `max_ttl`. It is refused, because it does not show whether the settings agree.
 const VERSION: &str = "2";
 
-/// A record that each node stores. From it, a worker notices that the node has lost its memory, or that another worker
-/// has other settings.
+/// A record that each node stores. From the marker, a worker notices that the node has lost its memory, or that
+/// another worker has other settings.
 ///
-/// The text form is lines of `key=value`; nodes and scripts compare it as a whole.
+/// The text form has lines of `key=value`. Nodes and scripts compare the text as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The server's run id when the marker was written.
@@ -19,9 +19,9 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The settings that all workers share.
     pub settings: SharedSettings,
-    /// The time on the node's clock at which its memory began. A node may restart with old fencing counters,
-    /// and a worker whose clock was ahead may have started them. After a restart this time is therefore set
-    /// to twice `max_clock_offset` after the handshake, later than any such counter.
+    /// The time on the node's clock at which its memory began. A restarted node may come back with old fencing
+    /// counters, and a worker whose clock was ahead may have started them. So after a restart, this time is set
+    /// to twice `max_clock_offset` after the handshake, which is later than any such counter.
     pub since: NodeTime,
     /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
@@ -35,13 +35,14 @@ impl Marker {
         names.join(",").into()
     }
 
-    /// Returns the text that a marker contains in place of the node set while `from` is being replaced by
-    /// `to`. A node that has left the set keeps that text. The text matches no worker's node list.
+    /// Returns the text that a marker contains in place of the node set while the node set `from` is being
+    /// replaced by `to`. It equals no worker's node list. A node that has left the set keeps this text.
     pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
         format!("({from})->({to})").into()
     }
 
-    /// Returns the old and the new node set if the marker says that its node set is being replaced, or was.
+    /// Returns the old and the new node set, if the marker says that the node set is being replaced or has been
+    /// replaced.
     pub fn replacement(&self) -> Option<(&str, &str)> {
         self.nodes.strip_prefix('(')?.strip_suffix(')')?.split_once(")->(")
     }
@@ -50,7 +51,7 @@ impl Marker {
     pub fn to_text(&self) -> Arc<str> {
         let mut text = format!("{HEAD}{VERSION}\nrun={}\nnodes={}", self.run_id, self.nodes);
         for (key, value) in SharedSettings::KEYS.into_iter().zip(self.settings.values()) {
-            // Writing to a string cannot fail.
+            // `write!` to a string never fails.
             let _ = write!(text, "\n{key}={value}");
         }
         let (since, votes) = (self.since.as_micros(), self.votes_from.as_micros());

@@ -12,7 +12,7 @@ use crate::{
 use std::sync::Arc;
 
 /// This worker's trust in one node: whether the node may vote, and to which memory epoch its votes belong. It
-/// performs no I/O, but it reads and updates the registry, which all drivers of this worker share.
+/// performs no I/O. It reads and updates the registry, which all drivers of this worker share.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -20,48 +20,51 @@ pub(crate) struct NodeTrust {
     registry: Arc<NodeRegistry>,
     trust: TrustState,
     hello: Option<Hello>,
-    /// The time on the boot clock at which [`Hello::node_time`] was read.
+    /// The time on the boot clock at which the handshake arrived, to which [`Hello::node_time`] belongs.
     read_at: BootTime,
     /// True while this worker waits for handshakes with other nodes before it writes a marker to this node.
     awaits_others: bool,
-    /// The marker of the memory epoch whose votes count. Kept when a connection ends.
+    /// The marker of the memory epoch whose votes count. It is kept when a connection ends, so that the next
+    /// handshake shows whether the memory is still the same.
     memory: Option<Marker>,
     lost_memory: bool,
-    /// The last step of the node's clock against the boot clock, for as long as that step keeps the node from voting.
+    /// The last step of the node's clock against the boot clock. `None` once that step no longer keeps the node
+    /// from voting.
     step: Option<ClockStep>,
 }
 
 #[derive(Debug)]
 enum TrustState {
-    /// Not decided yet, or waiting for the first handshakes with other nodes. Requests that need a vote wait.
+    /// It is not decided whether the node may vote, or the decision waits for the first handshakes with other
+    /// nodes. Requests that need a vote wait.
     Unknown,
-    /// The node must not vote before `until`, or before a new decision if `until` is `None`.
+    /// The node must not vote before `until`. If `until` is `None`, it must not vote before a new decision.
     Withheld { until: Option<BootTime>, why: VoteRejection },
     /// The node may vote.
     Granted,
 }
 
-/// A marker that the driver must write, and the marker's effect once the node has stored it.
+/// A marker that the driver must write, and what follows once the node has stored it.
 #[derive(Clone, Debug)]
 pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// True if an operator ends the node's quarantine with this marker, whatever the reason for the
-    /// quarantine was.
+    /// True if an operator ends the node's quarantine by this marker, whatever the reason for the quarantine
+    /// was.
     ends_quarantine: bool,
 }
 
-/// The decision on a request to end a node's quarantine.
+/// The decision on an operator's request to end a node's quarantine.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// The node votes already.
     Trusted,
-    /// This marker ends the quarantine.
+    /// The driver must write this marker, which ends the quarantine.
     Write(Marking),
-    /// An operator must fix something first.
+    /// The node must not vote for another reason, which an operator must fix first.
     Refused(VoteRejection),
-    /// It is not decided yet whether the node may vote.
+    /// The worker does not know yet whether the node may vote.
     Unknown,
 }
 
@@ -81,7 +84,7 @@ impl NodeTrust {
         }
     }
 
-    /// Records the handshake of a new connection. [`NodeTrust::evaluate`] then decides.
+    /// Records the handshake of a new connection. [`NodeTrust::evaluate`] must be called next.
     pub(crate) fn connected(&mut self, now: BootTime, hello: Hello) {
         self.registry.connected(self.me, &hello.run_id, &hello.version);
         self.trust = TrustState::Unknown;
@@ -89,7 +92,7 @@ impl NodeTrust {
         self.read_at = now;
     }
 
-    /// Records the end of a connection, and keeps the known memory of the node.
+    /// Records the end of a connection. The known memory of the node is kept.
     pub(crate) fn disconnected(&mut self) {
         self.registry.disconnected(self.me);
         self.trust = TrustState::Unknown;
@@ -107,8 +110,8 @@ impl NodeTrust {
         self.awaits_others
     }
 
-    /// Decides whether the node may vote, if that is not decided yet. Returns the marker, if any, that must be written
-    /// first.
+    /// Decides whether the node may vote, if that is not decided yet. If a marker must be written first,
+    /// returns it.
     pub(crate) fn evaluate(&mut self, now: BootTime) -> Option<Marking> {
         if !self.is_unknown() && !self.awaits_others {
             return self.clock_step_marking();
@@ -142,7 +145,7 @@ impl NodeTrust {
                 Some(Marking { marker, from, reason, ends_quarantine: false })
             }
             TrustDecision::Refused(why) => {
-                // Earlier grants of the node no longer count.
+                // The node is refused, so its earlier grants no longer count either.
                 self.end_memory_unless(|_| false);
                 self.withhold(None, why);
                 None
@@ -159,8 +162,8 @@ impl NodeTrust {
         self.settle(now, marking);
     }
 
-    /// Records the marker that the node now stores, if it differs from the known one. The server has not
-    /// restarted, since the connection is still the same.
+    /// Records that the node stores another marker than the known one. The server has not restarted, since the
+    /// connection is still the same.
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -172,15 +175,16 @@ impl NodeTrust {
             && known.since == stored.since
             && stored.votes_from < known.votes_from
         {
-            // An operator has ended the node's quarantine, despite a step of its clock.
+            // The marker lets the node vote earlier. So an operator has ended the node's quarantine, although
+            // the clock stepped.
             self.step = None;
         }
         self.end_memory_unless(|known| stored.is_some_and(|marker| is_same_memory(known, &marker)));
     }
 
     /// Handles a step of the node's clock against the boot clock. Leases on the node may have ended early, so
-    /// the node may grant a lease that another worker still holds. The node's votes stop counting at once,
-    /// and count again after a quarantine.
+    /// the node may grant a lease that another worker still holds. The node's votes no longer count from now
+    /// on, and count again after a quarantine.
     pub(crate) fn clock_stepped(&mut self, step: ClockStep) {
         self.end_memory_unless(|_| false);
         self.step = Some(step);
@@ -197,9 +201,9 @@ impl NodeTrust {
     fn clock_step_marking(&self) -> Option<Marking> {
         let (step, memory) = (self.step.as_ref()?, self.memory.as_ref()?);
         let TrustState::Withheld { until: Some(_), .. } = self.trust else { return None };
-        // In a marker that was written before the step, `votes_from` is at most one quarantine after the time
-        // that the node's clock would show without the step. If `votes_from` is later, a worker has written
-        // the marker since the step.
+        // Checks whether a worker has already written a marker since the step. Before the step, `votes_from`
+        // was at most one quarantine after the time that the clock would show without the step. So a later
+        // `votes_from` is from a marker written after the step.
         let quarantine = self.policy.config.quarantine();
         let written = memory.votes_from > step.node_time - step.gained + quarantine;
         if written
@@ -208,7 +212,8 @@ impl NodeTrust {
         {
             return None;
         }
-        // The node's records and counters are intact: only leases may have ended early.
+        // The memory of the node stays the same. A clock step may end leases early, but the records and
+        // counters are intact.
         let marker = Marker { votes_from: step.node_time + quarantine, ..memory.clone() };
         Some(Marking {
             marker,
@@ -222,8 +227,8 @@ impl NodeTrust {
         step.noticed + self.policy.config.quarantine()
     }
 
-    /// Decides on an operator's request to end the quarantine. The request succeeds if only the quarantine
-    /// keeps the node from voting.
+    /// Decides on an operator's request to end the quarantine. The request succeeds if the quarantine is the
+    /// only reason why the node must not vote.
     pub(crate) fn admission(&self, now: BootTime) -> Admission {
         if let Some(twin) = self.registry.twin(self.me) {
             return Admission::Refused(VoteRejection::Twin(twin));
@@ -231,8 +236,8 @@ impl NodeTrust {
         match (&self.trust, &self.memory) {
             (TrustState::Granted, _) => Admission::Trusted,
             (TrustState::Withheld { until: Some(_), .. }, Some(memory)) => {
-                // The memory of a restarted node begins twice `max_clock_offset` after its handshake. The
-                // node is to vote now, so the handshake's time is used.
+                // After a restart, the memory of a node begins twice `max_clock_offset` after the handshake.
+                // The operator wants the node to vote now, so the time of the handshake is used.
                 let read = self.hello.as_ref().map_or(memory.since, |hello| hello.node_time);
                 let marker = Marker { votes_from: memory.since.min(read), ..memory.clone() };
                 Admission::Write(Marking {
@@ -255,14 +260,15 @@ impl NodeTrust {
         }
     }
 
-    /// Returns whether the node is kept from voting.
+    /// Returns whether the node must not vote now.
     pub(crate) fn is_withheld(&self) -> bool {
         matches!(self.trust, TrustState::Withheld { .. })
     }
 
-    /// Returns whether the reason for a refusal may end soon without an operator. Three reasons may:
+    /// Returns whether the reason for a refusal may end soon without an operator. There are three such reasons:
     ///
-    /// * The markers of other nodes differ from this worker's list or settings. More nodes may be reached.
+    /// * The markers of other nodes differ from this worker's list or settings. They may turn out to be a
+    ///   minority when more nodes are reached.
     /// * Too few nodes were reached. Another worker may write the marker.
     /// * The marker says that this worker's node set is about to replace another one.
     pub(crate) fn may_change_soon(&self) -> bool {
@@ -276,7 +282,7 @@ impl NodeTrust {
         }
     }
 
-    /// Returns the time at which [`NodeTrust::end_quarantine`] must be called.
+    /// Returns the time at which [`NodeTrust::end_quarantine`] must be called, if the node is in quarantine.
     pub(crate) fn wake(&self) -> Option<BootTime> {
         match &self.trust {
             TrustState::Withheld { until, .. } => *until,
@@ -284,7 +290,7 @@ impl NodeTrust {
         }
     }
 
-    /// Returns the reason why the node must not vote now; `None` if there is none.
+    /// Returns the reason why the node must not vote now. `None` if there is none.
     pub(crate) fn objection(&self, now: BootTime) -> Option<VoteRejection> {
         if let Some(twin) = self.registry.twin(self.me) {
             return Some(VoteRejection::Twin(twin));
@@ -303,24 +309,25 @@ impl NodeTrust {
         self.hello.as_ref().and_then(|hello| hello.marker.clone())
     }
 
-    /// Returns whether the node's memory was lost since the last call.
+    /// Returns whether the node's memory was lost since the last call of this function.
     pub(crate) fn take_lost_memory(&mut self) -> bool {
         std::mem::take(&mut self.lost_memory)
     }
 
-    /// Returns the handshake with its node time advanced to `now`, since time may have passed between the handshake
-    /// and the decision.
+    /// Returns the handshake, with its node time moved forward to `now`. Time may have passed between the
+    /// handshake and the decision.
     fn hello_at(&self, now: BootTime) -> Option<Hello> {
         let hello = self.hello.clone()?;
         let elapsed = self.read_at.until(now);
-        // The node's clock may be faster than the boot clock. A time that is too late only lengthens a quarantine.
+        // The node's clock may be faster than the boot clock, so the largest possible time is used. A time that
+        // is too late only lengthens a quarantine.
         let passed = elapsed + elapsed.mul_f64(self.policy.config.drift_rate);
         Some(Hello { node_time: hello.node_time + passed, ..hello })
     }
 
     /// Accepts the marking's marker as the description of the node's memory. The node's votes count from the
-    /// marking's `from` on. If the quarantine after a clock step ends later than `from`, the votes count only
-    /// from its end. A marking with `ends_quarantine` ends that quarantine too.
+    /// marking's `from` on. After a clock step, they count only from the end of that quarantine, if it is
+    /// later. A marking with `ends_quarantine` ends that quarantine too.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {
@@ -345,8 +352,8 @@ impl NodeTrust {
         }
     }
 
-    /// Ends the node's memory epoch unless `same` returns true for its marker. The node's grants then stop
-    /// counting at once, also for leases that are held.
+    /// Ends the node's memory epoch, unless `same` returns true for the node's last known marker. Once the
+    /// epoch has ended, the node's grants no longer count, even those of leases that are held.
     fn end_memory_unless(&mut self, same: impl FnOnce(&Marker) -> bool) {
         if self.memory.as_ref().is_some_and(|known| !same(known)) {
             self.memory = None;
@@ -376,8 +383,8 @@ impl NodeTrust {
     }
 }
 
-/// Returns whether both markers describe the same memory of the node, so that its grants still count. The memory must
-/// have begun at the same time, and no worker may have put the node in quarantine since.
+/// Returns whether both markers describe the same memory of the node, so that its grants still count. This is
+/// so if the memory began at the same time, and no worker has put the node in quarantine since.
 fn is_same_memory(known: &Marker, now: &Marker) -> bool {
     known.since == now.since && now.votes_from <= known.votes_from
 }
@@ -429,7 +436,8 @@ mod tests {
             Self { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) }
         }
 
-        /// Performs the first handshake with `node`, whose marker names the node set `nodes`.
+        /// Performs the first handshake with `node`. The node's marker names the node set `nodes`, or the node
+        /// has no marker.
         fn connects(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
             let mut node_trust = NodeTrust::new(node, Arc::clone(&self.policy), Arc::clone(&self.registry));
             node_trust.connected(NOW, hello(node, nodes));
@@ -442,8 +450,9 @@ mod tests {
         }
     }
 
-    /// Connects a worker with the list `a,b,c` to all three nodes, whose markers name these node sets. Returns for
-    /// each node whether the worker writes a marker to it, and the objection to the last node.
+    /// Connects a worker with the list `a,b,c` to all three nodes, whose markers name the node sets `markers`.
+    /// Returns for each node whether the worker writes a marker to it, and the reason why the last node must
+    /// not vote.
     fn connect_all(markers: [Option<&str>; 3]) -> ([bool; 3], Option<VoteRejection>) {
         let worker = Worker::new();
         let mut all = [0, 1, 2].map(|node| worker.connects(node, markers[node]));
@@ -451,10 +460,10 @@ mod tests {
         (marks, all[2].objection(NOW))
     }
 
-    /// Without the rule in this test's name, two workers led at once (seed 347 of the simulation's fault plan
+    /// Without this rule, two workers led at the same time (seed 347 of the simulation's fault plan
     /// `mistaken`). One worker was started with only three of the five nodes, and two of the three had been
     /// flushed. It wrote markers to those two, and led with their votes. Another worker led with the votes of
-    /// the rest of the five.
+    /// the other nodes.
     #[test]
     fn a_worker_that_a_marker_contradicts_writes_no_marker_to_a_flushed_node() {
         let five = Some("a,b,c,d,e");
@@ -471,7 +480,7 @@ mod tests {
         assert_eq!(connect_all([ours, ours, None]).0, [false, false, true]);
         assert_eq!(connect_all([Some("a,b"), ours, None]).0, [false; 3], "one differs, one agrees");
         assert_eq!(connect_all([Some("a,b"), None, ours]).0, [false; 3]);
-        // A node whose marker names another set is refused, even if a majority agrees with this worker. Once
+        // A node whose marker names another set is refused, even if a majority agrees with this worker. After
         // the node is flushed, it gets a new marker.
         let worker = Worker::new();
         let (_a, _b) = (worker.connects(0, ours), worker.connects(1, ours));
@@ -481,8 +490,8 @@ mod tests {
         assert!(c.evaluate(NOW).is_some());
     }
 
-    /// Without the rule in this test's name, a worker reached two new nodes first and wrote markers to them.
-    /// Only then did it reach the node whose marker differs.
+    /// Without this rule, a worker reached two new nodes first and wrote markers to them. Only then did it
+    /// reach the node whose marker differs.
     #[test]
     fn no_new_node_gets_a_marker_before_every_node_was_tried() {
         let worker = Worker::new();
@@ -507,7 +516,7 @@ mod tests {
         assert!(b.evaluate(NOW).is_none() && b.awaits_others());
         assert_eq!(b.objection(NOW), Some(VoteRejection::TooFewMet { met: 1, needed: 2 }));
         assert!(matches!(b.admission(NOW), Admission::Refused(VoteRejection::TooFewMet { .. })));
-        // The wait is counted on the node's clock, from the time at which the marker is written.
+        // The quarantine is measured on the node's clock. It begins when the marker is written.
         let mut c = worker.connects(2, None);
         let later = NOW + Duration::from_secs(5);
         let marking = b.evaluate(later).expect("a majority has been reached");
@@ -516,7 +525,7 @@ mod tests {
         assert_eq!(marking.marker.votes_from, marking.marker.since + quarantine);
         assert_eq!(marking.from, later + quarantine);
         assert!(c.evaluate(later).is_some());
-        // A node that was reached once counts, even after its connection broke.
+        // A node that was reached once still counts as reached after its connection broke.
         c.disconnected();
         b.marker_written(later, marking);
         b.marker_changed(later, NODE_NOW, None);

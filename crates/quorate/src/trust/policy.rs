@@ -1,4 +1,4 @@
-//! Decides whether a node may vote, from its handshake alone and without I/O.
+//! Decides whether a node may vote. The decision uses only the handshake, and needs no I/O.
 
 use crate::{
     config::{QuorumConfig, SharedSettings},
@@ -10,15 +10,15 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum number of bytes of a node's text in an error.
+/// The largest number of bytes of a text from a node that an error repeats.
 const SHOWN_MAX: usize = 2_048;
 
-/// The decision on a handshake, or on a marker that changed.
+/// The decision on a handshake, or on a marker that has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TrustDecision {
     /// The node's votes count once the boot clock shows `from`.
     Votes { marker: Marker, from: BootTime, reason: QuarantineReason },
-    /// This marker must be written first, in place of the marker that was read.
+    /// This marker must be written first. It replaces the marker that was read.
     Write { marker: Marker, from: BootTime, reason: QuarantineReason },
     /// The node must not vote.
     Refused(VoteRejection),
@@ -72,7 +72,8 @@ impl TrustPolicy {
         self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
     }
 
-    /// Returns the node's marker if it names this worker's node list and shared settings, or `None` if the node has none.
+    /// Returns the node's marker if it names this worker's node list and shared settings, or `None` if the node
+    /// has none.
     ///
     /// # Errors
     /// [`VoteRejection`] if the marker names another node list or other shared settings, or cannot be read.
@@ -93,8 +94,8 @@ impl TrustPolicy {
         }
     }
 
-    /// Returns the decision to write a new marker. The node's memory begins now, or later if it restarted,
-    /// and its votes count after `wait`.
+    /// Returns the decision to write a new marker. The node's memory begins now, or later if the node
+    /// restarted. Its votes count after the time `wait`.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
         if self.config.only_looks {
             return TrustDecision::Refused(match reason {
@@ -102,11 +103,11 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A node that had a marker may come back with old fencing counters. A counter starts at the
-        // wall-clock time of a worker. A counter is recognised as old if its number is smaller than the time
-        // at which the node's memory began. So the memory must begin after all old counters. A worker that
-        // started one may have been ahead of another node's clock by `max_clock_offset`. That node's clock
-        // may have been ahead of this node's by as much again.
+        // A restarted node may come back with old fencing counters. A counter starts at the wall-clock time of
+        // a worker, and is recognised as old if it is smaller than the time at which the node's memory began.
+        // So the memory must begin after all old counters. The clock of the worker that started one may have
+        // been ahead of another node's clock by `max_clock_offset`, and that node's clock ahead of this node's
+        // by as much again.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,
@@ -125,9 +126,9 @@ impl TrustPolicy {
         if self.config.sabotaged(Sabotage::NoQuarantine) { Duration::ZERO } else { self.config.quarantine() }
     }
 
-    /// Returns whether the rest of the marker's wait is longer than any wait that a worker writes. If so, the
+    /// Returns whether the marker's wait would take longer than any wait that a worker writes. If so, the
     /// node's clock was ahead when the marker was written, and has been set back since. Without a new marker,
-    /// every new connection would start another quarantine until the clock has caught up.
+    /// every new connection would begin another quarantine until the clock has caught up.
     fn is_from_the_future(&self, marker: &Marker, node_time: NodeTime) -> bool {
         let quarantine = self.config.quarantine();
         let drift = quarantine.mul_f64(self.config.drift_rate);
@@ -135,8 +136,8 @@ impl TrustPolicy {
             && node_time.until(marker.votes_from) > quarantine + drift + self.config.clock_step_allowance
     }
 
-    /// Returns the time on the boot clock at which the marker's wait is over. The wait began in the past, so
-    /// it is at most one quarantine from now, even if the node's clock was set back since.
+    /// Returns the time on the boot clock at which the marker's wait is over. The wait began in the past. So
+    /// this time is at most one quarantine from now, even if the node's clock was set back since.
     fn from(&self, marker: &Marker, node_time: NodeTime, now: BootTime) -> BootTime {
         let wait = node_time.until(marker.votes_from);
         now + (wait + wait.mul_f64(self.config.drift_rate)).min(self.config.quarantine())

@@ -28,7 +28,8 @@ pub(crate) fn majority_has_reached(
 ) -> Option<WallTime> {
     let shows = |offset: ClockOffset| offset.carried_to(now, drift_rate);
     let mut shown: Vec<_> = samples.into_iter().map(|offset| offset.map(shows)).collect();
-    // Sort the latest time first, and nodes without a sample last.
+    // The latest times come first, and nodes without a sample last. So the entry at the index of a majority is
+    // a time that a majority has reached.
     shown.sort_unstable_by(|one, other| other.cmp(one));
     let time = shown.get(majority(shown.len()) - 1).copied().flatten()?;
     Some(WallTime::from_micros(time.as_micros()))
@@ -46,13 +47,13 @@ mod tests {
         BootTime::from_nanos(ms * 1_000_000)
     }
 
-    /// Returns the sample of a node whose clock is `ahead` ms ahead of the boot clock, from a reply that took 1 ms and
-    /// came at `at`.
+    /// Returns a sample of a node whose clock is `ahead` ms ahead of the boot clock. The reply took 1 ms and
+    /// arrived at `at`.
     fn heard(ahead: u64, at: u64) -> Option<ClockOffset> {
         Some(ClockOffset::sample(NodeTime::from_micros((at + ahead) * 1_000), ms(at - 1), ms(at)))
     }
 
-    /// Returns the quorum's clock at 2 s, in ms after the hour.
+    /// Returns the time that the quorum's clock shows at 2 s on the boot clock, in milliseconds after [`HOUR`].
     fn shows(nodes: &[Option<ClockOffset>]) -> Option<i64> {
         let wall = majority_has_reached(ms(2_000), RATE, nodes.iter().copied())?;
         Some((i64::try_from(wall.as_micros()).unwrap() + 1).div_euclid(1_000) - i64::try_from(HOUR).unwrap())
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(at(111_000), (HOUR + 111_000 - 1_000) * 1_000, "100 s too old, at 1 %");
     }
 
-    /// Checks for random samples that a majority of the true clocks shows the returned time or a later one.
+    /// Checks, for random samples, that a majority of the true clocks shows the returned time or a later one.
     #[test]
     fn a_majority_of_the_true_clocks_has_reached_it() {
         let mut dice = 7_u64;

@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// The maximum number of causes that are logged for one node before it votes again.
+/// The largest number of different causes that are logged for one node before the node votes again.
 const LOGGED_MAX: usize = 16;
 
 /// The state of one node, as this worker sees it.
@@ -60,7 +60,7 @@ impl NodeStatus {
         self.state == NodeState::Trusted
     }
 
-    /// Returns the reason why the node does not vote, as text; `None` if it votes.
+    /// Returns the reason why the node does not vote, as text. `None` if it votes.
     pub fn reason(&self) -> Option<String> {
         Some(match &self.state {
             NodeState::Trusted => return None,
@@ -70,13 +70,13 @@ impl NodeStatus {
         })
     }
 
-    /// Returns whether there is no connection to the node, or the first handshake is under way.
+    /// Returns whether the node is not connected, or its first handshake is under way.
     pub fn is_away(&self) -> bool {
         matches!(self.state, NodeState::Connecting | NodeState::Unreachable(_))
     }
 
-    /// Returns the end of the node's quarantine on this worker's boot clock: the node votes from then on, without any
-    /// action of an operator. `None` if it is not in quarantine.
+    /// Returns the end of the node's quarantine on this worker's boot clock. From then on the node votes,
+    /// without any action of an operator. Returns `None` if the node is not in quarantine.
     pub fn quarantined_until(&self) -> Option<BootTime> {
         match self.state {
             NodeState::Quarantined { until, .. } => Some(until),
@@ -94,8 +94,8 @@ impl NodeStatus {
     }
 }
 
-/// The states of a quorum's nodes. Each driver records the state of its node here, for the other drivers and
-/// for callers.
+/// The states of a quorum's nodes. Each driver records the state of its node here. The other drivers and the
+/// callers read it.
 #[derive(Debug)]
 pub(crate) struct NodeRegistry {
     entries: Vec<NodeEntry>,
@@ -110,18 +110,19 @@ pub(crate) struct NodeRegistry {
 struct NodeEntry {
     name: Arc<str>,
     epoch: AtomicU64,
-    /// The number of handshakes.
+    /// The number of handshakes so far. Each handshake begins a new session.
     sessions: AtomicU64,
     since_micros: AtomicU64,
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
     twin: AtomicBool,
-    /// Wakes the node's driver when the state of another node has changed. Each driver has its own signal, so that the
-    /// drivers wake in the order of the nodes. Then one seed of the simulation always gives the same history.
+    /// Wakes the node's driver when the state of another node has changed. Each driver has a signal of its own,
+    /// so that the drivers wake in the order of the nodes. Otherwise two simulations of one seed would differ.
     wake: Arc<Notify>,
-    /// The interval on the boot clock in which the node's clock is known not to have stepped.
+    /// The beginning and the end of the time, on the boot clock, in which the node's clock is known not to have
+    /// stepped.
     steady: Mutex<(BootTime, BootTime)>,
-    /// The best sample of the node's clock. Kept when a connection ends.
+    /// The best sample of the node's clock. It is kept when a connection ends.
     clock: Mutex<Option<ClockOffset>>,
 }
 
@@ -130,19 +131,19 @@ struct RegistryState {
     states: Vec<NodeState>,
     versions: Vec<Option<Arc<str>>>,
     run_ids: Vec<Option<Arc<str>>>,
-    /// The markers, as this worker last saw them.
+    /// The marker of each node, as this worker last saw it.
     markers: Vec<MarkerState>,
-    /// For each node, the lines that were logged since it last voted: each line is logged once.
+    /// For each node, the lines that were logged since the node last voted. Each line is logged only once.
     logged: Vec<BTreeSet<String>>,
 }
 
-/// A node's marker, compared with this worker's node list and shared settings.
+/// The result of comparing a node's marker with this worker's node list and shared settings.
 #[derive(Clone, Debug, PartialEq)]
 enum MarkerState {
-    /// No handshake with the node has succeeded yet.
+    /// No handshake with the node has succeeded so far.
     Unknown,
-    /// A handshake took place, but no marker counts. Either the node had none, or the connection has ended
-    /// and the node may store a different marker by now.
+    /// There was a handshake, but no marker counts. Either the node had none, or the connection has ended and
+    /// the node may have another marker by now.
     None,
     /// The marker names the same node list and shared settings.
     Agrees,
@@ -150,12 +151,12 @@ enum MarkerState {
     Differs(VoteRejection),
 }
 
-/// The decision whether a worker may write a marker to a node that has none.
+/// The decision on whether a worker may write a marker to a node that has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FirstMark {
     /// The worker may write the marker.
     Allowed,
-    /// The worker must wait: the first handshake with another node is under way.
+    /// The worker must wait, because the first handshake with another node is under way.
     NotYet,
     /// The worker must not write the marker now.
     Refused(VoteRejection),
@@ -191,7 +192,7 @@ impl NodeRegistry {
         }
     }
 
-    /// Returns whether, at any time since this worker started, a majority of the nodes could vote.
+    /// Returns whether a majority of the nodes could vote at any time since this worker started.
     pub(crate) fn has_had_quorum(&self) -> bool {
         self.had_quorum.load(Ordering::Acquire)
     }
@@ -232,12 +233,13 @@ impl NodeRegistry {
         self.entries[node].since_micros.store(since.as_micros(), Ordering::Release);
     }
 
-    /// Begins a new memory epoch of the node: its earlier grants no longer count.
+    /// Begins a new memory epoch of the node, so that its earlier grants no longer count.
     pub(crate) fn begin_epoch(&self, node: usize) {
         self.entries[node].epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the other node with the same run id, if there is one.
+    /// Returns the name of another node with the same run id, if there is one. Then the two names belong to one
+    /// server.
     pub(crate) fn twin(&self, node: usize) -> Option<Arc<str>> {
         if !self.entries[node].twin.load(Ordering::Acquire) {
             return None;
@@ -247,7 +249,7 @@ impl NodeRegistry {
         Some(Arc::clone(&self.entries[twin].name))
     }
 
-    /// Records a handshake: stores the node's run id and version, and finds nodes that share a run id.
+    /// Records a handshake. Stores the node's run id and version, and finds nodes that share a run id.
     pub(crate) fn connected(&self, node: usize, run_id: &Arc<str>, version: &Arc<str>) {
         self.entries[node].sessions.fetch_add(1, Ordering::AcqRel);
         let mut state = self.state();
@@ -260,8 +262,8 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Records the state of a node's marker: `true` if it agrees with this worker, `false` if there is none,
-    /// or the reason why it differs.
+    /// Records how a node's marker compares with this worker's list and settings: `true` if it agrees, `false`
+    /// if the node has none, or the reason why it differs.
     pub(crate) fn set_marker_state(&self, node: usize, marker: Result<bool, VoteRejection>) {
         let marker = match marker {
             Ok(true) => MarkerState::Agrees,
@@ -277,8 +279,9 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Records the end of a connection. The handshake still counts, and so does a marker that differs. A
-    /// marker that agreed no longer counts, since the node may have another marker by now.
+    /// Records the end of a connection to a node. The decision on first markers still counts the node as
+    /// reached, and still counts a marker that differed. A marker that agreed no longer counts, since the node
+    /// may get another marker while it is not connected.
     pub(crate) fn disconnected(&self, node: usize) {
         let marker = &mut self.state().markers[node];
         if *marker == MarkerState::Agrees {
@@ -304,7 +307,7 @@ impl NodeRegistry {
         if nodes.any(|(marker, state)| *marker == MarkerState::Unknown && *state == NodeState::Connecting) {
             return FirstMark::NotYet;
         }
-        // Two names of one server count as one node.
+        // Two names of one server have the same run id, and count as one node.
         let met: BTreeSet<&Arc<str>> = state
             .markers
             .iter()
@@ -346,13 +349,13 @@ impl NodeRegistry {
         self.entries[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// Records that the node's clock has not stepped between `from` and `to`.
+    /// Records that the node's clock has not stepped between the times `from` and `to` of the boot clock.
     pub(crate) fn set_steady(&self, node: usize, from: BootTime, to: BootTime) {
         *self.entries[node].steady.lock().unwrap_or_else(PoisonError::into_inner) = (from, to);
     }
 
-    /// Returns whether the clocks of a majority of the nodes have not stepped between `from` and `to`. If so, this
-    /// worker's boot clock did not stand still in that time.
+    /// Returns whether the clocks of a majority of the nodes have not stepped against the boot clock between
+    /// `from` and `to`. If so, this worker's boot clock did not stand still in that time.
     pub(crate) fn majority_was_steady(&self, from: BootTime, to: BootTime) -> bool {
         let steady = |entry: &&NodeEntry| {
             let (since, until) = *entry.steady.lock().unwrap_or_else(PoisonError::into_inner);
@@ -367,8 +370,9 @@ impl NodeRegistry {
         *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
     }
 
-    /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows `now`;
-    /// `None` before a majority has replied. A server that has two names in the node list does not count at all.
+    /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows
+    /// `now`. Returns `None` before a majority has replied. If two names in the node list belong to one server,
+    /// neither counts.
     pub(crate) fn majority_has_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
         let samples = self.entries.iter().map(|entry| {
             let clock = *entry.clock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -377,7 +381,7 @@ impl NodeRegistry {
         quorum_clock::majority_has_reached(now, drift_rate, samples)
     }
 
-    /// Returns the signal that wakes the driver of `node` when the state of any node has changed.
+    /// Returns the signal that wakes the driver of `node` when the state of another node has changed.
     pub(crate) fn wake(&self, node: usize) -> Arc<Notify> {
         Arc::clone(&self.entries[node].wake)
     }
@@ -387,7 +391,7 @@ impl NodeRegistry {
         self.entries.iter().for_each(|entry| entry.wake.notify_one());
     }
 
-    /// Returns a receiver that changes with the state of any node.
+    /// Returns a receiver that is notified when the state of any node changes.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -430,8 +434,8 @@ fn is_new(state: &NodeState) -> bool {
     *reason == QuarantineReason::Unmarked
 }
 
-/// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose
-/// state changes back and forth is logged once for each cause. If new nodes must wait, the first of them is
+/// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose state
+/// changes back and forth is logged once for each cause. If new nodes are in quarantine, the first of them is
 /// logged as a warning that says how to skip the wait. The other new nodes are logged at INFO.
 fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<String>) {
     let cause = match state {
@@ -440,7 +444,8 @@ fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<
             logged.clear();
             return tracing::info!(node = name, "node votes");
         }
-        // The full text contains the remaining time, which would make each line look new.
+        // The remaining time in the full text differs each time, so the line would always look new. Only the
+        // reason is compared.
         NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => {
             format!("{reason:?}")
         }

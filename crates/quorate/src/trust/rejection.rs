@@ -27,8 +27,8 @@ pub enum VoteRejection {
         /// This worker's node set.
         ours: Arc<str>,
     },
-    /// The node is closed. Either its node set is being replaced, or the set has been replaced and the node is not in
-    /// the new set.
+    /// The node's set is being replaced, or it has been replaced and the node is not in the new set. In both
+    /// cases, the node must not vote.
     #[error("{}", replaced(.from, .to, .ours))]
     Replaced {
         /// The old node set.
@@ -81,7 +81,7 @@ pub enum VoteRejection {
         "it restarted and no worker has connected to it since, so it waits max_ttl (four times max_clock_offset at least) before it votes"
     )]
     Unmet,
-    /// Another node of the list is the same server.
+    /// Another name in the list belongs to the same server.
     #[error("it and {0} are one server (one run id), so neither has a vote; name each server once")]
     Twin(Arc<str>),
     /// The node may have lost a lease that is still held.
@@ -91,15 +91,16 @@ pub enum VoteRejection {
     Quarantined {
         /// The reason for the quarantine.
         reason: QuarantineReason,
-        /// The rest of the quarantine when this value was created.
+        /// The time that was left of the quarantine when this value was created.
         remaining: Duration,
     },
-    /// The node's clock is too far from this worker's to start a fencing counter.
+    /// The node's clock and this worker's clock differ so much that this worker cannot start a fencing counter
+    /// on the node.
     #[error(
         "its clock and this worker's are {apart:.1?} apart; set both by NTP, or raise max_clock_offset on every worker"
     )]
     Clock {
-        /// The difference.
+        /// The difference between the two clocks.
         apart: Duration,
     },
 }
@@ -110,8 +111,8 @@ impl VoteRejection {
         if let Self::Replaced { to, ours, .. } = self {
             return to != ours; // A worker with the new list waits for the end of the change.
         }
-        // A node whose own marker differs from this worker's settings needs an operator. A node without a
-        // marker may get one once more nodes are reached.
+        // A node whose own marker differs needs an operator. A node without a marker may get one without an
+        // operator, once more nodes are reached.
         !matches!(
             self,
             Self::Quarantined { .. }
@@ -140,13 +141,14 @@ fn replaced(from: &str, to: &str, ours: &str) -> String {
 /// The reason for a quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuarantineReason {
-    /// The node has no marker: a new node cannot be distinguished from a flushed one.
+    /// The node has no marker. It may be new, or it may have been flushed and have lost leases.
     Unmarked,
-    /// The node's run id is not the marker's: it restarted and may have lost its memory.
+    /// The node's run id differs from the one in its marker. So it restarted, and may have lost its memory.
     Restarted,
-    /// The node's marker contains the quarantine: this or another worker began it earlier.
+    /// The node's marker contains the end of the quarantine, because this or another worker began the
+    /// quarantine earlier.
     Marked,
-    /// The node's clock stepped relative to this worker's clock: leases on the node may have ended early.
+    /// The node's clock stepped against this worker's clock, so leases on the node may have ended early.
     Jumped,
 }
 

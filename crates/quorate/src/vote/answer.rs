@@ -13,7 +13,8 @@ pub struct Vote {
     pub node: usize,
     /// The number of the round, for a receiver that takes the votes of several rounds.
     pub ticket: u64,
-    /// The boot clock just before the request was sent; `None` if the request was certainly not sent.
+    /// The time on the boot clock just before the request was sent. `None` if the request was certainly not
+    /// sent.
     pub sent: Option<BootTime>,
     /// The memory epoch of the node when the request was sent.
     pub memory: NodeEpoch,
@@ -28,7 +29,7 @@ pub enum Answer {
     Reply(Reply),
     /// The node did not reply.
     Failed(Cause),
-    /// The node must not vote, so it was not asked.
+    /// The node must not vote, so the request was not sent.
     Untrusted(VoteRejection),
 }
 
@@ -37,15 +38,15 @@ pub enum Answer {
 pub enum NodeOutcome {
     /// The node agreed.
     Granted,
-    /// The message that the request claims is done already.
+    /// The request claims a message that is already done.
     Done,
-    /// The node had not answered when the round ended.
+    /// The round ended before the node had answered.
     Pending,
     /// Another owner holds the resource on the node.
     Contended {
         /// The owner that the node named.
         holder: Owner,
-        /// The rest of the holder's TTL, if it has one.
+        /// The time that is left of the holder's lease, if the node reported it.
         remaining: Option<Duration>,
     },
     /// The node did not answer.
@@ -91,7 +92,7 @@ impl NodeOutcome {
         }
     }
 
-    /// Returns whether only an operator can fix what kept the node from agreeing.
+    /// Returns whether the node can agree only after an operator has fixed something.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Untrusted(why) => why.is_permanent(),
@@ -100,7 +101,7 @@ impl NodeOutcome {
         }
     }
 
-    /// Returns the outcome of an answer. Any reply that is not known to be a refusal counts as a grant.
+    /// Returns the outcome that an answer means. Any reply that is not known to be a refusal counts as a grant.
     pub(crate) fn of(answer: &Answer) -> Self {
         match answer {
             Answer::Failed(cause) => Self::Unreachable(cause.clone()),
@@ -121,7 +122,7 @@ impl NodeOutcome {
 /// The error of a round that did not reach a majority, with the outcome of each node.
 #[derive(Clone, Debug)]
 pub struct NoMajority {
-    /// The text that says what failed.
+    /// The beginning of the error's text, which says what failed.
     failed: Cow<'static, str>,
     needed: usize,
     nodes: Vec<(Arc<str>, NodeOutcome)>,
@@ -139,7 +140,8 @@ impl NoMajority {
         Self { failed: failed.into(), ..self }
     }
 
-    /// Returns the text that says what failed. It is empty if an error that contains this one says so.
+    /// Returns the text that says what failed. It is empty if another error contains this one and says what
+    /// failed.
     pub fn failed(&self) -> &str {
         &self.failed
     }
@@ -160,7 +162,7 @@ impl NoMajority {
         &self.nodes
     }
 
-    /// Returns the number of nodes whose outcome is of this kind.
+    /// Returns the number of nodes for whose outcome `kind` returns true.
     #[doc(hidden)]
     pub fn count(&self, kind: impl Fn(&NodeOutcome) -> bool) -> usize {
         self.nodes.iter().filter(|(_, outcome)| kind(outcome)).count()
@@ -178,7 +180,7 @@ impl NoMajority {
     }
 
     /// Returns the time after which a majority of the nodes may be free, by the remaining times that the nodes
-    /// reported; `None` if that is unknown.
+    /// reported. Returns `None` if this time is unknown.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let held = self.count(|outcome| matches!(outcome, NodeOutcome::Contended { .. }));
         let free = self.count(|outcome| matches!(outcome, NodeOutcome::Granted | NodeOutcome::Pending));
@@ -195,8 +197,8 @@ impl NoMajority {
         remaining.get(needed - 1).copied()
     }
 
-    /// Returns whether only an operator can fix the failure: the nodes without a permanent cause are too few
-    /// for a majority.
+    /// Returns whether only an operator can fix the failure. This is so if fewer nodes than a majority have a
+    /// cause that may end by itself.
     pub fn is_permanent(&self) -> bool {
         self.nodes.len() - self.count(NodeOutcome::is_permanent) < self.needed
     }

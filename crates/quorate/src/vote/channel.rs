@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Creates a channel of votes. Every acquire uses such a channel, and every lease keeps one for some time. An
-/// `mpsc` channel is not used, because it allocates room for 32 votes at once: kilobytes for each lease.
+/// Creates a channel of votes. Every acquire uses one, and every lease keeps one for some time. An `mpsc`
+/// channel would need kilobytes for each lease, because it allocates room for 32 votes at once.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
     let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
     let shared = Arc::new(Mutex::new(state));
@@ -22,7 +22,7 @@ pub(crate) struct VoteSender(Arc<Mutex<State>>);
 #[derive(Debug)]
 pub(crate) struct VoteReceiver(Arc<Mutex<State>>);
 
-/// The destination of the vote on one request.
+/// The receiver to which a driver sends the vote on one request, and the number of the round.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) sender: VoteSender,
@@ -101,7 +101,7 @@ impl VoteReceiver {
         poll_fn(|context| self.poll(context, &mut some)).await.unwrap_or(0)
     }
 
-    /// Returns a vote if one is there.
+    /// Returns a vote if one has arrived, without waiting.
     pub(crate) fn try_recv(&mut self) -> Option<Vote> {
         lock(&self.0).votes.pop_front()
     }

@@ -1,4 +1,5 @@
-//! Votes: a vote is a node's answer to one request of a round. The votes of a round decide its verdict.
+//! Votes of the nodes. A vote is a node's answer to one request of a round. The votes of a round decide whether
+//! the round is won.
 
 mod answer;
 mod channel;

@@ -7,34 +7,34 @@ use crate::{
 };
 use std::{fmt::Debug, time::Duration};
 
-/// The result of a round by the votes that it has counted so far.
+/// The result of a round, as far as the counted votes decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The round may still be won or lost.
     Open,
     /// A majority has granted.
     Won,
-    /// A majority can no longer grant.
+    /// So many nodes did not grant that a majority can no longer be reached.
     Lost,
 }
 
 /// The grant of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The node's counter, as far as this round knows.
+    /// The node's fencing counter, as its replies in this round show it.
     pub counter: FencingToken,
-    /// The boot clock just before the request was sent.
+    /// The time on the boot clock just before the request was sent.
     pub sent: BootTime,
     /// The memory epoch of the node when it was asked.
     pub memory: NodeEpoch,
 }
 
-/// Data that a round collects from the replies, in addition to the votes. A round that needs none uses `()`.
+/// Data that a round collects from the replies, besides the votes. A round that needs none uses `()`.
 pub trait RoundData: Clone + Debug {
     /// Collects the data in the reply of one node. A later reply of the same node replaces an earlier one.
     fn collect(&mut self, node: usize, reply: &Reply);
 
-    /// Returns whether a reply has ended the round: it is then lost, whatever the other nodes grant.
+    /// Returns whether a reply has ended the round. The round is then lost, even if a majority grants.
     fn ends_round(&self) -> bool;
 }
 
@@ -55,12 +55,13 @@ pub struct Tally<D = ()> {
 
 #[derive(Clone, Debug)]
 enum Slot {
-    /// The node has not been asked: it is asked only if the others cannot decide the round, or are late.
+    /// The node has not been asked yet. It is asked only if the other nodes cannot decide the round, or are
+    /// late.
     Spared,
     Pending,
     Granted(Grant),
-    /// The node did not grant. `may_hold` is true if the request was sent and the node may have executed it, or may
-    /// still do so.
+    /// The node did not grant. `may_hold` is true if the node may nevertheless have set the key, or may still
+    /// set it.
     Against {
         outcome: NodeOutcome,
         may_hold: bool,
@@ -68,7 +69,7 @@ enum Slot {
 }
 
 impl Tally {
-    /// Creates the tally of a round over `nodes` nodes, without a vote.
+    /// Creates the tally of a round over `nodes` nodes. It has no votes yet.
     pub fn new(nodes: usize) -> Self {
         Self::with_data(nodes, ())
     }
@@ -80,7 +81,7 @@ impl<D: RoundData> Tally<D> {
         Self { slots: vec![Slot::Pending; nodes], data }
     }
 
-    /// Records that `nodes` are not asked at first.
+    /// Notes that the round does not ask `nodes` at first.
     pub fn spare(&mut self, nodes: &[usize]) {
         nodes.iter().for_each(|&node| self.slots[node] = Slot::Spared);
     }
@@ -90,13 +91,13 @@ impl<D: RoundData> Tally<D> {
         self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Spared)).map(|(node, _)| node)
     }
 
-    /// Returns whether the spared nodes are needed now: one of the others did not grant, or its grant no longer counts.
-    /// (If the others are only late, the caller decides by its clock.)
+    /// Returns whether the nodes that were not asked are needed now, because another node did not grant or its
+    /// grant no longer counts. (If the other nodes are only late, the caller decides by its clock.)
     pub fn needs_spared(&self) -> bool {
         self.spared().next().is_some() && self.slots.iter().any(|slot| matches!(slot, Slot::Against { .. }))
     }
 
-    /// Returns the spared nodes, which the caller asks now.
+    /// Returns the nodes that were not asked, and marks them as asked. The caller must ask them now.
     pub fn ask_spared(&mut self) -> Vec<usize> {
         let nodes: Vec<usize> = self.spared().collect();
         nodes.iter().for_each(|&node| self.slots[node] = Slot::Pending);
@@ -118,7 +119,7 @@ impl<D: RoundData> Tally<D> {
         majority(self.slots.len())
     }
 
-    /// Counts a vote. A node's second vote in a round replaces its first.
+    /// Counts a vote. If a node votes twice in a round, its second vote replaces its first.
     pub fn count(&mut self, vote: &Vote) {
         if let Answer::Reply(reply) = &vote.answer {
             self.data.collect(vote.node, reply);
@@ -127,13 +128,13 @@ impl<D: RoundData> Tally<D> {
             (Answer::Reply(Reply::Granted { counter, .. }), Some(sent)) => {
                 Slot::Granted(Grant { counter: *counter, sent, memory: vote.memory })
             }
-            // Readers have no counter.
+            // A grant to a reader comes without a counter, because readers have no fencing tokens.
             (Answer::Reply(Reply::Shared), Some(sent)) => {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                // A node that replied, but did not grant, has not set the key. A node that did not reply may
-                // have set it, or may still do so.
+                // A node that replied without a grant has not set the key. A node that did not reply may have
+                // set it, or may still set it.
                 let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }
@@ -148,12 +149,14 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Records that `node` granted, but did not raise its counter. Its grant no longer counts; it may hold the key.
+    /// Records that `node` granted, but refused to raise its counter. Its grant no longer counts, although it
+    /// may hold the key.
     pub fn not_raised(&mut self, node: usize, outcome: NodeOutcome) {
         self.slots[node] = Slot::Against { outcome, may_hold: true };
     }
 
-    /// Removes the grants of nodes that may have lost their memory since the grant.
+    /// Removes the grants of nodes for which `remembers` returns false, because they may have lost their memory
+    /// since the grant.
     pub fn forget_unless(&mut self, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
             if let Slot::Granted(grant) = slot
@@ -180,12 +183,12 @@ impl<D: RoundData> Tally<D> {
 
     /// Returns the candidate for the fencing token: the largest counter among the grants.
     ///
-    /// A counter may be smaller than the time at which its node's memory began. Then it was restored from a
-    /// snapshot, and lacks the grants since that snapshot. It is treated like a counter that was lost and
-    /// started again: its value is at least the time, on the node's clock, at which the node's quarantine
-    /// ended. A later time, such as the end of a later quarantine, would be wrong, since a token must not be
-    /// ahead of the clocks. Otherwise nodes that lost their counters would start new ones from their clocks,
-    /// and issue the token again.
+    /// A counter may be smaller than the time at which its node's memory began. Then the node was restored from
+    /// a snapshot, and the counter lacks the grants since that snapshot. Such a counter is replaced by the
+    /// time, on the node's clock, at which the node's quarantine ended, as if the counter had been lost and
+    /// started again. The time of a later quarantine must not be used: a token must not be ahead of the clocks,
+    /// because nodes that lose their counters start new ones from their clocks, and could issue the token
+    /// again.
     pub fn candidate(&self, quarantine: Duration) -> FencingToken {
         let counts = |grant: Grant| {
             let restored = grant.counter.get() < grant.memory.since.as_micros();
@@ -214,13 +217,13 @@ impl<D: RoundData> Tally<D> {
         })
     }
 
-    /// Returns the send time from which the lease's validity counts: the latest time such that a majority of
+    /// Returns the time from which the lease's validity counts. It is the latest time such that a majority of
     /// the nodes granted requests that were sent at that time or later.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }
 
-    /// Returns whether `node` may hold the attempt's key, now or later.
+    /// Returns whether `node` may hold the attempt's key, now or later, so that it must be released there.
     pub fn may_hold(&self, node: usize) -> bool {
         match &self.slots[node] {
             Slot::Spared => false,
@@ -229,14 +232,14 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Returns whether other holders are the reason for a lost round: without them, it could have been won.
+    /// Returns whether a round was lost because of other holders: without their leases, it could have been won.
     pub fn is_contended(&self) -> bool {
         let against = self.contended().count();
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// Returns the time after which so many leases of other holders have expired, by the nodes' replies, that
-    /// a majority may be free. `None` if that is unknown.
+    /// Returns the time after which a majority may be free, because enough leases of other holders have expired
+    /// by then. The nodes' replies give the remaining times. Returns `None` if they do not suffice.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);
@@ -245,12 +248,12 @@ impl<D: RoundData> Tally<D> {
         remaining.get(needed - 1).copied()
     }
 
-    /// Returns the holder if a majority names the same one.
+    /// Returns the holder, if a majority of the nodes names the same one.
     pub fn holder(&self) -> Option<&Owner> {
         self.holder_on().map(|(owner, _)| owner)
     }
 
-    /// Returns the holder if a majority names the same one, with the number of nodes that name it.
+    /// Returns the holder if a majority of the nodes names the same one, and the number of nodes that name it.
     pub fn holder_on(&self) -> Option<(&Owner, usize)> {
         let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
         self.contended().map(|(owner, _)| (owner, named(owner))).find(|(_, count)| *count >= self.majority())
@@ -265,7 +268,7 @@ impl<D: RoundData> Tally<D> {
         })
     }
 
-    /// Returns the number of nodes that may still grant.
+    /// Returns the number of nodes that may still grant in this round.
     fn pending(&self) -> usize {
         self.slots.iter().filter(|slot| matches!(slot, Slot::Spared | Slot::Pending)).count()
     }
@@ -282,7 +285,8 @@ impl<D: RoundData> Tally<D> {
 
 /// Returns the latest of `times` such that at least `majority` of them are at that time or later.
 pub(crate) fn quorum_th(times: impl Iterator<Item = BootTime> + Clone, majority: usize) -> Option<BootTime> {
-    // No list is allocated to sort the times: they are few, and this runs for every vote of every lease.
+    // This runs for every vote of every lease. The times are few, so they are compared in pairs, and no list is
+    // allocated.
     times.clone().filter(|&time| times.clone().filter(|&other| other >= time).count() >= majority).max()
 }
 
@@ -400,21 +404,22 @@ mod tests {
             Vote { memory, ..vote }
         };
         let since = |seconds: u64, vote: Vote| under(seconds, 8, vote);
-        // Node 0 was restored from a snapshot at 5 s. Since the snapshot, the other nodes had granted tokens
-        // up to 9.
+        // Node 0 was restored at 5 s from a snapshot, so its counter is too small. The other nodes had granted
+        // tokens up to 9 since the snapshot.
         let won = tally(3, &[since(5, grant(0, 1, 7)), grant(1, 1, 8)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 8_000_000);
         assert_eq!(won.below(won.candidate(QUARANTINE)), [0, 1]);
-        // Once the counter is raised, it is newer than the node's memory, and its own value counts.
+        // Once the counter is raised, it is newer than the node's memory. So from now on the counter itself
+        // counts.
         let next = tally(3, &[since(5, grant(0, 1, 8_000_001)), grant(1, 1, 8_000_001)]);
         assert_eq!(next.candidate(QUARANTINE).get(), 8_000_001);
-        // An operator ended the quarantine of this node, and a worker whose clock is behind started its counter. The
-        // token must be no later than the node's clock. Otherwise a counter that is started after the next loss would
-        // repeat the token (simulation, seed 5682).
+        // An operator ended the quarantine of this node early, and a worker whose clock is behind started its
+        // counter. The token must not be later than the node's clock. Otherwise a counter that is started after
+        // the next loss would give the same token again (simulation, seed 5682).
         let trusted = under(5, 5, grant(0, 1, 4_900_000));
         let won = tally(3, &[trusted, grant(1, 1, 4_900_000)]);
         assert_eq!(won.candidate(QUARANTINE).get(), 5_000_000);
-        // The end of a later quarantine, which was set by a clock that was ahead, is not used either.
+        // A clock that was ahead set the end of a later quarantine. That end is not used either.
         let stepped = under(5, 3_600, grant(0, 1, 7));
         assert_eq!(tally(3, &[stepped, grant(1, 1, 8)]).candidate(QUARANTINE).get(), 9_000_000);
     }
@@ -429,7 +434,7 @@ mod tests {
     #[test]
     fn the_retry_time_and_the_holder_follow_from_the_replies() {
         let lost = tally(5, &[held(0, "b", 50), held(1, "b", 70), held(2, "b", 60)]);
-        // Two nodes may still grant, so it is enough if one holder's lease expires.
+        // Two nodes may still grant. So it is enough if one of the holders' leases expires.
         assert_eq!(lost.retry_after(), Some(Duration::from_millis(50)));
         assert_eq!(lost.holder().map(Owner::as_str), Some("b"));
         let split = tally(5, &[held(0, "b", 50), held(1, "c", 70), held(2, "b", 60)]);

@@ -1,4 +1,4 @@
-//! The log of the library on this thread, for a test to read.
+//! Captures the log of the library on this thread, so that a test can read it.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 

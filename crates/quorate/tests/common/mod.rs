@@ -1,4 +1,4 @@
-//! Helpers of several test files: five memory nodes, and workers that use them on the real clock.
+//! Helpers for several test files: five memory nodes, and workers that use them on the real clock.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 

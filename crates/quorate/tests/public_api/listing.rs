@@ -1,4 +1,4 @@
-//! The public items of a crate, and their signatures as text.
+//! Lists the public items of a crate, with their signatures as text.
 
 use crate::source::{ModPath, Source, is_hidden, is_pub};
 use quote::ToTokens;
@@ -8,15 +8,15 @@ use std::{
 };
 use syn::{Attribute, Fields, ImplItem, Item, ItemMacro, TraitItem};
 
-/// The position of an item's definition: its module, and its index in that module.
+/// The position at which an item is defined: its module, and its index in the module.
 type Definition = (ModPath, usize);
 
-/// The public API.
+/// The public items of the crate, with the source in which they are defined.
 pub(crate) struct Api {
     source: Source,
     /// The shortest public path of each item.
     paths: BTreeMap<Definition, String>,
-    /// The documentation of the `pub use` at the root that re-exports the item.
+    /// The documentation of the `pub use` statement at the root, for items that it re-exports.
     use_docs: BTreeMap<Definition, String>,
 }
 
@@ -60,8 +60,8 @@ impl Api {
         }
     }
 
-    /// Returns the definitions that a path refers to. Follows further `use` statements. A path may refer to
-    /// an item and to a macro of the same name.
+    /// Returns the definitions to which a path refers. `use` statements are followed. A path may refer to both
+    /// an item and a macro of the same name.
     fn define(&self, target: &ModPath, depth: usize) -> Vec<Definition> {
         let Some((name, module_path)) = target.split_last().filter(|_| depth < 16) else { return Vec::new() };
         let Some(module) = self.source.modules.get(module_path) else { return Vec::new() };
@@ -91,8 +91,7 @@ impl Api {
         self.paths.values().map(String::as_str).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Returns the names of the types and traits that other crates can use, but that the documentation does
-    /// not show.
+    /// Returns the names of types and traits that other crates can use although the documentation hides them.
     pub(crate) fn hidden_types(&self) -> BTreeSet<String> {
         let shown: BTreeSet<&str> = self.names().filter_map(|name| name.rsplit("::").next()).collect();
         let items = self.source.modules.values().flat_map(|module| &module.items);
@@ -133,8 +132,8 @@ impl Api {
                 let Item::Impl(block) = item else { continue };
                 let syn::Type::Path(of) = &*block.self_ty else { continue };
                 let Some(last) = of.path.segments.last() else { continue };
-                // Two types of the same name in different modules would share their methods here. There are
-                // no such types.
+                // If two types in different modules had the same name, they would share their methods here.
+                // There are none.
                 for path in by_name.get(last.ident.to_string().as_str()).into_iter().flatten() {
                     let generics = text(&block.generics);
                     if let Some((of_trait, _)) = &block.trait_ {
@@ -148,7 +147,7 @@ impl Api {
         lines.into_iter().map(|line| line + "\n").collect()
     }
 
-    /// Returns the methods that macros of this crate define, by the macro's name.
+    /// Returns the methods that the macros of this crate define, by the name of the macro.
     fn method_macros(&self) -> BTreeMap<String, Vec<ImplItem>> {
         let items = self.source.modules.values().flat_map(|module| &module.items);
         let rules = items.filter_map(|item| match item {
@@ -159,7 +158,8 @@ impl Api {
     }
 }
 
-/// Parses the bodies of a `macro_rules!` as items of an `impl`. Skips bodies that are no such items.
+/// Parses the bodies of a `macro_rules!` as items of an `impl` block. Bodies that are something else are
+/// skipped.
 fn arms(rules: &ItemMacro) -> Vec<ImplItem> {
     let mut methods = Vec::new();
     for token in rules.mac.tokens.clone() {
@@ -283,7 +283,7 @@ fn method(
     }
 }
 
-/// Returns the attributes that matter to other crates.
+/// Returns those attributes that are part of the public interface.
 fn marks(attrs: &[Attribute]) -> String {
     let non_exhaustive = attrs.iter().any(|attr| attr.path().is_ident("non_exhaustive"));
     condition(attrs) + if non_exhaustive { " (non-exhaustive)" } else { "" }
@@ -307,7 +307,7 @@ fn docs(attrs: &[Attribute]) -> String {
     lines.collect()
 }
 
-/// Returns the tokens as text, with the spaces of usual Rust code.
+/// Returns the tokens as text, with spaces as in formatted Rust code.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string().replace('\n', " ");
     for (spaced, tight) in [

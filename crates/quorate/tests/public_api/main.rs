@@ -1,4 +1,4 @@
-//! Compares the public API of this crate with a listing that is committed: `public-api.txt`.
+//! Compares the public API of this crate with the committed listing `public-api.txt`.
 //!
 //! A change of the API fails the test until the listing is updated:
 //!
@@ -20,8 +20,8 @@ use std::{env, fs, path::Path};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The largest permitted number of documented public names. With more names the API would be too large for a
-/// new user.
+/// The largest permitted number of documented public names. More names would make the API too large for a new
+/// user.
 const NAMES_MAX: usize = 89;
 /// The largest permitted number of names at the root of the crate.
 const ROOT_MAX: usize = 24;

@@ -1,4 +1,4 @@
-//! Parses the modules of a crate.
+//! Parses the modules of a crate, and their `use` statements.
 
 use std::{collections::BTreeMap, fs, path::Path};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
@@ -18,7 +18,7 @@ pub(crate) struct Source {
     pub(crate) modules: BTreeMap<ModPath, Module>,
 }
 
-/// One name that a `use` brings in.
+/// A name that a `use` statement defines.
 pub(crate) struct Import {
     pub(crate) name: String,
     pub(crate) target: ModPath,
@@ -61,7 +61,7 @@ impl Source {
         self.modules.insert(path, Module { items, is_public });
     }
 
-    /// Returns the names that a `use` statement brings into the module at `path`.
+    /// Returns the names that a `use` statement defines in the module at `path`.
     pub(crate) fn imports(&self, path: &ModPath, item: &ItemUse) -> Vec<Import> {
         let mut found = Vec::new();
         flatten(&item.tree, &mut Vec::new(), &mut found);
@@ -75,8 +75,8 @@ impl Source {
         imports
     }
 
-    /// Converts a path that is written in the module at `module` to a path from the root of the crate.
-    /// Returns `None` for a path of another crate.
+    /// Converts a path that is written in the module `module` to a path from the root of the crate. Returns
+    /// `None` for a path of another crate.
     fn absolute(&self, module: &ModPath, path: &[String]) -> Option<ModPath> {
         let mut base = match path.first().map(String::as_str)? {
             "crate" => Vec::new(),

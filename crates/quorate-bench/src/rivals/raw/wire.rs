@@ -19,7 +19,7 @@ const BATCH_MAX: usize = 256;
 const WRITES_MAX: usize = 2;
 /// The prefix of the raw drivers' keys, separate from all others.
 const PREFIX: &str = "limit:";
-/// The marker that Quorate's scripts expect.
+/// The marker that is sent with Quorate's script calls.
 const MARKER: &str = "no marker";
 
 const COMPARE_AND_DELETE: &str =
@@ -30,7 +30,8 @@ pub(super) struct RawConnection {
     stream: TcpStream,
     encoding: Encoding,
     read: Vec<u8>,
-    /// For each command whose reply is pending, the polls that its items vote in.
+    /// For each command whose reply is pending, the polls of its items. Each item's reply is a vote in its
+    /// poll.
     pending: VecDeque<Vec<Arc<Poll>>>,
     /// The number of unanswered commands of each write.
     in_flight: VecDeque<usize>,

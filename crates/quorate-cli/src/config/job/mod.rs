@@ -133,7 +133,7 @@ fn check_with_scheduler(
 }
 
 impl JobConfig {
-    /// Returns `job` with the rules of the file.
+    /// Returns `job` with the rules that the file sets for it.
     pub(crate) fn with_rules(&self, job: Job) -> Job {
         let job = job
             .misfire(self.misfire)
@@ -202,8 +202,8 @@ impl JobCheck<'_> {
     }
 
     fn misfire(&self, schedule: &Schedule, lease: LeaseConfig) -> Result<Misfire, ConfigError> {
-        // The catch-up window must contain the ticks that are due until the lease of a crashed leader
-        // has ended.
+        // If a leader crashes, the next leader starts only when the old lease has ended. The catch-up window
+        // must contain the ticks of that time.
         let usual = Misfire::default_for(schedule).within().max(lease.ttl * 2);
         let Some(misfire) = &self.written.misfire else { return Ok(Misfire::run_once(usual)) };
         let MisfireText { rule, within } = misfire.as_ref();

@@ -79,7 +79,8 @@ impl JobCheck<'_> {
         })
     }
 
-    /// Refuses a zone or a DST rule without a cron line: only cron lines have local times.
+    /// Refuses a time zone or a rule for daylight saving if the job has no cron line. Only cron lines use local
+    /// times.
     fn no_zone(&self, key: &str) -> Result<(), ConfigError> {
         let (zone, dst) = (&self.written.zone, &self.written.dst);
         let stray =

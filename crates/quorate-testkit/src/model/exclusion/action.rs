@@ -11,9 +11,9 @@ pub enum Action {
     Begin(u8),
     /// An attempt begins and sends its acquires to all nodes but this one.
     BeginFirst(u8, Name),
-    /// An attempt sends its acquire to the node that it has spared.
+    /// An attempt sends its acquire to the node that it did not ask at first.
     AskRest(u8),
-    /// A holder sends its extension to the node that it has spared.
+    /// A holder sends its extension to the node that its acquire did not ask.
     Spread(u8),
     /// An attempt gives up and sends its releases.
     GiveUp(u8),
@@ -21,13 +21,14 @@ pub enum Action {
     Extend(u8),
     /// A lease ends and its holder sends its releases.
     Release(u8),
-    /// An acquire runs. With `true`, it may run again.
+    /// An acquire runs on a node. If the flag is `true`, it may run again.
     Acquires(u8, Name, bool),
-    /// An extension runs. With `true`, it may run again.
+    /// An extension runs on a node. If the flag is `true`, it may run again.
     Extends(u8, Name, bool),
-    /// An acquire or an extension runs, and its reply arrives at once. With `true`, the request may run again.
+    /// An acquire or an extension runs on a node, and its reply arrives at once. If the flag is `true`, the
+    /// request may run again.
     AtOnce(u8, Name, bool),
-    /// A release runs.
+    /// A release runs on a node.
     Releases(u8, Name),
     /// The reply to an acquire or an extension arrives.
     Receives(u8, Name),

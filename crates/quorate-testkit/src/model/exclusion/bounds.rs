@@ -5,17 +5,17 @@
 pub const ATTEMPTS: usize = 3;
 /// The TTL, in steps.
 pub(super) const TTL: u8 = 4;
-/// The errors of clocks within a TTL, in steps. The first is the time by which a key may end too early on a
-/// node. The second is the time by which a worker may believe in its lease too long.
+/// The errors of clocks within a TTL, in steps: the time by which a key may end too early on a node, and the
+/// time by which a worker may believe in its lease too long.
 pub(super) const EARLY: u8 = 1;
 pub(super) const SLOW: u8 = 1;
 /// The margin that is subtracted from a TTL.
 pub(super) const MARGIN: u8 = EARLY + SLOW;
-/// The present time in every call of the shipped code. It is a constant, because the model stores only ages
-/// and remaining times.
+/// The present time that every call of the shipped code gets. It is a constant, because the model stores only
+/// ages and remaining times.
 pub(super) const NOW: u32 = 1000;
 
-/// The property: at most one worker believes in a lease at a time.
+/// The property that at most one worker at a time believes in a lease.
 pub const ALONE: &str = "one lease is believed in at a time";
 
 /// The model, within bounds.
@@ -23,16 +23,17 @@ pub const ALONE: &str = "one lease is believed in at a time";
 pub struct Exclusion {
     /// The number of attempts.
     pub attempts: usize,
-    /// The number of rounds of extensions of all attempts together.
+    /// The number of rounds of extensions, for all attempts together.
     pub extensions: u8,
     /// The number of acquires and extensions that run twice.
     pub doubles: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// Set if a reply arrives at once or never. Otherwise it arrives at any later time or never.
+    /// True if each reply arrives at once or never. Otherwise a reply arrives at any later time or never.
     pub prompt: bool,
-    /// Set if an attempt asks a majority first. It may ask the other node at any later time; once it holds the lease, it
-    /// may extend it to that node. Its releases go to the nodes that it has asked.
+    /// True if an attempt asks only a majority of the nodes first. It may ask the remaining node at any later
+    /// time. Once it holds the lease, it may also extend the lease to that node. It sends releases only to the
+    /// nodes that it has asked.
     pub majority_first: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -45,20 +46,21 @@ pub enum Rule {
     Quarantine,
     /// A node in quarantine does not count for the extension of a lease either.
     QuarantineOfHolders,
-    /// Validity counts from the sending of the request. Without this rule, it counts from the receipt of the
+    /// Validity counts from the sending of the request. Without this rule, it counts from the arrival of the
     /// reply.
     Send,
-    /// Validity counts from the sending of the second latest of the granted requests. A majority of the three
-    /// nodes granted a request that was sent then or later. Without this rule, validity counts from the
-    /// latest.
+    /// Validity counts from the second latest sending time of the granted requests. So a majority of the three
+    /// nodes granted a request that was sent then or later. Without this rule, validity counts from the latest
+    /// sending time.
     QuorumthSend,
-    /// The margin is subtracted from the TTL.
+    /// The margin for clock errors is subtracted from the TTL.
     Margin,
     /// A lease ends before its holder sends the first message of the release.
     EndBeforeRelease,
-    /// Only a node that was asked counts.
+    /// A node counts only if the attempt has asked it.
     Asked,
-    /// An owner token signs only one attempt, and not its retry too.
+    /// Each attempt has an owner token of its own. Without this rule, a retry uses the token of the attempt
+    /// before it.
     FreshOwner,
 }
 
@@ -96,7 +98,7 @@ impl Exclusion {
         Self { majority_first: true, forgets: 1, prompt: true, ..Self::plain() }
     }
 
-    /// Returns the model of a worker that tries again, and another worker.
+    /// Returns the model of two workers, one of which makes a second attempt.
     pub fn retrying() -> Self {
         Self { attempts: 3, prompt: true, ..Self::plain() }
     }

@@ -1,4 +1,4 @@
-//! The effects of the actions on the state.
+//! The effects of the actions on the state of the model of exclusion.
 
 use super::{
     bounds::{ATTEMPTS, EARLY, Exclusion, MARGIN, NOW, Rule, SLOW, TTL},
@@ -20,13 +20,14 @@ impl Exclusion {
         if self.leaves_out(Rule::FreshOwner) && attempt == 2 { 0 } else { attempt as u8 }
     }
 
-    /// Returns the time for which a worker believes in a lease, in true time from the sending of the request.
+    /// Returns the time for which a worker believes in a lease. It is a span of true time that begins with the
+    /// sending of the request.
     fn believed(&self) -> u8 {
         if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
     }
 
-    /// Returns `true` if the node serves an acquire now, or an extension if `extends`. A node in quarantine
-    /// serves neither.
+    /// Returns `true` if the node runs an acquire now, or an extension if `extends` is true. A node in
+    /// quarantine does neither.
     pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
         site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
     }
@@ -96,12 +97,13 @@ impl Exclusion {
         Self::ask(site, Request::Release { resource: resource(), owner });
     }
 
-    /// Delivers a reply. The attempt evaluates it at once.
+    /// Delivers a reply. The attempt counts it as a vote at once.
     pub(super) fn receives(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
-        // If two votes of a node arrive out of order, the vote whose request was sent later is kept.
+        // Replies may arrive out of order. Of two votes of a node, the one whose request was sent later is
+        // kept.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
         let votes = self.tally(state, attempt);
         if votes.verdict() == Verdict::Won {
@@ -127,7 +129,8 @@ impl Exclusion {
         line.vote.or(counts_unasked.then_some(0))
     }
 
-    /// Returns for how many further steps the votes allow the worker to believe in the lease.
+    /// Returns the number of further steps for which the worker may believe in the lease because of these
+    /// votes.
     fn left(&self, votes: &Tally) -> u8 {
         let sent = match self.leaves_out(Rule::QuorumthSend) {
             false => votes.sent_by_quorum(),
@@ -152,8 +155,8 @@ impl Exclusion {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key = site.key.and_then(|(owner, left)| (left > 1).then_some((owner, left - 1)));
             for line in &mut site.lines {
-                // A request or a vote that is too old to make any worker believe in a lease has the same effect as a
-                // lost one.
+                // A request or a vote of this age can no longer make a worker believe in a lease. So it has the
+                // same effect as a lost one.
                 let older = |age: u8| (age + 1 < self.believed()).then_some(age + 1);
                 line.acquire = line.acquire.and_then(older);
                 line.extend = line.extend.and_then(older);
@@ -178,9 +181,9 @@ impl Exclusion {
         }
     }
 
-    /// Drops messages that no longer matter, so that fewer states differ. These are the replies for which no
-    /// attempt waits, and the acquires and extensions of attempts that have ended. Such an acquire or
-    /// extension could only keep other attempts from acquiring, and the model covers its loss too.
+    /// Drops messages that no longer matter, so that fewer states differ. These are replies for which no
+    /// attempt waits, and acquires and extensions of attempts that have ended. Such a request could only keep
+    /// other attempts from acquiring. The model also covers its loss, so it can be dropped.
     pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {
@@ -196,7 +199,7 @@ impl Exclusion {
 /// A time that is longer than any history of the model.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-/// Returns a number of steps as a duration. A step is a nanosecond of the clock that times leases.
+/// Returns a number of steps as a duration. The model counts a step as a nanosecond on the nodes' clocks.
 fn steps(steps: u8) -> Duration {
     Duration::from_nanos(steps.into())
 }

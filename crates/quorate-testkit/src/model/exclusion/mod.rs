@@ -64,8 +64,8 @@ impl Exclusion {
                 actions.extend(state.sites.iter().map(|site| Action::BeginFirst(number, site.name)));
             }
             Phase::Idle if self.may_begin(state, attempt) => actions.push(Action::Begin(number)),
-            // Only a retry of an attempt can meet the attempt's releases. Without a retry, an attempt that
-            // gives up has the same effect as one that never continues.
+            // A release of an attempt can only meet requests of the attempt's retry. In a model without a
+            // retry, an attempt that gives up has the same effect as one that never continues.
             Phase::Acquiring if self.attempts > 2 => actions.push(Action::GiveUp(number)),
             Phase::Acquiring if spares(state, attempt) => actions.push(Action::AskRest(number)),
             Phase::Held(_) => {
@@ -82,12 +82,12 @@ impl Exclusion {
     }
 }
 
-/// Returns `true` if the attempt has not asked one of the nodes.
+/// Returns `true` if there is a node that the attempt has not asked.
 fn spares(state: &State, attempt: usize) -> bool {
     state.sites.iter().any(|site| site.lines[attempt].spared)
 }
 
-/// Returns `true` if `is` holds for the lines of an attempt that believes in its lease.
+/// Returns `true` if `is` returns true for the lines of any attempt that believes in its lease.
 fn any_holder(state: &State, is: fn(&[Line]) -> bool) -> bool {
     let lines = |attempt: usize| state.sites.map(|site| site.lines[attempt]);
     (0..ATTEMPTS).any(|attempt| matches!(state.phases[attempt], Phase::Held(_)) && is(&lines(attempt)))

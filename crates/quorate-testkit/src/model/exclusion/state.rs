@@ -28,14 +28,14 @@ pub(super) struct Site {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
-    /// No message of the attempt was sent to the node.
+    /// True if the attempt has not sent any message to the node.
     pub(super) spared: bool,
     pub(super) acquire: Option<u8>,
     pub(super) extend: Option<u8>,
     pub(super) release: bool,
-    /// The reply in flight to an acquire or an extension, as the age of that request.
+    /// The age of the acquire or the extension whose reply is in flight.
     pub(super) reply: Option<u8>,
-    /// The age of the attempt's newest request for which a grant has arrived.
+    /// The age of the attempt's newest request that this node has granted, if the grant has arrived.
     pub(super) vote: Option<u8>,
 }
 
@@ -46,8 +46,8 @@ pub(super) enum Phase {
     Acquiring,
     /// The attempt believes in its lease for the given number of further steps.
     Held(u8),
-    /// The attempt had the lease, and the lease is over.
+    /// The attempt held the lease, and the lease is over.
     Ended,
-    /// The attempt never got the lease.
+    /// The attempt ended without the lease.
     Lost,
 }

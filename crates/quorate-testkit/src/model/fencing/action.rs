@@ -1,5 +1,6 @@
 //! The steps of the model of fencing tokens. An *attempt* is one try of a worker to acquire the lease. An
-//! attempt with a majority of grants *raises* the counters of nodes to its fencing token.
+//! attempt with a majority of grants *raises* counters: it asks nodes whose counter is smaller than its fencing
+//! token to set the counter to this token.
 
 use crate::model::Name;
 use std::fmt;
@@ -7,21 +8,22 @@ use std::fmt;
 /// A step of the model.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// The next attempt begins, on a clock that is off by the given number of steps.
+    /// The next attempt begins. Its worker's clock is wrong by the given number of steps.
     Begin(i8),
-    /// An attempt's acquire runs on a node. With `true`, it may run again.
+    /// An attempt's acquire runs on a node. If the flag is `true`, it may run again.
     Acquire(u8, Name, bool),
-    /// An attempt's acquire runs, and its reply arrives at once.
+    /// An attempt's acquire runs on a node, and its reply arrives at once.
     AcquireAtOnce(u8, Name),
-    /// A grant arrives: the first or the second of the grants in flight.
+    /// A grant arrives. The last number selects the first or the second of the grants in flight.
     Granted(u8, Name, u8),
-    /// A raise runs on a node: it lifts the node's counter to the attempt's token.
+    /// A raise runs on a node and sets the node's counter to the attempt's token.
     Raise(u8, Name),
-    /// A raise runs, and its reply arrives at once.
+    /// A raise runs on a node, and its reply arrives at once.
     RaiseAtOnce(u8, Name),
     /// The reply to an attempt's raise arrives.
     Raised(u8, Name),
-    /// A repair runs on a node: the extension of an attempt that has won sets the attempt's key again.
+    /// A repair runs on a node: the extension of an attempt that has won sets the attempt's key again on a node
+    /// that has lost it.
     Repair(u8, Name),
     /// Time advances.
     Step,

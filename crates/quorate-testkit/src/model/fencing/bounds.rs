@@ -11,9 +11,9 @@ pub(super) const OFFSET: u32 = STEP + 100;
 /// The true time when a history begins.
 pub(super) const BEGIN: u32 = 100 * STEP;
 
-/// The property: no token is given twice.
+/// The property that no token is given twice.
 pub const UNIQUE: &str = "tokens are unique";
-/// The property: an attempt that begins after a grant gets a larger token.
+/// The property that an attempt that begins after a grant gets a larger token.
 pub const GROWING: &str = "a later grant has the larger token";
 
 /// The model, within bounds.
@@ -23,20 +23,20 @@ pub struct Fencing {
     pub attempts: usize,
     /// The number of acquires that run twice.
     pub doubles: u8,
-    /// Set if a reply arrives at once or never. Otherwise it arrives at any later moment or never.
+    /// True if each reply arrives at once or never. Otherwise a reply arrives at any later moment or never.
     pub prompt: bool,
-    /// The errors of a worker's clock, in steps, that an attempt may have. They matter only where a node has
+    /// The errors that the clock of an attempt's worker may have, in steps. They matter only where a node has
     /// no counter.
     pub offs: &'static [i8],
-    /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost
-    /// it.
+    /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost the
+    /// key.
     pub repair: bool,
-    /// The largest difference between counters when a history begins; `None` if the nodes have no counter yet.
+    /// The largest difference between the nodes' counters when a history begins. `None` if the nodes have no
+    /// counters yet.
     pub apart: Option<u8>,
-    /// Lets any node be without a counter when a history begins.
+    /// Lets any of the nodes be without a counter when a history begins.
     pub missing: bool,
-    /// The number of steps by which a worker's clock was ahead when it started the nodes' counters, before
-    /// the history.
+    /// The error of the worker's clock, in steps ahead, that started the nodes' counters before the history.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -44,9 +44,9 @@ pub struct Fencing {
     pub steps: u8,
     /// The number of steps by which time advances each time.
     pub stride: u8,
-    /// The length of a quarantine, in steps. In the code it follows from `max_ttl`.
+    /// The length of a quarantine, in steps. In the shipped code, the length follows from `max_ttl`.
     pub quarantine: u8,
-    /// The lifetime of a counter after its last use, in steps.
+    /// The time after its last use for which a node keeps a counter, in steps.
     pub keep: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
@@ -59,11 +59,11 @@ pub struct Fencing {
 /// A rule that keeps tokens unique and growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An acquire counts one more grant.
+    /// An acquire increases the node's counter by one.
     Increment,
-    /// A majority's counters are raised to the token.
+    /// An attempt raises the counters of a majority to its token before it uses the token.
     Raise,
-    /// Only the owner of the key raises a counter.
+    /// Only the owner of the key may raise a node's counter.
     RaiseByOwner,
     /// A repair (an extension that sets a key again) never lowers a counter.
     RepairKeepsMore,
@@ -74,9 +74,9 @@ pub enum Rule {
     Quarantine,
     /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// The memory of a node that comes back begins later than the node's clock shows. A counter in the
-    /// restored state may have been started from a clock that was ahead. The delay is at least the largest
-    /// possible difference.
+    /// If a node comes back with an earlier state, its memory begins some time after the moment that its clock
+    /// shows. This time is at least the largest possible difference of two clocks. A restored counter may have
+    /// been started from a clock that was ahead, and must count as older than the node's memory.
     LateMemory,
 }
 
@@ -108,13 +108,13 @@ impl Fencing {
         Self { forgets: 1, repair: false, missing: true, apart: Some(0), ..Self::timed() }
     }
 
-    /// Returns the model in which a node comes back with an earlier memory, and counters were started from a
+    /// Returns the model in which a node comes back with an earlier state, and counters were started from a
     /// clock far ahead.
     pub fn returning() -> Self {
         Self { returns: 1, offs: &[0], apart: Some(0), seeded: 2, repair: false, ..Self::timed() }
     }
 
-    /// Returns the model in which counters expire that have not been used for a while.
+    /// Returns the model in which nodes drop counters that have not been used for a while.
     pub fn retiring() -> Self {
         Self { keep: 4, apart: Some(0), missing: true, repair: false, ..Self::timed() }
     }

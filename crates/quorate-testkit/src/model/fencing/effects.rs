@@ -1,4 +1,4 @@
-//! The effects of the actions on the state.
+//! The effects of the actions on the state of the model of fencing tokens.
 
 use super::{
     bounds::{BEGIN, Fencing, OFFSET, Rule, STEP},
@@ -77,8 +77,8 @@ impl Fencing {
             }
             if state.attempts[attempt].phase == Phase::Acquiring {
                 let line = &mut site.lines[attempt];
-                // The array has room for two grants, sorted. The new grant replaces the smaller of them. An
-                // empty entry is smaller than any grant.
+                // The array has room for two grants, and is sorted. The new grant replaces the smaller one. An
+                // empty entry counts as smaller than any grant.
                 line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
                 line.grants.sort_unstable();
             }
@@ -111,8 +111,8 @@ impl Fencing {
         for (node, site) in state.sites.iter_mut().enumerate() {
             let line = &mut site.lines[attempt];
             line.grants = Default::default();
-            // A raise is sent to the nodes that granted with a smaller counter. A node that has forgotten the
-            // grant since then would refuse it.
+            // A raise is sent to the nodes that granted with a counter smaller than the token. It is dropped
+            // for a node that has forgotten its grant since then, because such a node would refuse it.
             line.raise = below.contains(&node) && line.vote.since == site.since;
         }
     }
@@ -125,7 +125,8 @@ impl Fencing {
         }))
     }
 
-    /// Marks the attempt as won: it needs no further replies. The requests that it has sent may still run.
+    /// Marks the attempt as won. It needs no further replies, but its requests that are in flight may still
+    /// run.
     fn win(state: &mut State, attempt: usize) {
         state.attempts[attempt].phase = Phase::Won;
         for site in &mut state.sites {
@@ -181,8 +182,8 @@ impl Fencing {
         state.sites[at] = site;
     }
 
-    /// Gives the node a new memory with the state of `store`. Requests in flight to the earlier process are
-    /// lost. Replies that have already left the node still arrive.
+    /// Gives the node a new memory with the data of `store`. Requests in flight to the node are lost, because
+    /// its earlier process has ended. Replies that have already left the node still arrive.
     pub(super) fn lose_memory(&self, state: &mut State, at: usize, store: LeaseStore, margin: u32) {
         let now = Self::wall(state, &state.sites[at]);
         let site = &mut state.sites[at];

@@ -178,7 +178,7 @@ impl Model for Fencing {
             }
         }
         if self.prompt {
-            // A reply that does not arrive at once never arrives.
+            // In this model, a reply arrives at once or never. So replies that are still in flight are dropped.
             for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
                 (line.grants, line.raised) = (Default::default(), false);
             }

@@ -36,20 +36,20 @@ pub(super) struct Site {
 /// The messages between one attempt and one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
-    /// Set if an acquire may still run.
+    /// True if an acquire of the attempt may still run.
     pub(super) acquire: bool,
-    /// Set if a raise may run. It may then run any number of times.
+    /// True if a raise may run. It may then run any number of times.
     pub(super) raise: bool,
     /// The grants in flight to the attempt, in order. The counter of an empty entry is zero.
     pub(super) grants: [Grant; 2],
-    /// Set if a raise has run and its reply is in flight.
+    /// True if a raise has run and its reply is in flight.
     pub(super) raised: bool,
     /// The grant that has arrived.
     pub(super) vote: Grant,
 }
 
-/// A grant: the counter, the time when the memory of the node that granted began, and the time from which
-/// that node voted. The counter zero means no grant.
+/// A grant, as its reply reports it: the counter, the time at which the node's memory began, and the time from
+/// which the node voted. The counter zero means that there is no grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Grant {
     pub(super) counter: u32,
@@ -60,11 +60,11 @@ pub(super) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Attempt {
     pub(super) phase: Phase,
-    /// The time of the worker's clock, which it proposes for a missing counter.
+    /// The time on the worker's clock. The worker proposes it as the start of a missing counter.
     pub(super) propose: u32,
     /// The token, or the value that will become the token once a majority has been raised to it.
     pub(super) token: u32,
-    /// The largest token that had been given when the attempt began.
+    /// The largest token that had been given when the attempt began. The attempt must get a larger one.
     pub(super) floor: u32,
 }
 

@@ -8,27 +8,27 @@ use std::fmt;
 /// A step of the model. Actors are numbered: the workers first, then the leaders.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Action {
-    /// A leader is elected.
+    /// A leader is elected, and its term begins.
     Elected(u8),
     /// A request of an actor runs on a node, and its reply arrives.
     Asks(u8, Ask, Name),
-    /// An actor makes this choice on the answers of a set of nodes. The second number has a bit for each of
-    /// these nodes.
+    /// An actor makes this choice, based on the answers of a set of nodes. The second number is the set, with a
+    /// bit for each node.
     Decides(u8, u8, Choice),
-    /// An actor makes this choice without any answers.
+    /// An actor makes this choice without answers of nodes.
     Goes(u8, Choice),
-    /// A leader that writes a record finds on a node a later record than the one that it has seen. The
-    /// leader continues from that later record.
+    /// A leader that writes a record finds a record on a node that is later than the one it has seen. It
+    /// continues from that later record.
     Meets(u8, Name),
-    /// By an actor's own clock, the actor's lease on a slot is over.
+    /// An actor's lease on a slot is over by the actor's own clock.
     Over(u8),
-    /// A node's stored lease on the slot of this generation expires.
+    /// On a node, the lease on the slot of this generation expires.
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
-    /// A node comes back with the run's record alone.
+    /// A node comes back with the run's record, and without its seals and slots.
     Returns(Name),
-    /// The next slot's horizon passes on a node: the node removes the row of that slot.
+    /// On a node, the horizon of the next slot passes, and the node removes the row of that slot.
     Horizon(Name),
 }
 
@@ -41,23 +41,23 @@ pub enum Ask {
     Seal,
     /// A leader writes its record.
     Write,
-    /// A leader's write of its last *open* record runs late.
+    /// A leader's delayed write of its last *open* record runs.
     WriteLate,
-    /// An actor acquires the claim.
+    /// An actor acquires the claim of the slot.
     Acquire,
-    /// An actor extends its claim. This covers an acquire that runs late, too.
+    /// An actor extends its claim. A delayed acquire has the same effect, so this step covers it too.
     Extend,
-    /// An actor counts its attempt in the slot.
+    /// An actor asks a node to count its attempt in the slot.
     Count,
     /// An actor takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakeBack,
     /// A worker records that the run is done.
     Complete,
-    /// A leader records that it ended the run unstarted.
+    /// A leader records in the slot that it ended the run before it started.
     Void,
-    /// A leader inspects the slot.
+    /// A leader reads the state of the slot.
     Look,
-    /// A leader inspects only whether the slot is free.
+    /// A leader reads only whether the slot is free.
     LookFree,
     /// A leader prunes the tick.
     Prune,
@@ -66,17 +66,17 @@ pub enum Ask {
 /// A decision of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The actor makes the decision that follows from the answers.
+    /// The actor does what follows from the answers.
     Follow,
-    /// The leader opens the first generation, or the next one.
+    /// The leader opens the first generation, or the one after a lost generation.
     Open,
     /// The leader executes the run itself.
     Direct,
-    /// The leader ends the run with this end.
+    /// The leader ends the run, and this is the run's end.
     Close(End),
     /// The handler ends.
     End,
-    /// The worker gives up the run.
+    /// The worker gives up its attempt to take the run.
     GiveUp,
 }
 

@@ -8,26 +8,27 @@ use super::{
     state::{LEADERS, WORKERS},
 };
 
-/// The property: a generation starts at most once. Under at-least-once this is not guaranteed if memory is lost.
+/// The property that a generation starts at most once. An at-least-once job has it only while no memory is
+/// lost.
 pub const ONCE: &str = "a generation starts once";
-/// The property: a run that a leader ended as *skipped* never starts, before or after that.
+/// The property that a run which a leader ended as *skipped* never starts, neither before nor after that.
 pub const SKIPPED: &str = "a skipped run never starts";
-/// The property: *done* means that a handler ended.
+/// The property that a handler ended in every run that is *done*.
 pub const DONE: &str = "a run that is done was executed to its end";
-/// The property, while no memory is lost: all leaders that end the run give it the same end.
+/// The property that all leaders that end the run give it the same end. It holds while no memory is lost.
 pub const AGREED: &str = "a run has one end";
-/// The property, while no memory is lost and leases exclude each other: no handler starts after the history
-/// has the end.
+/// The property that no handler starts after the history has the end. It holds while no memory is lost and
+/// leases exclude each other.
 pub const CLOSED: &str = "nothing starts after the end";
-/// The property, while no memory is lost and leases exclude each other: a generation starts only when no
-/// other generation can still be running.
+/// The property that a generation starts only when no other generation can still be running. It holds while no
+/// memory is lost and leases exclude each other.
 pub const ALONE: &str = "generations do not overlap";
-/// The property: if a leader finds the run pruned, the run has ended.
+/// The property that a run which a leader finds pruned has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
-/// The property: if one more leader sealed the ledger now, it would not find a started run as *skipped*.
+/// The property that one more leader, if it sealed the ledger now, would not find a started run as *skipped*.
 pub const NEXT: &str = "no later leader finds a started run as skipped";
-/// The property, while no memory is lost: if one more leader sealed the ledger now, it would find the same
-/// end that the history has.
+/// The property that one more leader, if it sealed the ledger now, would find the end that the history has. It
+/// holds while no memory is lost.
 pub const FINAL: &str = "every later leader finds the end in the history";
 
 /// One model, within bounds.
@@ -41,9 +42,10 @@ pub struct OpenedRuns {
     pub generations: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// The number of times that a node comes back with its present record alone, without its seals and slots.
+    /// The number of times that a node comes back with its present record, and without its seals and slots.
     pub returns: u8,
-    /// If set, leases exclude each other. Otherwise they expire at any moment, without notice.
+    /// True if leases exclude each other. Otherwise a lease may expire at any moment, and its holder does not
+    /// notice.
     pub timed: bool,
     /// Lets the horizons of slots pass. After a slot's horizon, a node refuses to let the slot be taken, and
     /// removes the slot's row.
@@ -60,7 +62,7 @@ pub struct OpenedRuns {
     pub without: Option<Rule>,
 }
 
-/// The choice of a leader for a run of which it finds no record.
+/// The choice that a leader has for a run of which it finds no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The leader may open the run or skip it, and with [`OpenedRuns::direct`] it may execute the run itself.
@@ -74,80 +76,79 @@ pub enum Plan {
 /// A rule of the protocol, with its number in `docs/design/scheduler.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// R1: a leader seals the ledger before it decides. Without this rule, it only reads the ledger.
+    /// R1. A leader seals the ledger before it decides. Without this rule, it only reads the ledger.
     Seal,
-    /// R2: in the answers to a seal, a node whose memory began after the tick is no evidence that there is no record.
+    /// R2. If a node's memory began after the tick, the absence of a record on the node proves nothing.
     SealMemory,
-    /// R2b: a *skipped* record counts as *lost* if no majority of nodes whose memory began before the tick
+    /// R2b. A *skipped* record counts as *lost* if no majority of nodes whose memory began before the tick
     /// answered the seal.
     SkipMemory,
-    /// R2c: if no majority of nodes whose memory began before the tick answered the seal, and no record was
-    /// found, the generation that the leader opens is not the first.
+    /// R2c. If no record was found, and no majority of nodes whose memory began before the tick answered the
+    /// seal, the leader opens the second generation, not the first.
     UnknownNext,
-    /// R3: a worker takes a run that a majority shows as open.
+    /// R3. A worker takes a run only if a majority shows the run as open.
     OpenMajority,
-    /// R3: the majority that shows a run as open consists of nodes whose memory began before the generation's
-    /// `at`.
+    /// R3. Only nodes whose memory began before the generation's `at` count for this majority.
     OpenMemory,
-    /// R3: the majority that shows a run as open shows records of one term.
+    /// R3. All nodes of this majority show a record of the same term.
     OpenTerm,
-    /// R4: a worker starts the run only after it has counted its attempt in the slot.
+    /// R4. A worker starts the run only after it has let the nodes count its attempt in the slot.
     Count,
-    /// R4: a majority stores the count of an attempt that starts.
+    /// R4. An attempt starts only if a majority has stored its count.
     CountMajority,
-    /// R4: a node that has a count refuses another.
+    /// R4. A node that has a count refuses any other count.
     CountOnce,
-    /// R5: the majority that stores the count of an attempt consists of nodes whose memory began before the
-    /// generation's `at`.
+    /// R5. Only nodes whose memory began before the generation's `at` count for the majority that stores the
+    /// count.
     CountMemory,
-    /// R6: a count is never removed.
+    /// R6. A count is never removed.
     Kept,
-    /// R7: a leader ends a run unstarted only by taking the run's slot. Without this rule, it only checks
-    /// that the slot is free.
+    /// R7. A leader ends a run that has not started only by taking the run's slot. Without this rule, it only
+    /// checks that the slot is free.
     VoidByClaim,
-    /// R7: the leader takes the slot with a count. Without this rule, it takes only the claim.
+    /// R7. To take the slot, the leader must be counted. Without this rule, it only acquires the claim.
     VoidByCount,
-    /// R7: the majority that stores the leader's count consists of nodes whose memory began before the
-    /// generation's `at`.
+    /// R7. Only nodes whose memory began before the generation's `at` count for the majority that stores the
+    /// leader's count.
     VoidMemory,
-    /// R8: a leader ends a run as *lost* only after a majority has stored a count in the run's slot.
+    /// R8. A leader ends a run as *lost* only after a majority has stored a count in the run's slot.
     LostByCount,
-    /// R8: a worker checks its claim before it starts the run.
+    /// R8. A worker checks that its claim is valid before it starts the run.
     Look,
-    /// R9: nodes refuse to let the slot be taken after its horizon.
+    /// R9. After the horizon of a slot, nodes refuse to let it be taken.
     Horizon,
-    /// R9b: after the horizon a run is lost only once its claim is free.
+    /// R9b. After the horizon, a run is lost only once no actor holds its claim.
     HorizonFree,
-    /// R10: a majority stores the *closed* record before the history gets the end.
+    /// R10. A majority stores the *closed* record before the end is entered in the history.
     ClosedFirst,
-    /// R10: the majority that stores the *closed* record consists of nodes whose memory began before the tick
-    /// and before the leader's term.
+    /// R10. Only nodes whose memory began before the tick and before the leader's term count for the majority
+    /// that stores the *closed* record.
     ClosedMemory,
-    /// R11: only the owner of a slot records the slot's end.
+    /// R11. Only the owner of a slot records the end in the slot.
     OwnEnd,
-    /// R11b: the record of the highest term decides. Without this rule, a closed record decides over all
+    /// R11b. The record of the highest term decides. Without this rule, a closed record has precedence over all
     /// others.
     Latest,
-    /// R14: if no majority of nodes whose memory began before the tick answered a leader's seal, the leader
-    /// does not overwrite a later record than the one that it has seen. The leader continues from that later
-    /// record.
+    /// R14. A leader may find a later record on a node than the one it has seen. If no majority of nodes whose
+    /// memory began before the tick answered its seal, it does not overwrite that record, but continues from
+    /// it.
     MeetsLater,
-    /// R14: within a term, a leader's records only go forward. Once it has written *closed*, it never continues from an
-    /// *open* record.
+    /// R14. Within a term, the records that a leader writes only go forward. After *closed*, it never continues
+    /// from an *open* record.
     Forward,
-    /// R12: a run is pruned only after it is closed.
+    /// R12. A run is pruned only after it is closed.
     PruneClosed,
-    /// R13: `at` of a generation is the beginning of the term that opens it, or the time of the tick if that
-    /// is later. Without this rule, `at` is the time of opening.
+    /// R13. The `at` of a generation is the beginning of the term that opens it, or the time of the tick if
+    /// that is later. Without this rule, it is the time of opening.
     AtOfTerm,
-    /// R13: `at` does not change within a generation. Without this rule, a leader that adopts the generation sets its
-    /// own `at`.
+    /// R13. The `at` of a generation never changes. Without this rule, a leader that continues the generation
+    /// sets a new `at`.
     AtStays,
 }
 
 impl OpenedRuns {
-    /// Returns the model with these numbers of workers and leaders. In this model leases do not exclude each
-    /// other, and no memory is lost.
+    /// Returns a model with these numbers of workers and leaders. In it, leases do not exclude each other, and
+    /// no memory is lost.
     pub fn of(workers: usize, leaders: usize) -> Self {
         assert!(workers <= WORKERS && leaders <= LEADERS, "{workers} workers, {leaders} leaders");
         Self {
@@ -166,27 +167,27 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns the same model, with a search that begins at `from`.
+    /// Returns the same model, but the search begins after the history `from`.
     pub fn from(self, from: From) -> Self {
         Self { from, ..self }
     }
 
-    /// Returns the same model, in which nodes forget the given number of times.
+    /// Returns the same model, but nodes forget up to the given number of times.
     pub fn forgetful(self, forgets: u8) -> Self {
         Self { forgets, ..self }
     }
 
-    /// Returns the same model, in which leases exclude each other.
+    /// Returns the same model, but leases exclude each other.
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// Returns the same model of a job with two generations.
+    /// Returns the same model, but of a job with two generations.
     pub fn twice(self) -> Self {
         Self { generations: 2, ..self }
     }
 
-    /// Returns the same model with this rule left out.
+    /// Returns the same model without this rule.
     pub fn without(self, rule: Rule) -> Self {
         Self { without: Some(rule), ..self }
     }
@@ -200,8 +201,9 @@ impl OpenedRuns {
         self.generations == 1 || self.remembers()
     }
 
-    /// Returns `true` if a majority of the nodes may show a leader that no worker can take a slot any more: after the
-    /// slot's horizon, or because these nodes lost their memory since the generation was opened (R9c).
+    /// Returns `true` if a leader may learn from a majority of the nodes that no worker can take a slot any
+    /// more. This is so after the slot's horizon, or if these nodes have lost their memory since the generation
+    /// was opened (R9c).
     pub(super) fn looks_free(&self) -> bool {
         self.horizon || self.forgets > 1
     }

@@ -1,4 +1,4 @@
-//! The actions of a leader.
+//! The actions of a leader in the model of opened runs.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -20,7 +20,7 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// The state of the run as a seal shows it.
+/// The state of the run, as the answers to a seal show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealedState {
     /// A majority of the sealed nodes remembers the tick, and no node has a record.
@@ -29,12 +29,12 @@ pub(super) enum SealedState {
     Unknown,
     /// The tick is below the low-water mark.
     Pruned,
-    /// This record decides. The flag is `true` if a majority of the sealed nodes remembers the tick.
+    /// This record decides on the run. The flag is `true` if a majority of the sealed nodes remembers the tick.
     Record(Mark, bool),
 }
 
 impl OpenedRuns {
-    /// Evaluates the answers to a seal with the shipped verdict.
+    /// Returns the state of the run that the shipped verdict concludes from the answers to a seal.
     pub(super) fn says(&self, found: &[Found]) -> Option<SealedState> {
         let finals = self.options().finals;
         let marks = found.iter().map(|one| one.mark);
@@ -46,8 +46,8 @@ impl OpenedRuns {
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
-            // The verdict depends only on the record that decides. It makes no difference which node has that
-            // record, so the first node gets it.
+            // The verdict depends on the deciding record, and not on the node that has it. So the first node
+            // gets it.
             record: decides.as_ref().filter(|_| at == 0),
         };
         let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {
@@ -80,7 +80,7 @@ impl OpenedRuns {
         }
         let number = actor as u8;
         let closes = [Choice::Close(End::Lost), Choice::Open];
-        // If the lost generation is the last one, the leader can only close the run as *lost*.
+        // If no further generation is permitted, the leader can only close the run as *lost*.
         let closes = &closes[..if self.may_open_next(it) { 2 } else { 1 }];
         match it.phase {
             LeaderPhase::Waiting
@@ -259,7 +259,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Lets a leader that writes continue from the record that it met on the node at index `at`.
+    /// Lets a leader that is writing continue from the record that it found on the node at index `at`.
     pub(super) fn leader_meets(&self, state: &mut State, leader: usize, at: usize) -> Option<()> {
         let (it, met) = (state.leaders[leader], state.sites[at].core.mark);
         if overwrites(it.target, it.seen, met, it.remembering) && !self.leaves_out(Rule::Forward) {
@@ -380,7 +380,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Lets a leader act on `mark`, the record that decides.
+    /// Lets a leader act on `mark`, the record that decides on the run.
     fn takes(&self, state: &mut State, leader: usize, mark: Mark, remembering: bool) {
         state.leaders[leader].target = mark;
         match mark.stage() {
@@ -396,7 +396,7 @@ impl OpenedRuns {
                 let remembering = remembering || self.leaves_out(Rule::SkipMemory);
                 self.closes(state, leader, inherited(end, remembering));
             }
-            // The leader that wrote the record may have started the run. Under at-most-once, the run does not
+            // The leader that wrote this record may have started the run. Under at-most-once, the run must not
             // start again.
             Some(Stage::Started) | None => self.closes(state, leader, End::Lost),
         }
@@ -428,7 +428,7 @@ impl OpenedRuns {
         self.closes(state, leader, voided(generation));
     }
 
-    /// Lets a leader adopt the end that it found in the slot on one node. One node is enough, because only
+    /// Lets a leader take over the end that it found in the slot on one node. One node is enough, because only
     /// the slot's owner writes an end.
     fn finds_end(&self, state: &mut State, leader: usize, void: bool) {
         let end = if void { voided(state.leaders[leader].generation()) } else { End::Done };
@@ -461,7 +461,8 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Enters the leader's end of the run in the history. If the history already has an entry, that entry stays.
+    /// Enters the end that the leader gives to the run in the history. An entry that the history already has
+    /// stays.
     fn enters(&self, state: &mut State, leader: usize) -> Option<()> {
         let end = state.leaders[leader].target.end()?;
         match state.history {
@@ -478,7 +479,7 @@ impl OpenedRuns {
 }
 
 impl Leader {
-    /// Returns the generation that the leader has opened or adopted; 1 if its record is not *open*.
+    /// Returns the generation that the leader has opened or continued. Returns 1 if its record is not *open*.
     fn generation(&self) -> u8 {
         match self.target.stage() {
             Some(Stage::Open { generation, .. }) => generation,

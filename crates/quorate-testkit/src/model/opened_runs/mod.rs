@@ -68,7 +68,7 @@ impl OpenedRuns {
         RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
     }
 
-    /// Records that the handler of a worker or of a leader begins.
+    /// Notes that the handler of a worker or of a leader begins.
     fn starts(&self, state: &mut State, worker: Option<usize>, generation: u8) {
         let starts = &mut state.starts[usize::from(generation) - 1];
         *starts = (*starts + 1).min(2);
@@ -113,8 +113,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if `wrong` holds for a state that one more leader could find now, by sealing two of the
-    /// nodes.
+    /// Returns `true` if `wrong` returns true for any state that one more leader could find now by sealing two
+    /// of the nodes.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -157,7 +157,8 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // While no memory is lost, the moment at which a leader is elected makes no difference.
+            // While no memory is lost, it makes no difference when a leader is elected. So all leaders are
+            // elected at the beginning, which makes the search smaller.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {

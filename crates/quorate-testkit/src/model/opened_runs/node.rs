@@ -1,7 +1,7 @@
 //! One node's ledger record and slots, on which the shipped engine runs.
 //!
 //! The engine is a pure function, and a search asks for the same replies again and again. So the replies are
-//! cached, by the node's state and the request.
+//! cached. The key is the node's state together with the request.
 
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::{
@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// Two times in microseconds: the node's wall clock before the first horizon has passed, and the time from
-/// one horizon to the next.
+/// Times in microseconds: the node's wall clock before the first horizon has passed, and the time from one
+/// horizon to the next.
 const NOW: u64 = 200;
 const BETWEEN: u64 = 100;
 /// The fencing token of every grant. All grants have the same token, because the model does not cover fencing
@@ -35,7 +35,7 @@ static SLOTS: LazyLock<[Resource; GENERATIONS]> = LazyLock::new(|| {
     std::array::from_fn(|at| claim(at + 1).unwrap_or_else(|error| unreachable!("{error}")))
 });
 
-/// The record of a slot.
+/// The record of a slot on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) enum Row {
     #[default]
@@ -44,14 +44,14 @@ pub(super) enum Row {
     Counted,
     /// The owner of the slot, a worker, has ended the run.
     Done,
-    /// The owner of the slot, a leader, has ended the run unstarted.
+    /// The owner of the slot, a leader, has ended the run before it started.
     Void,
 }
 
-/// The claim of one generation.
+/// The slot of one generation on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Slot {
-    /// The number of the claim's holder, from one; 0 if the claim is free.
+    /// The number of the claim's holder, from one. It is 0 if the claim is free.
     pub(super) owner: u8,
     pub(super) row: Row,
 }
@@ -62,9 +62,9 @@ pub(super) struct Core {
     /// The highest term that has sealed or written.
     pub(super) term: u8,
     pub(super) mark: Mark,
-    /// Set if the tick is below the low-water mark.
+    /// True if the tick is below the low-water mark.
     pub(super) pruned: bool,
-    /// The number of generations whose horizons have passed by this node's clock.
+    /// The number of generations whose horizons have passed on this node.
     pub(super) late: u8,
     pub(super) slots: [Slot; GENERATIONS],
 }
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// A request, packed: terms, owners and generations are small numbers, and records are [`Mark`]s.
+/// A request in packed form. Terms, owners and generations are small numbers, and records are [`Mark`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Question {
     Seal(u8),
@@ -100,9 +100,9 @@ pub(super) enum Question {
 /// The options of a model that change the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RequestOptions {
-    /// Set if closed records are written as final. The engine never overwrites a final record.
+    /// True if closed records are written as final. The engine never overwrites a final record.
     pub(super) finals: bool,
-    /// Set if acquires and counts of a slot carry the slot's horizon as the time after which the node refuses them.
+    /// True if acquires and counts of a slot must not run after the slot's horizon.
     pub(super) horizon: bool,
 }
 
@@ -120,7 +120,7 @@ pub(super) enum NodeReply {
     Done {
         void: bool,
     },
-    /// The reply to an inspection. The caller reads the holder and the row in the node's [`Core`].
+    /// The reply to an inspection. The caller reads the holder and the row from the node's [`Core`].
     State,
     /// The node has done what was requested: extended, completed or pruned.
     Agreed,
@@ -225,7 +225,7 @@ fn node_reply(reply: &Reply) -> NodeReply {
     }
 }
 
-/// A node's data as the store on which the engine runs.
+/// The data of a node, as a store on which the engine runs.
 struct NodeStore {
     core: Core,
     finals: bool,

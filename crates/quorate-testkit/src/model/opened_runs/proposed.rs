@@ -13,16 +13,16 @@
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;
 
-/// Returns the record that decides, among the records that a seal found. It is the record of the highest
-/// term. Within one term, it is the record that the leader wrote last.
+/// Returns the record that decides on the run, of the records that a seal found. It is the record of the
+/// highest term, and of the same term the one that the leader wrote last.
 pub(super) fn latest(found: impl IntoIterator<Item = Mark>) -> Mark {
     found.into_iter().max().unwrap_or(Mark::NONE)
 }
 
 /// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`.
-/// `remembering` says that a majority of the sealed nodes remembers the tick (their memory began before it).
-/// Then the seal found every record that ever had a majority. After any other seal, a record later than the
-/// `seen` one may have had a majority. Such a record decides, and only a closed record overwrites it.
+/// `remembering` is true if a majority of the sealed nodes remembers the tick, that is, their memory began
+/// before it. Then the seal found every record that ever had a majority, so `met` had none. Otherwise a record
+/// later than `seen` may have had a majority. Such a record decides, and only a closed record may overwrite it.
 pub(super) fn overwrites(target: Mark, seen: Mark, met: Mark, remembering: bool) -> bool {
     remembering || met <= seen || target.end().is_some()
 }
@@ -33,9 +33,9 @@ pub(super) fn goes_forward(before: Mark, next: Mark) -> bool {
     next > before
 }
 
-/// Returns the generation that a worker may take, and its `at`. `shown` has the record of each node that
-/// answered, and whether the node's memory began before the record's `at`. A majority of nodes with such a
-/// memory must show exactly the same record, including its term.
+/// Returns the generation that a worker may take, and the `at` of this generation. `shown` has the record of
+/// each node that answered, and whether the node's memory began before the record's `at`. A majority of nodes
+/// with such a memory must show exactly the same record, including its term.
 pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> {
     let counts = |mark: Mark| shown.iter().filter(|(other, older)| *other == mark && *older).count();
     let mut open = shown.iter().filter(|(mark, _)| counts(*mark) >= majority(nodes));
@@ -45,29 +45,29 @@ pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> 
     }
 }
 
-/// Returns the end that a leader adopts from the record that decides. A *skipped* record may never have had a majority.
-/// If the seal had no majority of nodes whose memory began before the tick, a later record that did have a majority may
-/// be forgotten. Then *skipped* becomes *lost*.
+/// Returns the end that a leader gives to the run if the deciding record has the end `end`. A *skipped* record
+/// may never have had a majority. If `remembering` is false, a later record that did have a majority may be
+/// forgotten. The run may then have been started, so *skipped* becomes *lost*.
 pub(super) fn inherited(end: End, remembering: bool) -> End {
     if end == End::Skipped && !remembering { End::Lost } else { end }
 }
 
-/// Returns the end of a generation that a leader ended through its slot. A generation after the first is never skipped
-/// as a misfire, because an earlier generation may have been started.
+/// Returns the end of a generation that a leader ended through its slot. A generation after the first does not
+/// end as *skipped*, because an earlier generation may have been started.
 pub(super) fn voided(generation: u8) -> End {
     if generation == 1 { End::Skipped } else { End::Lost }
 }
 
-/// Returns the generation that a leader opens if it finds no record of the run. `remembering` says that a
-/// majority of the sealed nodes has memories that began before the tick. Otherwise another generation may
-/// have been started: then the opened generation is not the first, and is never skipped.
+/// Returns the generation that a leader opens if it finds no record of the run. `remembering` is true if a
+/// majority of the sealed nodes has memories that began before the tick. Otherwise another generation may have
+/// been started. The opened generation then counts as the second, so that it is never skipped.
 pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which the memory of a node must have begun. Otherwise the node counts neither for
-/// the leader's writes nor for the generations that the leader opens. The time is that of the tick, or the
-/// beginning of the leader's term if that is later. It stays the same within a term.
+/// Returns the time before which the memory of a node must have begun, so that the node counts for the leader's
+/// writes and for the generations that the leader opens. It is the time of the tick, or the beginning of the
+/// leader's term if that is later. The time stays the same within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
 }
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// Returns the library's record for a packed record.
+    /// Returns the record of the library that a packed record stands for.
     fn shipped(mark: Mark) -> Option<Record> {
         let written = match mark.stage()? {
             Stage::Started => RunRecord::started("l"),
@@ -115,7 +115,8 @@ mod tests {
         Some(written.into_record(WallTime::from_micros(100), FencingToken::new(mark.term().into())))
     }
 
-    /// Returns all records of three terms. A term has at most one end, and one `at` for each generation.
+    /// Returns all possible records of three terms. A term has at most one end, and one `at` for each
+    /// generation.
     fn marks() -> Vec<Mark> {
         let open = |generation| Stage::Open { generation, at: 1 };
         let stages = |end| [Stage::Started, open(1), open(2), Stage::Closed(end)];
@@ -172,8 +173,8 @@ mod tests {
         for remembering in [false, true] {
             assert_eq!(internals::first_opened(remembering), u32::from(first_opened(remembering)));
         }
-        // An end that the model calls lost may be cancelled in the library: there the leader knows that it
-        // ended the generation itself.
+        // The model calls this end lost. In the library it may be cancelled, because there the leader knows
+        // that it ended the generation itself.
         assert_eq!(internals::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
             (internals::voided(2, RunOutcome::SkippedMisfire), voided(2)),

@@ -10,7 +10,7 @@ use std::{
 pub(super) const TICK: u64 = 100;
 /// The maximum number of generations of a run.
 pub const GENERATIONS: usize = 2;
-/// The maximum number of lost memories, of all nodes together.
+/// The maximum number of memory losses, of all nodes together.
 pub(super) const FAULTS: u8 = 2;
 /// The maximum number of terms.
 const TERMS: u8 = 3;
@@ -48,8 +48,8 @@ pub(super) enum Stage {
     Closed(End),
 }
 
-/// A record packed into a byte; zero for no record. A greater record supersedes a smaller one: records are
-/// ordered by term, and within a term in the order in which the leader writes them.
+/// A record packed into a byte. Zero means that there is no record. Of two records, the greater one decides.
+/// They are ordered by term, and within a term by the order in which the leader writes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Mark(u8);
 
@@ -102,8 +102,8 @@ impl Mark {
         Self(code)
     }
 
-    /// Returns the record that the engine stores. With `finals`, a closed record is final: the engine refuses to
-    /// overwrite it.
+    /// Returns the record that the engine stores. If `finals` is true, a closed record is final, so that the
+    /// engine never overwrites it.
     pub(super) fn record(self, finals: bool) -> Option<Record> {
         let stage = self.0.checked_sub(1)? % STAGES;
         Some(Record {

@@ -1,5 +1,5 @@
-//! The histories after which a search can begin. Each leads to an interesting state, which the search then
-//! need not find itself.
+//! The histories after which a search can begin. Each leads to an interesting state, so that the search need
+//! not explore the way to it.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -10,7 +10,7 @@ use super::{
 use crate::model::Name;
 use stateright::Model;
 
-/// The nodes, each as a bit of a set.
+/// The three nodes, each as a bit of a set.
 const X: u8 = 1;
 const Y: u8 = 2;
 const Z: u8 = 4;
@@ -29,51 +29,50 @@ pub enum From {
     Nothing,
     /// The first leader has opened the run at x and y.
     Opened,
-    /// As [`Self::Opened`]. All workers have also read the record, perhaps long ago.
+    /// Like [`Self::Opened`]. All workers have also read the record, perhaps long ago.
     Read,
-    /// As [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
+    /// Like [`Self::Read`]. The first worker has also taken the run at x and y, and executes it.
     Started,
-    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
-    /// and has counted its attempt at z. The second worker has been granted the claim at y.
+    /// Like [`Self::Read`]. The first worker also has the claim at x and z, and has counted its attempt at z.
+    /// The second worker has been granted the claim at y.
     Counting,
-    /// As [`Self::Opened`], and all workers have read the record. The first worker has the claim at x and z,
-    /// and has counted its attempt there. It has not started the run.
+    /// Like [`Self::Read`]. The first worker also has the claim at x and z, and has counted its attempt there.
+    /// It has not started the run.
     Counted,
-    /// As [`Self::Opened`], and all workers have read the record. The first worker has taken the run at x and
-    /// z, and gives it up. The second worker has taken the run at x and y, and executes it.
+    /// Like [`Self::Read`]. The first worker has also taken the run at x and z, and given it up. The second
+    /// worker has taken the run at x and y, and executes it.
     GivenUp,
     /// The first leader has decided to skip the run, and has written nothing yet. The second leader has
     /// opened the run at x and y, and all workers have read its record.
     Split,
-    /// As [`Self::Split`]. The first leader has also written *skipped* at z.
+    /// Like [`Self::Split`]. The first leader has also written *skipped* at z.
     SplitWritten,
-    /// The first leader has opened the run at x alone. The second leader has skipped the run at y and z.
+    /// The first leader has opened the run only at x. The second leader has skipped the run at y and z.
     Deposed,
-    /// The first leader has opened the run at x alone. The second leader has written *skipped* at z alone.
+    /// The first leader has opened the run only at x. The second leader has written *skipped* only at z.
     Minorities,
-    /// As [`Self::Minorities`]. The third leader has also adopted the run, and has written its record at y
-    /// alone so far.
+    /// Like [`Self::Minorities`]. The third leader has also found the open run, and has written its own record
+    /// only at y so far.
     Mixed,
-    /// The first leader has opened the run at y alone. The second leader has skipped the run at x and z. Then
-    /// x has forgotten. The third leader has sealed x and y, and is about to adopt the run.
+    /// The first leader has opened the run only at y. The second leader has skipped the run at x and z. Then x
+    /// has forgotten. The third leader has sealed x and y, and is about to continue the open run.
     Forgotten,
-    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
-    /// forgotten. The second leader has sealed x and y, and adopted the run at x and z. The second worker has
-    /// read the record there.
+    /// Like [`Self::Started`]. Then y has forgotten. The second leader has sealed x and y, and continued the
+    /// run at x and z. The second worker has read the record there.
     Adopted,
-    /// As [`Self::Opened`], and the first worker has started the run at x and y. The lease of that worker is
-    /// over. The leader has brought the count to y and z, treated the generation as lost, and opened the
-    /// second generation at x and y.
+    /// Like [`Self::Opened`]. The first worker has started the run at x and y, and its lease is over. The
+    /// leader has written the count to y and z, treated the generation as lost, and opened the second
+    /// generation at x and y.
     Second,
-    /// As [`Self::Opened`], and the first worker has taken the run at x and y and executes it. Then y has
-    /// forgotten. The second leader has found no record at y and z. It has opened the run there, and holds
-    /// the claim there.
+    /// Like [`Self::Started`]. Then y has forgotten. The second leader has found no record at y and z. It has
+    /// opened the run there, and holds the claim there.
     Reopened,
-    /// As [`Self::Opened`], and all workers have read the record. The second leader has adopted the run at y
-    /// and z. The first leader holds the claim there, and has not counted an attempt.
+    /// Like [`Self::Read`]. The second leader has continued the run at y and z. The first leader holds the
+    /// claim there, and has not counted an attempt.
     Claimed,
-    /// As [`Self::Opened`], and the second leader has adopted the run and ended it unstarted at y and z. The
-    /// first leader holds the claim at x and y, and has counted an attempt there. Then y has forgotten.
+    /// Like [`Self::Opened`], with these further steps. The second leader has continued the run at y and z, and
+    /// has ended it there before it started. The first leader holds the claim of the run at x and y, and has
+    /// counted an attempt there. Then y has forgotten its data.
     Voided,
 }
 
@@ -180,8 +179,8 @@ impl From {
         more.concat()
     }
 
-    /// Returns the state to which this history leads from `first`. Steps that do not occur in `model` are
-    /// left out.
+    /// Returns the state after this history, which begins with the state `first`. Steps that `model` does not
+    /// have are left out.
     pub(super) fn state(self, model: &OpenedRuns, first: State) -> State {
         let script = self.script(model.workers as u8);
         let needed = script.iter().filter(|action| match action {

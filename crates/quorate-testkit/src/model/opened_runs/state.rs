@@ -20,20 +20,20 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// The number of times that a node has lost its memory so far. It serves as the clock by which memories
-    /// are ordered.
+    /// The number of memory losses so far. It serves as the time by which the beginnings of memories are
+    /// ordered.
     pub(super) epoch: u8,
     /// The number of times that a node came back with its record alone.
     pub(super) returned: u8,
-    /// The actors whose leases are over by their own clocks. Each actor is a bit.
+    /// The actors whose leases are over by their own clocks, each as a bit.
     pub(super) over: u8,
-    /// The number of starts of each generation, so far.
+    /// For each generation, the number of its starts so far.
     pub(super) starts: [u8; GENERATIONS],
-    /// Set if a handler has ended.
+    /// True if a handler has ended.
     pub(super) finished: bool,
-    /// The end of the run that the history has.
+    /// The end of the run in the history, if it has been entered.
     pub(super) history: Option<End>,
-    /// The property that a step of this history has broken, if any.
+    /// The property that a step has broken, if any.
     pub(super) broken: Option<Broken>,
 }
 
@@ -55,8 +55,8 @@ pub(super) struct Site {
     pub(super) core: Core,
     /// The value of [`State::epoch`] when the node's memory began; 0 if it began before the tick.
     pub(super) since: u8,
-    /// For each actor, the node's answer to the actor's present request; 0 if there is none. The phase of the
-    /// actor says what the answers mean: see [`WorkerPhase`] and [`LeaderPhase`].
+    /// For each actor, the node's answer to the actor's present request, or 0 if there is none. What the number
+    /// means depends on the actor's phase: see [`WorkerPhase`] and [`LeaderPhase`].
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -71,13 +71,13 @@ pub(super) struct Worker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum WorkerPhase {
-    /// The worker reads the ledger. Answers: the *open* record of a node, and whether the node's memory began
-    /// before the record's `at`.
+    /// The worker reads the ledger. An answer is the *open* record of a node, and whether the node's memory
+    /// began before the record's `at`.
     #[default]
     Reading,
-    /// The worker acquires the claim. Answers: [`FREE`] or [`COUNTED`].
+    /// The worker acquires the claim. An answer is [`FREE`] or [`COUNTED`].
     Acquiring,
-    /// The worker counts its attempt. Answers: [`OLD`] or [`YOUNG`].
+    /// The worker counts its attempt. An answer is [`OLD`] or [`YOUNG`].
     Counting,
     /// The worker takes its count back (only without [`Rule::Kept`](super::Rule::Kept)).
     TakingBack,
@@ -85,16 +85,16 @@ pub(super) enum WorkerPhase {
     Running,
     /// The worker records that the run is done.
     Completing,
-    /// The worker did not get the claim, or has given up.
+    /// The worker was refused the claim, or has given up.
     Off,
 }
 
-/// The two answers of a node that granted the claim of a slot. With the first, no attempt has been counted
-/// there. With the second, an attempt has been counted.
+/// The two answers of a node that granted the claim of a slot: either no attempt has been counted there, or one
+/// has.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
-/// The two answers of a node that accepted a count or a write. With the first, the node's memory is old
-/// enough for the answer to count. With the second, it is too young.
+/// The two answers of a node that accepted a count or a write: either the node's memory is old enough for the
+/// answer to count, or it is too young.
 pub(super) const OLD: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 
@@ -105,16 +105,15 @@ pub(super) struct Leader {
     /// The value of [`State::epoch`] when the leader's term began. Only a node whose memory began earlier
     /// counts for the leader's writes.
     pub(super) at: u8,
-    /// Set if a majority of the nodes in the leader's seal had memories that began before the tick.
+    /// True if a majority of the nodes in the leader's seal had memories that began before the tick.
     pub(super) remembering: bool,
     /// The record that the leader writes or has written.
     pub(super) target: Mark,
-    /// The record that the leader has seen, which `target` replaces.
+    /// The record that the leader has seen, and that `target` replaces.
     pub(super) seen: Mark,
-    /// The last *open* record that the leader wrote, and the record that it replaced. The request of this
-    /// write may run late.
+    /// The last *open* record that the leader wrote, and the record that it replaced. This write may run late.
     pub(super) opened: [Mark; 2],
-    /// The generation whose slot the leader owns, and in which it records *void*; 0 if there is none.
+    /// The generation whose slot the leader owns, and in which it records *void*. It is 0 if there is none.
     pub(super) voids: u8,
 }
 
@@ -123,27 +122,27 @@ pub(super) enum LeaderPhase {
     /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// The leader seals the ledger. Answers: those of the nodes, each as a [`Found`].
+    /// The leader seals the ledger. An answer is that of one node, as a [`Found`].
     Sealing,
-    /// The leader writes `target`. Answers: [`OLD`] or [`YOUNG`].
+    /// The leader writes `target`. An answer is [`OLD`] or [`YOUNG`].
     Writing,
-    /// The leader has opened the run, and watches its slot. Answers: [`FREE`], if the slot's horizon has
-    /// passed or the node is younger than the generation, and the claim is free.
+    /// The leader has opened the run and watches its slot. A node answers [`FREE`] if the claim is free, and
+    /// the slot's horizon has passed or the node is younger than the generation.
     Watching,
-    /// The leader acquires the claim to end the run. Answers: [`FREE`] or [`COUNTED`].
+    /// The leader acquires the claim to end the run. An answer is [`FREE`] or [`COUNTED`].
     Claiming,
-    /// The leader counts, in order to own the slot. Answers: [`OLD`] or [`YOUNG`].
+    /// The leader lets the nodes count it, in order to own the slot. An answer is [`OLD`] or [`YOUNG`].
     Voiding,
-    /// The leader holds the claim. Before it treats the generation as lost, it brings a count to a majority.
-    /// Answers: [`OLD`].
+    /// The leader holds the claim and will treat the generation as lost. Before that, it brings a count to a
+    /// majority. The only answer is [`OLD`].
     Filling,
     /// The leader runs the handler itself.
     Running,
-    /// The leader has entered the end in the history, or found the run pruned.
+    /// The leader is done: it has entered the end in the history, or found the run pruned.
     Ended,
 }
 
-/// One node's answer to a seal or a read. It can be packed into a number of [`Site::lines`].
+/// One node's answer to a seal or a read. It can be packed into a number for [`Site::lines`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) mark: Mark,
@@ -163,7 +162,8 @@ impl Found {
 }
 
 impl State {
-    /// Clears the answers of an actor that begins a new phase: answers to earlier requests no longer count.
+    /// Clears the answers for an actor that begins a new phase, because answers to its earlier requests no
+    /// longer count.
     pub(super) fn clear(&mut self, actor: usize) {
         self.sites.iter_mut().for_each(|site| site.lines[actor] = 0);
     }

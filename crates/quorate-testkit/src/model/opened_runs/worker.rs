@@ -1,4 +1,4 @@
-//! The actions of a worker.
+//! The actions of a worker in the model of opened runs.
 
 use super::{
     action::{Action, Ask, Choice},
@@ -22,21 +22,21 @@ use quorate::{
 };
 use std::time::Duration;
 
-/// Returns the time at which `epoch` began, on every node's clock, in microseconds. The memory of the node
-/// whose loss began the epoch begins shortly before this time.
+/// Returns the time at which `epoch` began, in microseconds on every node's clock. An epoch begins with the
+/// loss of a node's memory. The new memory of this node begins shortly before the returned time.
 pub(super) fn time_of(epoch: u8) -> u64 {
     TICK + 10 * u64::from(epoch)
 }
 
-/// Returns the memory of a node that forgot at the beginning of the epoch `since`. If `since` is 0, the
+/// Returns the memory of a node that lost its data at the beginning of the epoch `since`. If `since` is 0, the
 /// memory began before the tick.
 pub(super) fn memory(since: u8) -> Memory {
     let since = if since == 0 { 0 } else { time_of(since) - 5 };
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Evaluates, with the shipped code, the grants of a slot's claim that an actor has from these nodes. Returns
-/// the turn of its attempt: it may begin, or not. Returns `None` without a majority of grants.
+/// Evaluates an actor's grants of a slot's claim from these nodes, with the shipped code. Returns whether the
+/// attempt may begin, as a [`Turn`]. Returns `None` without a majority of grants.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -56,8 +56,8 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A node counts if its
-/// memory is old enough; with `any`, every node counts.
+/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A node counts only if its
+/// memory is old enough. If `any` is true, every node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -71,7 +71,7 @@ pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
 }
 
 impl OpenedRuns {
-    /// Returns `true` if the actor, as far as it knows, may still act on its claim.
+    /// Returns `true` if the actor may still act on its claim, as far as it knows.
     pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
         !self.timed || !state.is_over(actor)
     }
@@ -207,7 +207,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Adds the decisions that an actor can make now: each of `choices`, on the answers of each majority.
+    /// Adds the decisions that an actor can make now: each of `choices`, with the answers of each majority.
     pub(super) fn decides(&self, state: &State, actor: usize, choices: &[Choice], actions: &mut Vec<Action>) {
         let least = match self.without {
             Some(Rule::OpenMajority | Rule::CountMajority) => 1,
@@ -225,7 +225,8 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // Without this rule, the term of a record is ignored.
+            // Without this rule, records count as equal even if their terms differ. So all get the same term
+            // here.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }

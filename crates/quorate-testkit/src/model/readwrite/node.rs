@@ -1,4 +1,5 @@
-//! One node's key, on which the shipped engine runs, and the behaviour of a node that leaves out a rule.
+//! The key of one node, on which the shipped engine runs. Also the behaviour of a node that violates one of the
+//! rules.
 
 use super::{AGENTS, Rule};
 use crate::model::{
@@ -14,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The number of owner tokens. Each agent has two: its own, and the one of the reader that it becomes.
+/// The number of owner tokens. Each agent has two: one of its own, and one for the reader that it becomes after
+/// a downgrade.
 const TOKENS: usize = AGENTS * 2;
 /// The number of requests that an agent may have in flight to one node.
 pub(super) const REQUESTS: usize = What::ALL.len();
@@ -32,7 +34,7 @@ pub enum What {
     Acquire,
     /// The agent extends its lease.
     Extend,
-    /// The agent asks to become a reader in place of a writer.
+    /// The agent asks to become a reader, as a writer that downgrades.
     Downgrade,
     /// The agent extends the lease of the reader that it has become.
     ExtendTurned,
@@ -47,7 +49,7 @@ impl What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Key {
     holder: Holder,
-    /// The fencing counter; zero in a model without downgrades, which needs no counter.
+    /// The fencing counter. It is zero in a model without downgrades, which needs no counter.
     pub(super) count: u8,
 }
 
@@ -57,12 +59,12 @@ enum Holder {
     #[default]
     Free,
     Alone(u8, u8),
-    /// The remaining steps of each reader's lease, by token; zero for none.
+    /// The remaining steps of each reader's lease, by token. Zero means that the token has no lease.
     Read([u8; TOKENS]),
 }
 
 impl Key {
-    /// Returns a key without a holder. It has a fencing counter if `counts`.
+    /// Returns a key without a holder. It has a fencing counter if `counts` is true.
     pub(super) fn counting(counts: bool) -> Self {
         Self { holder: Holder::Free, count: u8::from(counts) }
     }
@@ -122,7 +124,8 @@ impl Key {
         matches!(self.ask(request), Reply::Granted { .. } | Reply::Shared | Reply::Extended)
     }
 
-    /// Removes all that the agent holds: its lease as a reader, or its lease as a writer that may have become a reader.
+    /// Removes everything that the agent holds: its lease as a reader, its lease as a writer, or the lease of
+    /// the reader that it became.
     pub(super) fn released(&mut self, agent: usize, reads: bool, without: Option<Rule>) {
         if without == Some(Rule::ReleasesItself) && reads && matches!(self.holder, Holder::Read(_)) {
             self.holder = Holder::Free;

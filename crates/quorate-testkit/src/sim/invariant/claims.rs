@@ -8,14 +8,14 @@ use std::{
 
 /// Requires that a message which is done stays done:
 ///
-/// * While a majority of the servers stores its done record, no worker receives the message. No server that
-///   has the record grants the message's claim.
+/// * While a majority of the servers stores its done record, no worker receives the message. No server that has
+///   the record grants the message's claim.
 /// * On a server, a record of a lower token never replaces one of a higher token.
 /// * If a worker learns that it completed the message, a majority has stored the done record.
-/// * If a worker learns that the message is already done, the result that it receives is one that a worker
-///   had recorded.
+/// * If a worker learns that the message is already done, the result that it receives is one that a worker had
+///   recorded.
 ///
-/// (The invariants `leftovers` and `liveness` check that no message stays claimed.)
+/// That no message stays claimed is checked by the invariants `leftovers` and `liveness`.
 ///
 /// The guarantee holds within the retention, which is longer than any run. There are two exceptions. A *done*
 /// record on a bare majority need not survive the loss of one of its nodes. So a server that forgot no longer
@@ -23,7 +23,7 @@ use std::{
 /// boot clock stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// For each message, the servers that store it as done, each with the token of its record.
+    /// For each message, the servers that store it as done, with the token of each record.
     done: BTreeMap<Resource, BTreeMap<String, u64>>,
     /// For each message and token, the servers that ever recorded the message as done under this token.
     recorded: BTreeMap<(Resource, u64), BTreeSet<String>>,

@@ -2,9 +2,9 @@ use super::{Event, Invariant};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// Requires that no two workers consider leases on one resource valid at one true moment, each by its own clock. If a
-/// worker's clock stood still, its lease is outside of the guarantee until a request that was sent while the clock ran
-/// extends it.
+/// Requires that, at every true moment, at most one worker considers a lease on a resource valid by its own
+/// clock. If a worker's clock stood still, its lease is not judged until a majority has extended the lease by a
+/// request that was sent while the clock ran.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 

@@ -1,9 +1,10 @@
 use super::{Event, Invariant};
 use std::time::Duration;
 
-/// Requires that a store which compares fencing tokens loses no update: each write that it accepts was
-/// computed from the stored version. A second store, which does not compare tokens, loses some updates. They
-/// are not violations, because a lease cannot protect against a pause between a check and a write.
+/// Requires that a store which compares fencing tokens loses no update: each write that it accepts was computed
+/// from the version that the store has. A second store does not compare tokens and loses some updates. These
+/// are not violations, because a lease cannot protect against a pause between the check of the lease and the
+/// write.
 #[derive(Debug)]
 pub(super) struct Fence;
 

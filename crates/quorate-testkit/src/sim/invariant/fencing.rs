@@ -23,9 +23,9 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // A worker may be paused after its round was granted. When its code sees the grant, the grant may
-        // have ended, and another worker may have acquired the lease. If the worker's clock stood still, the
-        // worker cannot know that. The order of these grants is not judged here: see `Succession`.
+        // This grant ended before its worker saw it, for example because the worker was paused after its round
+        // was granted. Another worker may have acquired the lease since then. If the worker's clock stood
+        // still, the worker cannot know this. `Succession` judges these grants.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

@@ -23,36 +23,36 @@ use std::{
 };
 
 /// The time within which the leader must enter the end of a run that another worker executed. The leader
-/// inspects the slot at least once a second. The leader closes the run before it writes the history entry.
+/// inspects the slot at least once a second, closes the run, and then writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
 
 /// Requires that the history of a job of the second group records the end of each run:
 ///
-/// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the
-///   whole history.
-/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For
-///   a leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its
+/// - A reader receives the newest tick first, and each entry once. The first page is the beginning of the whole
+///   history.
+/// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
+///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its
 ///   claim, and its entry has the term of the leader that opened it.) *Cancelled* means that a handler was
 ///   cancelled, or that its run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
-/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also
-///   means that no handler was called for the tick.
-/// - The newest entries are present, as many as the job keeps. This is required of the entries that a
-///   majority of the servers still stores.
+/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means
+///   that no handler was called for the tick.
+/// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority
+///   of the servers still stores.
 /// - Once the faults are over, each run that has come to an end has its entry.
 /// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders handled it.
 ///
-/// Excuses: a tick that ran before its worker noticed a pause may have its own entry in addition to that of the pause. A
-/// pause that an operator ended is back if servers forgot the record of its end, so that fewer than a majority store it,
-/// and another server still stores the pause. The leader then skips ticks as paused. When the job is resumed again, the
-/// entry of the pause includes the ticks since the pause began, although some of them ran in between. (A majority lost
-/// its memory: see *Failures* in `docs/design/scheduler.md`.)
+/// There are two exceptions. A tick that ran before its worker noticed a pause may have an entry of its own in
+/// addition to that of the pause. And a pause that an operator ended may come back: servers forgot the record
+/// of its end, so that fewer than a majority store it, and another server still stores the pause. The leader
+/// then skips ticks as paused. When the job is resumed again, the entry of the pause includes the ticks since
+/// the pause began, although some of them ran in between. (See *Failures* in `docs/design/scheduler.md`.)
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
     promises: Promises,
     /// For each ledger that stores a history, the name of the job.
     parts: BTreeMap<String, &'static str>,
-    /// For each job, the entries that servers store, by key.
+    /// For each job, the history entries that servers store, by key.
     stored: BTreeMap<&'static str, BTreeMap<Arc<str>, Stored>>,
     read: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
@@ -60,7 +60,8 @@ pub(super) struct Histories {
 
 #[derive(Debug)]
 struct Stored {
-    /// The time at which the entry was first written. Entries are pruned in the order of this time.
+    /// The time at which the entry was first written. Pruning removes the entries with the earliest times
+    /// first.
     at: u64,
     on: BTreeSet<String>,
 }
@@ -151,7 +152,8 @@ impl Histories {
         self.retained(job, entries).map_err(|why| format!("the history of {job}: {why}"))
     }
 
-    /// Returns how an entry contradicts the runs that happened, or `None` if it does not contradict them.
+    /// Returns the way in which an entry contradicts the runs that happened. Returns `None` if the entry agrees
+    /// with them.
     fn contradicts(&self, entry: &HistoryEntry) -> Option<String> {
         let Some(spec) = self.log.spec(&entry.job) else { return Some("there is no such job".to_owned()) };
         let of = RunOf { job: Arc::clone(&entry.job), tick: entry.tick, request: entry.cause.request() };
@@ -169,9 +171,11 @@ impl Histories {
             RunOutcome::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
-                // A pause also ends a run that waits for a worker after an earlier generation has left no end.
+                // The tick may wait for a worker again after an earlier generation ended without a recorded
+                // end. A pause ends such a wait too.
                 let paused = spec.is_any_worker() && self.log.may_be_paused(&entry.job, entry.tick);
-                // The handler may have ended after its term or claim was over, and before the end was recorded.
+                // The run ended as cancelled because its end could not be recorded. The handler may have ended
+                // in any way by then.
                 given_up || paused || ended(&|_, _| true)
             }
             RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
@@ -180,8 +184,8 @@ impl Histories {
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
     }
 
-    /// Returns `true` if this invariant judges the reasons of skipped and lost ticks, and the length of the
-    /// history, for this job.
+    /// Returns `true` if the promises of the plan apply to this job, so that the reasons of skipped and lost
+    /// ticks and the length of its history are judged.
     fn judges(&self, spec: &PoolSpec) -> bool {
         !spec.is_any_worker() || self.promises.any_worker_entries
     }
@@ -236,7 +240,8 @@ impl Histories {
             else {
                 continue;
             };
-            // The leader that had to enter the end may have been stopped before it could do so.
+            // The leader that has to enter the end needs some time. It was stopped at `until`, perhaps before
+            // it could write the entry.
             let ended = run.end.map_or(until, |(at, _)| at);
             if spec.is_any_worker() && until < ended + ENTERED_IN {
                 continue;
@@ -245,7 +250,7 @@ impl Histories {
             let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
-            // A short history may already have pruned the entry.
+            // The entry may be missing from a short history because pruning removed it.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
             if newer + 1 < spec.history && !read.iter().any(|entry| is_its(&entry)) {
                 return Err(format!(
@@ -258,15 +263,15 @@ impl Histories {
     }
 }
 
-/// Returns `true` if the start time in an entry agrees with the start of this run.
+/// Returns `true` if the start time in the entry is that of this run.
 fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
     let began = run.start.true_wall;
     entry.started.is_none_or(|started| started <= began + OFFSET && began <= started + OFFSET)
 }
 
-/// Returns `true` if the term in an entry agrees with the token of this run. For a run on any worker, term
-/// and token are not compared: the run has the token of its claim, and its entry has the term of the leader
-/// that opened the run.
+/// Returns `true` if the term in the entry is the token of this run. For a job on any worker, always returns
+/// `true`, because the two differ: the run has the token of its claim, and its entry has the term of the leader
+/// that opened it.
 fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }

@@ -6,20 +6,20 @@ use quorate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// The memory of each server: when it began, and when the server last forgot.
+/// For each server, the beginning of its memory and the last loss of its data.
 #[derive(Debug, Default)]
 pub(super) struct Memories {
     /// The time at which the memory of each server began, according to its marker.
     began: BTreeMap<String, WallTime>,
-    /// The last true time at which each server forgot, or stored the marker of a new memory.
+    /// The last true time at which each server lost data, or received the marker of a new memory.
     forgot: BTreeMap<String, WallTime>,
 }
 
 impl Memories {
-    /// Takes notice of an event at the true time `now`.
+    /// Handles an event at the true time `now`.
     ///
-    /// A worker may write the marker of a new memory long after the server forgot. A probe writes the marker that the
-    /// server has: it changes nothing.
+    /// A worker may write the marker of a new memory long after the server lost its data, so both times count.
+    /// A probe writes a marker too. If it is the marker that the server already has, nothing changes.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         match event {
             Event::Forgot { node } => {
@@ -40,19 +40,20 @@ impl Memories {
         self.began.get(node).copied()
     }
 
-    /// Returns the number of servers that count for a time `at`, if clocks may differ by `offset`: their memory
-    /// began before. A server without a marker has remembered since the simulation began.
+    /// Returns the number of servers that remember the time `at`: their memory began before it, even if clocks
+    /// differ by `offset`. A server without a marker counts, because it has kept its data since the simulation
+    /// began.
     pub(super) fn remembering(&self, at: WallTime, offset: Duration) -> usize {
         NODES - self.began.values().filter(|began| **began + offset > at).count()
     }
 
-    /// Returns, for each server, the last time at which it forgot or stored the marker of a new memory.
+    /// Returns, for each server, the last time at which it lost data or received the marker of a new memory.
     pub(super) fn forgot(&self) -> impl Iterator<Item = WallTime> {
         self.forgot.values().copied()
     }
 }
 
-/// Returns the time at which a server's memory began, according to its marker.
+/// Returns the time at which a server's memory began, from the text of its marker.
 fn memory_since(marker: &str) -> Option<WallTime> {
     let since = marker.lines().find_map(|line| line.strip_prefix("since_us="))?;
     since.parse().ok().map(WallTime::from_micros)

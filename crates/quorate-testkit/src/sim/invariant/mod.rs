@@ -34,13 +34,15 @@ pub trait Invariant: Debug + Send {
     /// Returns the invariant's name in a report.
     fn name(&self) -> &'static str;
 
-    /// Returns `true` if the invariant holds whatever the clocks do, as long as no server forgets.
+    /// Returns `true` if the invariant does not depend on clocks. Such an invariant must hold however wrong the
+    /// clocks are, as long as no server loses data.
     fn is_timeless(&self) -> bool {
         false
     }
 
-    /// Returns the names of cases that the invariant has judged, each with its count. The counts become part
-    /// of the coverage of a run. They show that the invariant's exceptions did not excuse every case.
+    /// Returns the names of cases that the invariant has judged, with the number of times. These counts are
+    /// added to the coverage of a run. They show that the exceptions of the invariant did not leave every case
+    /// unjudged.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -12,16 +12,16 @@ use quorate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The records of open runs that the servers store, and the runs that were opened while the record of another run of
-/// their job was forgotten.
+/// The records of open runs that the servers store, and the runs that a leader opened while the record of an
+/// earlier run of the job was forgotten.
 ///
-/// A leader opens the next run of a job once the earlier run is closed. It finds the earlier run by its record. If a
-/// majority of the servers once stored the record, and fewer store it because servers forgot, then a new leader may not
-/// find it, and a worker may still take or execute that run.
+/// A leader opens the next run of a job only after it has closed the earlier run, which it finds by the run's
+/// record. Suppose that a majority of the servers stored this record, and then some servers lost it. Then a new
+/// leader may not find the earlier run, although a worker may still take or execute it.
 #[derive(Debug, Default)]
 pub(super) struct OpenRecords {
     runs: BTreeMap<RunOf, OpenRecord>,
-    /// Pairs of runs: the first was opened while the record of the second was forgotten.
+    /// Pairs of runs of a job. The first was opened while the record of the second was forgotten.
     opened_beside: BTreeSet<(RunOf, RunOf)>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct OpenRecords {
 struct OpenRecord {
     /// The last generation that was opened.
     generation: u32,
-    /// The time before which a server's memory must have begun, for the server to count for this generation.
+    /// The time before which a server's memory must have begun, so that the server counts for this generation.
     at: WallTime,
     /// The servers that store the record.
     on: BTreeSet<String>,
@@ -66,14 +66,15 @@ impl OpenRecords {
         }
     }
 
-    /// Returns `true` if one of two runs was opened while the record of the other was forgotten.
+    /// Returns `true` if one of the two runs was opened while the record of the other was forgotten. Then they
+    /// may overlap.
     pub(super) fn excuses_overlap(&self, one: &RunOf, other: &RunOf) -> bool {
         let beside = |one: &RunOf, other: &RunOf| self.opened_beside.contains(&(one.clone(), other.clone()));
         beside(one, other) || beside(other, one)
     }
 
-    /// Returns `true` if a run of the job is open, and too few servers remember its generation for a worker to take it.
-    /// Other runs of the job may wait until a later leader ends it.
+    /// Returns `true` if a run of the job is open, but too few servers remember its generation for a worker to
+    /// take it. Other runs of the job may then have to wait until a later leader ends this run.
     pub(super) fn is_untakable(&self, job: &str, memories: &Memories) -> bool {
         let of_job = self.runs.iter().filter(|(run, record)| &*run.job == job && record.had_majority);
         let mut open = of_job.map(|(_, record)| record).filter(|record| !record.closed);
@@ -104,7 +105,7 @@ impl OpenRecords {
     }
 }
 
-/// Returns the run that has this key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`.
+/// Returns the run to which a key of the ledger belongs: `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`.
 fn run_of(key: &str) -> Option<RunOf> {
     if let Ok(Some(RunKey { job, tick })) = RunKey::parse(key) {
         return Some(RunOf { job, tick, request: None });
@@ -125,7 +126,7 @@ pub(super) mod tests {
         scheduler::{Delivery, RunCause, RunOutcome},
     };
 
-    /// Returns the value of the record of an open generation.
+    /// Returns the value of an open record of this generation.
     fn open(generation: u32) -> String {
         let at = made::at(0);
         let open = OpenRun {

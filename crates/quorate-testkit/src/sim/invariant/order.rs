@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-/// Requires, whatever the clocks do, that no token of a resource is given twice. Also, an attempt that
-/// reaches its first server after a worker was granted the resource gets a larger token than that worker.
+/// Requires two things, whatever the clocks do. No token of a resource is given twice. And if an attempt
+/// reaches its first server after a worker was granted the resource, the attempt gets a larger token than that
+/// worker.
 ///
-/// A term does not reveal its owner token. So the invariant looks at all attempts of the term's worker for
-/// which a server granted the term's token, or raised a counter to that token. The earliest of these attempts
-/// counts.
+/// The owner token of a term is not accessible. So for a term, the invariant looks at all attempts of the
+/// term's worker for which a server granted the term's token, or raised a counter to that token. The earliest
+/// of these attempts counts.
 ///
-/// Claims are left to the invariant *fencing*, because a claim's counter is removed with its record, and
+/// Claims are judged only by the invariant *fencing*: the counter of a claim is removed with its record, and
 /// starts again from the clock.
 #[derive(Debug, Default)]
 pub(super) struct Order {
@@ -21,8 +22,8 @@ pub(super) struct Order {
     newest: BTreeMap<Resource, u64>,
     /// For each attempt, the newest token of the resource when the attempt reached its first server.
     begun_after: BTreeMap<Owner, u64>,
-    /// For each resource and token, the owners to which servers gave the token, or for which they raised a
-    /// counter to it.
+    /// For each resource and token, the owners that got the token from a server, either by a grant or because
+    /// the server raised its counter to the token.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
 }
 
@@ -117,8 +118,8 @@ mod tests {
             let ran = Event::Ran { node: "n1", request: &request, reply: &reply };
             invariant.see(Duration::ZERO, &ran).unwrap();
         };
-        // The first attempt begins before the second is granted. Its worker sees its own grant only after
-        // that, when the lease has already ended. That is not a violation.
+        // The first attempt begins before the second is granted, but its worker sees its own grant only
+        // afterwards, when the lease has already ended. This order is no violation.
         let [early, second, late] = [(1, 4), (2, 7), (3, 6)].map(|(id, token)| belief(id, "a", token, false));
         begin(&mut order, early.owner.as_ref().unwrap());
         begin(&mut order, second.owner.as_ref().unwrap());

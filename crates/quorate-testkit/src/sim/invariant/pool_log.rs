@@ -6,13 +6,13 @@ use crate::sim::{
 use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The largest offset from the true time that the wall clocks of a majority of the servers may have.
+/// The largest difference between the true time and the wall clocks of a majority of the servers.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
-/// The time within which a worker notices that a job is paused or resumed. A worker reads the job about once
-/// a second. A run that the worker began to take before that read may still have to be written and claimed.
+/// The time within which a worker must notice that a job is paused or resumed. A worker reads the job about
+/// once a second. If it has begun to take a run before that read, the run may still be written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
-/// The runs and the operator's requests of the second group, as the events report them.
+/// A log of the runs and the operator's requests of the second group, made from the events of the simulation.
 #[derive(Debug)]
 pub(super) struct PoolLog {
     specs: BTreeMap<&'static str, PoolSpec>,
@@ -22,8 +22,8 @@ pub(super) struct PoolLog {
     resumptions: Resumptions,
 }
 
-/// The work that a run does: a tick of the job's schedule, or one of the runs of a request. Several runs may
-/// do the same work.
+/// The unit of work that a run executes: a tick of the job's schedule, or one of the ticks of a request.
+/// Several runs may execute the same unit, for example after an interruption.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RunOf {
     pub(super) job: Arc<str>,
@@ -45,12 +45,12 @@ impl RunOf {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) start: RunStart,
-    /// The true wall time at which the run ended, and the way in which it ended; `None` while it is active.
+    /// The true wall time at which the run ended, and the way in which it ended. `None` while it is active.
     pub(super) end: Option<(WallTime, RunEnd)>,
 }
 
 impl Run {
-    /// Returns `true` if the run's handler ended in a way after which the run must not be repeated.
+    /// Returns `true` if the run must not be repeated, because its handler finished, failed or timed out.
     pub(super) fn ended_itself(&self) -> bool {
         self.end.is_some_and(|(_, end)| end.is_own())
     }
@@ -60,12 +60,12 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) asked: Asked,
-    /// The true wall time at which the operator received the result, and the result; `None` before that.
+    /// The true wall time at which the operator received the result, and the result. `None` before that.
     pub(super) told: Option<(WallTime, Told)>,
 }
 
 impl Request {
-    /// Returns `true` if the request may have been carried out.
+    /// Returns `true` if a leader may have carried out the request.
     pub(super) fn is_possible(&self) -> bool {
         !matches!(self.told, Some((_, Told::NotSent | Told::Refused { .. })))
     }
@@ -138,7 +138,7 @@ impl PoolLog {
         self.runs.values()
     }
 
-    /// Returns all runs that do this work, in the order of their starts.
+    /// Returns all runs of this unit of work, in the order of their starts.
     pub(super) fn of(&self, what: &RunOf) -> impl Iterator<Item = &Run> {
         self.of.get(what).into_iter().flatten().filter_map(|run| self.runs.get(run))
     }
@@ -158,10 +158,10 @@ impl PoolLog {
         self.asks.values()
     }
 
-    /// Returns `true` if a tick may be skipped because its job was, or may have been, paused.
+    /// Returns `true` if a tick may be skipped because its job was or may have been paused.
     ///
-    /// This includes a tick that was due before the pause and had not ended. A pause that ended is back once servers have
-    /// forgotten its end.
+    /// A pause may also skip a tick that was due before it, if the tick had not ended. A pause that was lifted
+    /// may come back, if servers have lost the record that it was lifted.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
         let pauses =
             || self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Pause { .. }));
@@ -170,11 +170,13 @@ impl PoolLog {
                 self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
-        // A worker that does not lead may notice the end of a pause later than the leader.
+        // For an any-worker job, a worker that does not lead may notice the end of a pause later than the
+        // leader.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
         pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // A later request to resume ends the pause if it was accepted, as long as the servers remember that.
+            // An accepted request to resume ends the pause. It no longer does so if servers have lost the
+            // record of it.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
                 is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)
@@ -182,7 +184,7 @@ impl PoolLog {
         })
     }
 
-    /// Returns the ends of pauses that servers forgot.
+    /// Returns the record of the resumptions that servers have lost.
     pub(super) fn resumptions(&self) -> &Resumptions {
         &self.resumptions
     }
@@ -198,7 +200,7 @@ impl PoolLog {
     }
 }
 
-/// Constructors of events, with which tests write histories by hand.
+/// Functions that make events. Tests use them to write histories by hand.
 #[cfg(test)]
 pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
@@ -223,7 +225,7 @@ pub(super) mod made {
         invariant.see(Duration::from_millis(ms), event)
     }
 
-    /// Returns a valid start of a tick at the time at which the tick is due.
+    /// Returns a correct start of a tick, at the time at which the tick is due.
     pub(crate) fn start(run: u64, job: &str, due: u64) -> RunStart {
         RunStart {
             run,
@@ -255,14 +257,14 @@ pub(super) mod made {
         see(invariant, ms, &Event::RunEnded { run, end })
     }
 
-    /// Records a successful run, from its start to its end.
+    /// Reports a successful run to the invariant, from its start to its end.
     pub(crate) fn ran(invariant: &mut dyn Invariant, start: &RunStart) -> Result<(), String> {
         let ms = (start.true_wall.as_micros() - at(0).as_micros()) / 1_000;
         started(invariant, ms, start)?;
         ended(invariant, ms, start.run, HandlerEnd::Done)
     }
 
-    /// Records that the operator sends a request and receives its result at once.
+    /// Reports to the invariant that the operator sends a request and receives its result at once.
     pub(crate) fn asks(
         invariant: &mut dyn Invariant,
         ms: u64,
@@ -273,7 +275,7 @@ pub(super) mod made {
         see(invariant, ms, &Event::Answered { number: ms, told: &told })
     }
 
-    /// Records that this many servers write a record.
+    /// Reports to the invariant that the first `servers` servers store a record.
     pub(crate) fn written(
         invariant: &mut dyn Invariant,
         ledger: &str,

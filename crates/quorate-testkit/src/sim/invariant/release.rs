@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-/// Requires that once a server has run the release of an attempt, no request of that attempt sets the key on
-/// this server again. Nothing would free such a key before its TTL. (A resign request is exempt, because it
-/// is no attempt: it is stored under the owner token of the holder that it addresses, and may be sent
-/// again.)
+/// Requires that once a server has run the release of an attempt, no delayed request of that attempt sets the
+/// key on this server again. Such a key would block other workers until its TTL ends. (Resign requests are not
+/// judged. They are no attempts: a resign request is stored under the owner token of the holder that it
+/// addresses, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
     released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,

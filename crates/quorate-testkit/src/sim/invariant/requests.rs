@@ -32,22 +32,22 @@ use std::{
 /// - An accepted request was stored on a majority. Each run of the request has started, or the job's history
 ///   says how the run ended.
 /// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
-///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except
-///   those of an at-least-once job that were started before the pause: their attempts continue, under the
-///   next leader too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
+///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except those
+///   of an at-least-once job that were started before the pause: their attempts continue, under the next leader
+///   too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
 ///
-/// There are four exceptions. A later request may cancel a request. A request or a pause need not take effect
-/// if fewer than a majority of the servers remember it at some moment before that. A worker that was paused
+/// There are four exceptions. A later request may cancel an earlier one. A request or a pause need not take
+/// effect if, before it does, fewer than a majority of the servers remember it. A worker that was paused
 /// itself, or whose boot clock stood still, may notice a pause later. A request whose answer the operator did
 /// not receive may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,
     promises: Promises,
-    /// For each request, the servers that store its record, and whether fewer than a majority stored it after
-    /// a majority had.
+    /// For each request, the servers that store its record. Also whether fewer than a majority have stored the
+    /// record since a majority did.
     stored: BTreeMap<RequestId, Stored>,
-    /// For each job, the servers whose row of the job shows it as paused.
+    /// For each job, the servers that store the job's row as paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
@@ -63,7 +63,7 @@ pub(super) struct Requests {
 /// An accepted pause.
 #[derive(Debug)]
 struct Pause {
-    /// The true time from which every worker must have noticed the pause.
+    /// The true time by which every worker must have noticed the pause.
     noticed: Duration,
     /// The time at which the pause was accepted.
     accepted: WallTime,
@@ -107,7 +107,7 @@ impl Invariant for Requests {
             } if **ledger == *POOL => self.written(node, key, record),
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
-                // From now on a tick of the job may start again.
+                // The operator asks to resume the job. From now on its ticks may start again.
                 if let JobAction::Resume { job } = &asked.ask {
                     self.in_force.remove(job);
                 }
@@ -147,7 +147,7 @@ impl Requests {
             };
             return;
         }
-        // The key of every record that belongs to a request contains the request's id.
+        // Every record that belongs to a request has the request's id as a part of its key.
         let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
         let closed = || RunRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
         let ended = record.last || key.starts_with("run/") && closed();
@@ -178,7 +178,7 @@ impl Requests {
                 }
             }
             JobAction::Pause { .. } => {
-                // An earlier request to resume may still be carried out, and end the pause.
+                // An earlier request to resume may still be carried out after the pause, and so end it.
                 let at = true_wall(now);
                 let resumes = |sent: &&Sent| matches!(sent.asked.ask, JobAction::Resume { .. });
                 let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
@@ -217,7 +217,7 @@ impl Requests {
         }
     }
 
-    /// Returns `true` if the tick must not start because its job is paused.
+    /// Returns `true` if a pause that is in force forbids the start of this tick.
     fn is_paused(&self, now: Duration, start: &RunStart) -> bool {
         let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
             return false;
@@ -229,7 +229,7 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
-    /// Returns the number of servers that may have forgotten since the request was sent.
+    /// Returns the number of servers that may have lost data since the request was sent.
     fn forgot_since(&self, sent: &Sent) -> usize {
         self.memories.forgot().filter(|forgot| sent.latest() <= *forgot + OFFSET * 2).count()
     }
@@ -242,8 +242,8 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // If a server forgot after the request, too few servers may remember an at-most-once run. Then
-            // the history may lack the run's entry.
+            // If a server lost data after the request, too few servers may remember an at-most-once run of the
+            // request. Then the history may lack the run's entry, unless the plan promises every entry.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
             let untakable = self.open_records.is_untakable(job, &self.memories);
@@ -282,8 +282,8 @@ fn makes_runs(ask: &JobAction) -> bool {
     matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
-/// Returns `true` if the request may be the one with the id `id`. Returns `false` if the result that the
-/// operator received names another id, or says that the request was not sent or was refused.
+/// Returns `true` if the request may have the id `id`. The result that the operator received excludes this if
+/// it names another id, or says that the request was not sent or was refused.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,
@@ -292,16 +292,17 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
     }
 }
 
-/// Returns `true` if the request asks for a run of `tick`.
+/// Returns `true` if `tick` is one of the ticks for which the request asks.
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
         JobAction::Backfill { .. } => ticks(spec, sent).contains(&tick),
-        // The tick of a trigger is the time at which the request was posted, by the servers' clocks.
+        // The tick of a trigger is the time at which the request was posted, by the servers' clocks. These may
+        // differ from the true time by `OFFSET`.
         _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
     }
 }
 
-/// Returns the ticks for which the request asks.
+/// Returns the ticks for which a back-fill asks.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
     let JobAction::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);

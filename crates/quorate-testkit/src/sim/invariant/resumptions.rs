@@ -7,21 +7,21 @@ use quorate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The rows of the jobs that the servers store, and the ends of pauses that servers forgot.
+/// The rows of the jobs that the servers store, and the ends of pauses that the servers have lost.
 ///
-/// A row stores the pause of its job. If a majority stores the row in which the pause has ended, every leader finds that
-/// row. If fewer servers store it because servers forgot, and another server still stores the pause, then a new leader
-/// may find only the pause: the job is paused again.
+/// A row stores the pause of its job. If a majority stores the row in which the pause has ended, every leader
+/// finds this row. If servers lose it, so that fewer than a majority have it, and another server still stores
+/// the pause, a new leader may find only the pause. Then the job is paused again.
 #[derive(Debug, Default)]
 pub(super) struct Resumptions {
     rows: BTreeMap<Arc<str>, BTreeMap<String, Row>>,
-    /// For each job, the true times at which a resumption was forgotten.
+    /// For each job, the true times at which the end of a pause was lost.
     forgotten: BTreeMap<Arc<str>, Vec<WallTime>>,
 }
 
 #[derive(Debug)]
 struct Row {
-    /// The term and the revision. Of several rows, the one of the highest rank counts.
+    /// The term and the revision of the row. Of several rows of a job, the one with the highest rank counts.
     rank: (FencingToken, u64),
     paused: bool,
 }
@@ -53,18 +53,19 @@ impl Resumptions {
         }
     }
 
-    /// Returns `true` if servers forgot the end of a pause of the job at `from` or later.
+    /// Returns `true` if servers lost the end of a pause of the job at the time `from` or later.
     pub(super) fn is_forgotten_since(&self, job: &str, from: WallTime) -> bool {
         self.forgotten.get(job).is_some_and(|times| times.iter().any(|at| from <= *at))
     }
 
-    /// Returns the number of times that servers forgot the end of a pause.
+    /// Returns the number of times that servers lost the end of a pause.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.values().map(|times| times.len() as u64).sum()
     }
 }
 
-/// Returns `true` if a majority stores the end of each pause that a server stores.
+/// Returns `true` if, for each pause that a server stores, a majority of the servers stores a later row in
+/// which the pause has ended.
 fn is_known(rows: &BTreeMap<String, Row>) -> bool {
     let ended = |pause: &Row| rows.values().filter(|row| !row.paused && row.rank > pause.rank).count();
     rows.values().filter(|row| row.paused).all(|pause| ended(pause) >= MAJORITY)

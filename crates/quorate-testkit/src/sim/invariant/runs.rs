@@ -21,34 +21,35 @@ use quorate::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
-/// worker extrapolates the servers' time with its own boot clock.
+/// worker estimates the servers' time with its own boot clock, whose rate differs a little.
 const CARRIED: Duration = Duration::from_millis(100);
-/// The age below which a tick that is due need not have started yet.
+/// The time after which a due tick must have started. A younger tick is not judged.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions after which a tick may be postponed.
+/// The number of interruptions of a tick after which it may be postponed.
 const INTERRUPTED: usize = 4;
-/// The time within which a process, after a pause, must have ended the runs that it must not continue.
+/// The time within which a process that continues after a pause must have ended the runs that it must not
+/// continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
 /// Requires that every tick of the second group runs according to its job's rules, on any worker:
 ///
 /// - A run starts under a claim or a term that its worker considers valid. A tick does not start before it is
 ///   due, by the clocks of a majority of the servers.
-/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an
-///   any-worker job this is judged within one worker (across all workers with
-///   [`Promises::overlap_across_workers`]), for a leader-placed job across all workers.
+/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an any-worker
+///   job this is judged within one worker (across all workers with [`Promises::overlap_across_workers`]), for a
+///   leader-placed job across all workers.
 /// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has
 ///   come to an end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has
-///   started or the history has an entry. (For any-worker jobs, and for ticks from before a server last
-///   forgot, the entry is required only with [`Promises::every_end_is_entered`].)
+///   started or the history has an entry. (For any-worker jobs, and for ticks from before a server last forgot,
+///   the entry is required only with [`Promises::every_end_is_entered`].)
 ///
-/// Excuses: the operator may have paused the job or cancelled its runs. A worker that is paused, or whose boot clock
-/// stood still, may continue a run while the next one is active. Two runs of an any-worker job may be active at once if
-/// one was opened while the open record of the other was forgotten: a majority had stored that record, and fewer servers
-/// did so then, because servers forgot (*Failures* in `docs/design/scheduler.md`). Ticks before the newest registration of a job are not
-/// judged: a majority may have forgotten the earlier registration. A tick that was interrupted four times may be
-/// postponed. Without [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the
-/// faults.
+/// Some violations are excused. The operator may have paused the job or cancelled its runs. A worker that is
+/// paused, or whose boot clock stood still, may continue a run while the next one is active. Two runs of an
+/// any-worker job may be active at once if one was opened after the open record of the other was forgotten,
+/// that is, after servers lost it and fewer than a majority had it (*Failures* in `docs/design/scheduler.md`).
+/// Ticks before the newest registration of a job are not judged: a majority may have forgotten the earlier
+/// registration. A tick that was interrupted four times may be postponed. Without
+/// [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     log: PoolLog,
@@ -133,7 +134,7 @@ impl Runs {
         Err(format!("{worker} starts run {run} of {job}, due at {at:?}, under {token}, {wrong}"))
     }
 
-    /// Checks every tick that is due.
+    /// Checks every tick that is due and old enough to be judged.
     fn reckon(&mut self, settled: WallTime, until: WallTime) -> Result<(), String> {
         let until = until - YOUNG;
         let asleep = !self.promises.any_worker_progress && self.is_asleep(settled, until);
@@ -161,7 +162,7 @@ impl Runs {
         self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
     }
 
-    /// Returns `true` if an any-worker job has not run a due tick, although the faults are over.
+    /// Returns `true` if there is an any-worker job without a run for a tick that was due after the faults.
     fn is_asleep(&self, settled: WallTime, until: WallTime) -> bool {
         let mut jobs = self.log.specs().filter(|spec| spec.is_any_worker());
         jobs.any(|spec| {
@@ -172,8 +173,8 @@ impl Runs {
         })
     }
 
-    /// Returns the reason why a due tick violates the invariant, or `None` if it does not. `settled` says
-    /// that the tick was due after the faults.
+    /// Returns the reason why a due tick violates the invariant, or `None` if it does not. `settled` is true if
+    /// the tick was due after the faults.
     fn lacks(&self, spec: &PoolSpec, at: WallTime, settled: bool) -> Option<&'static str> {
         let runs: Vec<&Run> = self.log.of(&RunOf::tick(spec.name, at)).collect();
         if settled {
@@ -193,7 +194,8 @@ impl Runs {
                 let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
                 own || runs.len() >= INTERRUPTED
                     || entries.iter().any(|entry| matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled))
-                    // A short history may have pruned the entry of a cancelled run.
+                    // The operator may have cancelled the tick, and pruning may have removed the entry from a
+                    // short history.
                     || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
             }
         };
@@ -205,12 +207,13 @@ impl Runs {
     }
 }
 
-/// Returns `true` if an entry includes this tick of the schedule.
+/// Returns `true` if the entry includes this tick of the job's schedule.
 pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 
-/// Returns the active runs beside which `start` must not happen, unless servers forgot.
+/// Returns the active runs of the job that forbid `start`, unless the loss of data on servers excuses the
+/// overlap.
 fn beside<'a>(
     log: &PoolLog,
     promises: Promises,
@@ -219,7 +222,8 @@ fn beside<'a>(
 ) -> impl Iterator<Item = &'a Beside> {
     let may_overlap = spec.overlap == Overlap::Allow;
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without the promise, requested runs are not judged: they may be active at the same time as a run of the schedule.
+    // Without the promise, runs of requests on other workers are not judged. They may be active at the same
+    // time as a run of the schedule.
     let counts = move |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
-/// Requires that each run of an at-most-once job starts at most once: the run of a tick, and each run of a
+/// Requires that no run of an at-most-once job starts twice. A run is that of a tick, or one of the runs of a
 /// request.
 ///
-/// This holds across all workers, and across crashes and servers that forget. It does not depend on any
-/// worker's clock.
+/// This must hold across all workers, and across crashes and losses of data. It does not depend on any worker's
+/// clock.
 #[derive(Debug)]
 pub(super) struct Starts {
     jobs: BTreeMap<&'static str, PoolSpec>,
@@ -79,7 +79,7 @@ mod tests {
         assert!(made::started(&mut starts, 0, &made::start(4, "led-once", 1_000)).is_err());
         let why = made::started(&mut starts, 0, &made::start(5, "any-once", 1_000)).unwrap_err();
         assert!(why.contains("run 1 has started before"), "{why}");
-        // Two requests at the same moment make two different runs.
+        // Two requests at the same moment make two different runs, so both may start.
         let on_request = |run, id| {
             let cause = RunCause::Triggered { id: made::id(id) };
             RunStart { cause, ..made::start(run, "any-once", 1_000) }

@@ -1,12 +1,12 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The longest time that a running worker may take to ask its work to stop, once no more than the grace
-/// period remains.
+/// The longest time within which a worker that is not paused must ask its work to stop, from the moment at
+/// which no more than the grace period remains.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains. A worker
-/// whose process is paused is exempt.
+/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains.
+/// A worker whose process is paused is exempt.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,

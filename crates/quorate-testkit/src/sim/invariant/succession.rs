@@ -19,8 +19,9 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // With a grant that had ended before its worker saw it, no term begins. A worker whose clock stood
-        // still cannot know whether its grant has ended.
+        // If a grant had ended before its worker saw it, the worker begins no term or claim with it. If the
+        // worker's clock stood still, the worker cannot know whether its grant has ended. Neither case is
+        // judged.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let asked_to_stop =
             |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;

@@ -22,13 +22,14 @@ use std::{
 
 /// The largest error of a wall clock: the `max_clock_offset` that all workers agree on.
 const OFFSET: Duration = Duration::from_secs(1);
-/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. The
-/// worker extrapolates the servers' time with its own boot clock, for up to ten seconds without an answer
-/// from them.
+/// The largest amount by which a worker's estimate of the servers' clocks may be ahead of these clocks. For up
+/// to ten seconds without an answer, the worker estimates the servers' time with its own boot clock, whose rate
+/// differs a little.
 const CARRIED: Duration = Duration::from_millis(100);
-/// The age below which a tick may still be in the future by the servers' clocks, or may still wait to start.
+/// The time after which a due tick must have started. A younger tick may still be in the future by the servers'
+/// clocks, or may wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions in one term after which a tick is postponed, each time for longer.
+/// The number of interruptions in one term after which the leader postpones a tick.
 const INTERRUPTED: u32 = 4;
 
 /// Requires that the ticks of the first group start as their jobs' delivery rules say.
@@ -69,16 +70,17 @@ pub(super) struct Ticks {
     runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
     memories: Memories,
-    /// For each term, the data that each server had when it accepted the term's seal.
+    /// For each term, the data that each server had when it accepted the seal of this term.
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
-    /// For each term, the answers to the seal that its leader received and uses.
+    /// For each term, the answers to the seal on which its leader bases its decisions.
     sealed: BTreeMap<u64, Vec<SealedData>>,
     /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
-    /// those that were not reported, and `lost` those that were.
+    /// those that were started, and `lost` those that were reported as lost.
     known: u64,
     lost: u64,
     /// The number of reports with the reason *too few nodes remember* although a majority of all servers
-    /// remembered the time of the tick. Some of these servers had not answered the leader's seal.
+    /// remembered the time of the tick. These reports are correct if some of these servers had not answered the
+    /// leader's seal.
     unanswered: u64,
 }
 
@@ -87,17 +89,17 @@ pub(super) struct Ticks {
 struct SealedData {
     /// The time at which the server's memory began.
     memory: WallTime,
-    /// The registrations on the server: each job, and the time from which its ticks are due.
+    /// The registrations that the server stores: for each job, the time from which its ticks are due.
     registered: BTreeMap<Arc<str>, WallTime>,
     /// The server's records of ticks: the term of each record, and whether the record closes the tick.
     records: BTreeMap<RunKey, (u64, bool)>,
 }
 
-/// The known facts about one tick.
+/// The facts about one tick that the events so far have shown.
 #[derive(Debug, Default)]
 struct Tick {
     starts: u32,
-    /// Set once a run of the tick has ended by itself.
+    /// True once a run of the tick has ended by itself.
     ended: bool,
     /// The number of interrupted runs, by term.
     interrupted: BTreeMap<u64, u32>,
@@ -105,12 +107,13 @@ struct Tick {
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
-    /// For each term, the servers that received the closed record of this term and have not forgotten since. The end of
-    /// the tick is decided once they are a majority: each leader writes the end under its own term before it acts on it.
+    /// For each term, the servers that received the closed record of this term and have not lost it since. Once
+    /// they are a majority, the end of the tick is final: each later leader writes the end under its own term
+    /// before it acts on it.
     done_on: BTreeMap<u64, BTreeSet<String>>,
-    /// Set once any server received a closed record.
+    /// True once any server has received a closed record of the tick.
     closed: bool,
-    /// Set once a leader has reported, for a true reason, that the tick will not be started.
+    /// True once a leader has reported, for a true reason, that it will not start the tick.
     lost: bool,
 }
 
@@ -119,9 +122,10 @@ struct Tick {
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
     since: Option<WallTime>,
-    /// The newest term that wrote the registration.
+    /// The newest term that wrote the job's registration.
     term: u64,
-    /// Leaders need not account for ticks before this time, because a majority of the servers lost the registration.
+    /// The time from which leaders must account for ticks. Ticks before it are not judged, because a majority
+    /// of the servers lost the registration.
     lost_until: WallTime,
 }
 
@@ -206,7 +210,7 @@ impl Ticks {
         }
     }
 
-    /// Returns the present data of a server.
+    /// Returns the data that a server has now.
     fn taken(&self, node: &str) -> SealedData {
         let registered = self.registrations.iter().filter_map(|(job, registration)| {
             let since = registration.stands.iter().find(|(_, on)| on.contains(node))?.0;
@@ -221,7 +225,7 @@ impl Ticks {
         }
     }
 
-    /// Checks the servers whose answers a leader says it uses. They must be a majority, and each of them must
+    /// Checks the servers whose answers a leader says it used. They must be a majority, and each of them must
     /// have accepted the leader's seal.
     fn sealed(&mut self, term: u64, nodes: &[&str]) -> Result<(), String> {
         let taken = self.taken.get(&term);
@@ -278,7 +282,7 @@ impl Ticks {
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let answers = self.sealed.get(token).map(Vec::as_slice).unwrap_or_default();
         let done_on = tick.done_on.values().map(BTreeSet::len).max().unwrap_or_default();
-        // The record of the highest term decides.
+        // Of the records that the leader received, the one of the highest term decides.
         let decides = answers.iter().filter_map(|answer| answer.records.get(&key)).max();
         let ended = decides.is_some_and(|(_, closed)| *closed);
         self.runs.insert(start.run, (key, *token));
@@ -335,13 +339,13 @@ impl Ticks {
         Ok(())
     }
 
-    /// Returns the requirement that a due tick does not meet, or `None` if it meets all. `fault_free` says
-    /// that the tick was due in the fault-free phase.
+    /// Returns the requirement that a due tick does not meet, or `None` if it meets all. `fault_free` is true
+    /// if the tick was due in the fault-free phase.
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // Only interruptions in the newest term postpone a tick. A later leader runs an interrupted tick
-        // again at once.
+        // The leader postpones a tick only because of interruptions in its own term. So earlier interruptions
+        // do not excuse a missing run.
         let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
@@ -357,9 +361,9 @@ impl Ticks {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader may first write a registration with a later time, and then learn of an earlier one and
-        // write the earlier time. The leader's first write may reach a server after the second. So only a
-        // write of a later term counts as a new registration.
+        // A leader may write a registration with a later time, and then, when it finds an earlier one, write
+        // the earlier time. The first of these writes may reach a server last. So only a write of a later term
+        // counts as a new registration.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);
@@ -375,8 +379,8 @@ impl Registration {
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // If a leader registers the job with a later time than before, it must have found no registration.
-        // Leaders need not account for the ticks between the two times.
+        // A leader that registers the job with a later time has found no registration at its seal. Leaders need
+        // not account for the ticks between the two times.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

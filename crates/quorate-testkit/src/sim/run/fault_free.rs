@@ -1,4 +1,4 @@
-//! The fault-free phase: the workers continue their work after the faults, and the invariants require
+//! The fault-free phase, which follows the faults. The workers continue their work, and the invariants require
 //! progress. The *second group*, also called the pool, runs most of its jobs on any worker.
 
 use super::Run;
@@ -10,21 +10,21 @@ use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// The longest time until there is a leader, counted from the end of the last quarantine. When that
-/// quarantine ends, the TTL of every crashed holder is over too.
+/// The longest time from the end of the last quarantine until there is a leader. When that quarantine ends, the
+/// leases of crashed workers have ended too.
 const LEADS_IN: Duration = Duration::from_millis(600);
-/// The longest time in which a new leader catches up on all missed ticks.
+/// The longest time within which a new leader must catch up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// The longest time after the last quarantine until the operator has lifted all pauses. An old request may
-/// still be valid, a leader must be elected, and two requests take their time.
+/// The longest time from the last quarantine until the operator has lifted all pauses. It covers the validity
+/// of an old request, the election of a leader, and two requests.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
-/// The longest time in which the workers of the second group catch up on all missed ticks.
+/// The longest time within which the workers of the second group must catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the second group is observed after it has caught up.
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
-/// The longest time in which the consumers complete every message.
+/// The longest time within which the consumers must complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
 
 impl Run {
@@ -58,8 +58,8 @@ impl Run {
         join3(jobs, messages, pool).await.2
     }
 
-    /// Waits until the operator has lifted all pauses and the workers have caught up. Returns the true wall
-    /// times between which the second group is observed after that.
+    /// Waits until the operator has lifted all pauses and the workers have caught up. Then observes the second
+    /// group, and returns the true wall times of the beginning and the end of this observation.
     async fn watch_pool(
         &self,
         operator: &Operator,
@@ -74,7 +74,7 @@ impl Run {
         (since, self.referee.true_wall())
     }
 
-    /// Lets the operator read the histories, after the workers have stopped.
+    /// Lets the operator read the histories of the second group, after the workers have stopped.
     pub(super) async fn read_histories(&self, settled: Option<(WallTime, WallTime)>) {
         let (Some((since, until)), Some((_, operator))) = (settled, &self.operator) else { return };
         operator.read_histories().await;
@@ -86,8 +86,8 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // An earlier fault may still end the term of a leader that was elected early. Such a fault cannot end
-        // the term of a leader that was elected after the quarantine.
+        // The effects of an earlier fault may still end the term of a leader that was elected during the
+        // quarantine. They cannot end the term of a leader that was elected after it.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
@@ -108,8 +108,8 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits until `there` returns a value, but not longer than `until`. Reports the result to the referee as
-    /// that of `what`.
+    /// Waits until `there` returns a value, but not longer than `until`. Reports the wait for `what` and its
+    /// result to the referee.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {

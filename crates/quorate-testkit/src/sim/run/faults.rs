@@ -1,4 +1,4 @@
-//! The effects of each fault on the simulated world.
+//! Carries out the faults of a scenario on the simulated workers, servers and links.
 
 use super::{Process, Run};
 use crate::sim::{
@@ -13,7 +13,8 @@ use quorate::{
 use std::{sync::Arc, time::Duration};
 
 impl Run {
-    /// Carries out `fault`, if the present state permits it.
+    /// Carries out `fault`. Does nothing if the present state does not permit it, for example if the server is
+    /// already down.
     pub(super) fn inject(&mut self, fault: Fault) {
         if !self.apply(fault) {
             return;
@@ -72,7 +73,7 @@ impl Run {
             }
             Fault::CrashWorker(worker) if self.workers[worker].is_some() => self.crash_worker(worker),
             Fault::StartWorker(worker, mistake) if self.workers[worker].is_none() => {
-                // A process can start only on a machine that runs.
+                // The machine may be frozen or asleep. A process can start only on a machine that runs.
                 self.machines[worker].go_on();
                 self.machines[worker].wake();
                 self.start_worker(worker, mistake);
@@ -82,8 +83,9 @@ impl Run {
         true
     }
 
-    /// Deletes the markers that a mistaken worker set on servers that had forgotten their own. An operator
-    /// would do so; no worker may. With such a marker, the server would not count for the other workers.
+    /// Deletes the markers that a mistaken worker set on servers that had lost their own. With such a marker,
+    /// the server would not count for the other workers. An operator would delete the marker, as this function
+    /// does. A worker must not.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
@@ -119,14 +121,13 @@ impl Run {
 /// The time between two checks for the refusal of a mistaken worker.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits until the nodes refuse a process that was started with a [`Mistake`](crate::sim::Mistake), and
-/// counts the refusal. The error of the refusal must name both the stored value and the value of the
-/// process.
+/// Waits until the nodes refuse a process that was started with a [`Mistake`](crate::sim::Mistake), and counts
+/// the refusal. Checks that the error names both the stored value and the value of the process.
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
-            // This node is refused because of other nodes. One of those gives the reason that this check
-            // needs.
+            // These two rejections of a node follow from the rejections of other nodes. Only those have the
+            // reason that this check looks for.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,

@@ -32,18 +32,18 @@ struct Consumer {
     ttl: Duration,
 }
 
-/// The result of handling a message: success with this text, or failure.
+/// The handler's result for a message: success with this text, or failure.
 enum Handled {
     Well(String),
     Badly,
 }
 
 impl Consumer {
-    /// Handles one message with `Claims::process`, which runs the handler. Sometimes drops the future of
-    /// `process` before it is ready.
+    /// Handles one message with `Claims::process`, which claims the message and runs the handler. Sometimes
+    /// drops the future of `process` before it is ready.
     async fn process(&mut self, worker: &mut Worker, message: usize) {
         let id = id(message);
-        // The token of the claim under which the handler succeeded; 0 until then.
+        // The token of the claim under which the handler succeeded. It is 0 until then.
         let token = Arc::new(Mutex::new(0));
         let (mine, mut hand, ttl) = (Arc::clone(&token), worker.clone(), self.ttl);
         hand.rng = worker.rng.split();
@@ -119,7 +119,7 @@ impl Consumer {
         }
     }
 
-    /// Handles a claimed message, then completes, abandons or drops the claim.
+    /// Handles a claimed message. Then completes, abandons or drops the claim, as the seed decides.
     async fn dispose(&self, worker: &mut Worker, message: usize, claim: Claim) {
         let token = claim.token().get();
         worker.took(claim.id(), claim.handle(), self.ttl);
@@ -134,7 +134,8 @@ impl Consumer {
                     worker.referee.count("abandon unconfirmed");
                 }
             }
-            // A slow worker tries to complete its claim even if it has lost the claim meanwhile.
+            // A slow worker may have lost its claim by now. It tries to complete the claim nevertheless, which
+            // must then fail.
             Handled::Well(result) => {
                 let (hasty, time) = (worker.rng.chance(80), worker.rng.millis(0..=20));
                 let completed = tokio::select! { biased;
@@ -157,7 +158,7 @@ impl Worker {
         self.referee.holds(&self.host, Holder::Claim(claim), resource(id), token, ttl / 5)
     }
 
-    /// Does the work of a message.
+    /// Simulates the work of a message. It takes a random time, and may fail.
     async fn handle(&mut self, id: &str, claim: &ClaimHandle) -> Handled {
         let calm = self.referee.is_calm();
         let time = if calm { self.rng.millis(0..=20) } else { self.rng.millis_up_to(&[100, 600, 4_000]) };
@@ -173,7 +174,7 @@ impl Worker {
         if !calm && self.rng.chance(200) {
             return Handled::Badly;
         }
-        // The result names the worker and the token that produced it, so that the referee can identify them.
+        // The result names the worker and the token, so that the referee can check who recorded it.
         Handled::Well(format!("{} {}", self.host.name(), claim.token()))
     }
 

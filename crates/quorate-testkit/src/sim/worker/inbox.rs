@@ -6,15 +6,15 @@ use std::{
 
 /// The set of claims to which the messages belong.
 pub(super) const SET: &str = "s";
-/// The time between two messages.
+/// The time between the publication of two messages.
 const PACE: Duration = Duration::from_millis(500);
-/// The number of the oldest open messages among which a delivery chooses.
+/// The number of open messages from which a delivery chooses. They are the oldest.
 const OFFERED: usize = 6;
 
-/// A broker with at-least-once delivery.
+/// A simulated broker with at-least-once delivery.
 ///
-/// It delivers a message to any consumer, again and again until a consumer knows that the message is done.
-/// Sometimes it delivers a message again that is already done.
+/// It delivers a message to any consumer, repeatedly, until a consumer reports that the message is done.
+/// Sometimes it delivers a message again after that.
 #[derive(Debug)]
 pub(in super::super) struct Inbox {
     truth: Truth,
@@ -23,13 +23,13 @@ pub(in super::super) struct Inbox {
 }
 
 impl Inbox {
-    /// Creates a broker that publishes one message in each [`PACE`], until `length` is over.
+    /// Creates a broker that publishes one message per [`PACE`], until the time `length`.
     pub(in super::super) fn new(truth: Truth, length: Duration) -> Self {
         let count = usize::try_from(length.as_millis() / PACE.as_millis()).unwrap_or_default();
         Self { truth, length, done: Mutex::new(vec![false; count]) }
     }
 
-    /// Returns a message to deliver to the calling consumer, if there is one.
+    /// Returns the message that the calling consumer gets now, if there is one.
     pub(super) fn deliver(&self, rng: &mut SeedRng) -> Option<usize> {
         let published = self.published();
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,12 +41,12 @@ impl Inbox {
         (!offered.is_empty()).then(|| offered[rng.index(offered.len())])
     }
 
-    /// Records that a consumer knows that the message is done.
+    /// Records the report of a consumer that the message is done.
     pub(super) fn finish(&self, message: usize) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)[message] = true;
     }
 
-    /// Returns the number of published messages that no consumer knows to be done.
+    /// Returns the number of published messages that no consumer has reported as done.
     pub(in super::super) fn open(&self) -> usize {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         done[..self.published()].iter().filter(|done| !**done).count()

@@ -3,8 +3,8 @@ use crate::sim::{Held, RunOutcome, SeedRng};
 use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
-/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be
-/// skipped as missed.
+/// A misfire window that is longer than the simulation. So no tick of a job with this window may be skipped as
+/// missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
 /// A job of the first group ([`GROUP`](super::GROUP)), which runs its jobs on its leader. All workers have
@@ -51,7 +51,7 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a sound line").into()
 }
 
-/// Returns the job that `spec` describes. Its runs work under the term `held`.
+/// Returns the job that `spec` describes. Its handler runs under the term `held`.
 pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     let (worker, held) = (worker.clone(), Arc::clone(held));
     let job = Job::new(spec.name, spec.schedule, move |tick| run(worker.clone(), Arc::clone(&held), tick));
@@ -62,7 +62,7 @@ pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     }
 }
 
-/// Runs one tick. The run may be quick or slow, ignore its cancellation, or fail.
+/// Handles one tick. As the seed decides, the run is quick or slow, ignores its cancellation, or fails.
 async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<(), String> {
     let run = worker.referee.tick_started(&held, &tick);
     worker.rng = SeedRng::new(worker.seed, &format!("run {}", run.number()));
@@ -76,7 +76,7 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<()
         _ => worker.rng.millis(100..=3_000),
     };
     match how {
-        // This run ignores its cancellation, and outlives its term if the library permits that.
+        // This run ignores its cancellation, to test that the library drops it before its term ends.
         16 => worker.env.sleep(time).await,
         _ => {
             let env = worker.env.clone();
@@ -99,21 +99,21 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<()
         }
         _ => (RunOutcome::Itself, Ok(())),
     };
-    // The referee learns the handler's end before the library records it.
+    // The referee must learn of the handler's end before the library can record it.
     run.ends(if tick.cancellation_token().is_cancelled() && result.is_err() {
         told_to_stop(&tick)
     } else {
         end
     });
     if how == 19 {
-        // `resume_unwind` does not call the panic hook, which would print the panic.
+        // `resume_unwind` panics without the panic hook, which would print the panic.
         resume_unwind(Box::new("on purpose"));
     }
     result
 }
 
-/// Returns the end of a cancelled run. If the term is not stepping down, the run was cancelled because of its
-/// timeout, and counts as ended by itself.
+/// Returns the end of a run that was cancelled. If its term continues, the cause of the cancellation was the
+/// timeout, and the run counts as ended by itself.
 fn told_to_stop(tick: &RunContext) -> RunOutcome {
     match tick.term() {
         Some(term) if !term.step_down_token().is_cancelled() => RunOutcome::Itself,
@@ -122,8 +122,8 @@ fn told_to_stop(tick: &RunContext) -> RunOutcome {
 }
 
 impl Worker {
-    /// Returns the delivery rule of a tick's job, and whether the run is a catch-up run. The start of the run
-    /// is counted under a name that contains this text.
+    /// Returns a text with the delivery rule of a tick's job, which also says whether the run is a catch-up
+    /// run. Starts of runs are counted under names that contain this text.
     fn spec(&self, tick: &RunContext) -> String {
         let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
         let again = if tick.is_catch_up() { " caught up" } else { "" };

@@ -18,13 +18,14 @@ use std::{
 /// The name of the first group. Its jobs run on its leader.
 pub(in super::super) const GROUP: &str = "g";
 
-/// Returns the resource of the group's leadership.
+/// Returns the resource whose holder is the leader of the first group.
 pub(in super::super) fn group() -> Resource {
     #[expect(clippy::expect_used, reason = "a name written by hand")]
     Resource::election(GROUP).expect("a sound name")
 }
 
-/// Campaigns and leads, ends the campaign in one of several ways and campaigns again, until the environment is stopped.
+/// Campaigns and leads until the environment is stopped. Each campaign ends in one of several ways, and another
+/// one follows.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][worker.rng.index(4)]);
     let election = Election::new(&worker.quorum, GROUP).ttl(ttl);
@@ -37,7 +38,7 @@ pub(super) async fn work(mut worker: Worker) {
     }
 }
 
-/// Sometimes asks the leader to resign, until the faults are over.
+/// Sometimes asks the present leader to resign, until the faults are over.
 pub(super) async fn unseat(mut worker: Worker) {
     let election = Election::new(&worker.quorum, GROUP);
     let Ok(mut observer) = election.observe() else { return };
@@ -62,7 +63,7 @@ pub(super) async fn unseat(mut worker: Worker) {
     }
 }
 
-/// The parameters of one campaign, and the number of its terms so far.
+/// The parameters of one campaign, and the number of terms that it has had.
 struct Tenant {
     election: Election,
     ttl: Duration,
@@ -74,7 +75,7 @@ impl Worker {
     /// Runs one campaign, and may shut it down or drop it at any moment.
     async fn campaign(&mut self, mut tenant: Tenant) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[400, 3_000, 9_000]));
-        // Some campaigns restart work that failed. The others end when their work fails.
+        // Some campaigns start the leader's work again after it failed. The others end with the failure.
         let restarts = matches!(how, 0 | 2 | 4);
         let election = match restarts {
             true => {
@@ -110,8 +111,8 @@ impl Worker {
         });
     }
 
-    /// Does the work of one term: runs the jobs and writes to the external stores. Sometimes ends the term
-    /// early.
+    /// Does the leader's work of one term: runs the jobs and writes to the simulated stores. Sometimes ends the
+    /// term early.
     fn lead(
         &self,
         tenant: &Tenant,
@@ -137,7 +138,7 @@ impl Worker {
                     match how {
                         5..=7 => { count("leader resigned"); Ok(()) }
                         8 => { count("leader failed"); Err("tired") }
-                        // `resume_unwind` does not call the panic hook, which would print the panic.
+                        // `resume_unwind` panics without the panic hook, which would print the panic.
                         _ => { count("leader panicked"); resume_unwind(Box::new("on purpose")) }
                     }
                 }
@@ -146,9 +147,9 @@ impl Worker {
         }
     }
 
-    /// Sometimes resigns the term or transfers it to another worker. Never returns.
+    /// Sometimes resigns the term, or transfers it to another worker. The function never returns.
     async fn leave(self, term: Term) {
-        // This draw uses a random stream of its own, so that the other draws do not depend on it.
+        // A random stream of its own keeps this draw from changing the other draws.
         let mut rng = SeedRng::new(self.seed, &format!("leave {}", self.label));
         if rng.chance(300) {
             self.patience(rng.millis_up_to(&[500, 2_000, 5_000])).await;
@@ -164,7 +165,7 @@ impl Worker {
         std::future::pending::<()>().await;
     }
 
-    /// Writes to the external stores repeatedly, for as long as it is polled.
+    /// Writes to the simulated stores again and again, until the future is dropped.
     async fn write_on(mut self, term: &Term) {
         loop {
             let pause = self.rng.millis(20..=400);
@@ -173,8 +174,8 @@ impl Worker {
         }
     }
 
-    /// Reads from each of the two external stores, waits, checks the fencing token, and writes. After the
-    /// check, the write takes time to reach the store, sometimes a long time.
+    /// Reads from each of the two simulated stores, waits, checks the fencing token, and writes. The write then
+    /// takes time to reach the store, sometimes so long that the token is outdated by then.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };

@@ -21,7 +21,7 @@ impl Worker {
     async fn want(&mut self, resource: &str) -> Option<Lease> {
         let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][self.rng.index(4)]);
         let lock = self.quorum.lock(resource).ttl(ttl).auto_extend(!self.rng.chance(200));
-        // This draw uses a random stream of its own, so that the other draws do not depend on it.
+        // A random stream of its own keeps this draw from changing the other draws.
         let mut bounds = SeedRng::new(self.seed, &format!("bound {} {:?}", self.label, self.env.now()));
         let lock = match bounds.number(0..=9) {
             0 => lock.max_hold(ttl + bounds.millis(0..=2_000)),
@@ -97,7 +97,7 @@ impl Worker {
             let step = self.rng.millis(1..=120);
             self.env.sleep(step).await;
         }
-        // From here on, the referee no longer counts this worker as the lease's holder.
+        // The lease is about to be given up. So the referee must no longer count this worker as its holder.
         let lease = held.take().and_then(Arc::into_inner);
         let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {

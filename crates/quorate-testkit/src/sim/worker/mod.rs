@@ -28,7 +28,7 @@ use super::{Host, Referee, SeedRng, scenario::WORKERS};
 use quorate::{env::Env, quorum::Quorum};
 use std::sync::Arc;
 
-/// The systems outside of Quorate that workers use.
+/// The simulated systems outside of Quorate that the workers use.
 #[derive(Debug)]
 pub(super) struct Outside {
     pub(super) sinks: Arc<Sinks>,
@@ -61,19 +61,19 @@ impl Duties {
             *duties =
                 Self { jobs: jobs && rng.chance(850), claims: claims && rng.chance(850), ..Self::default() };
         }
-        // This draw uses a random stream of its own, so that the other duties do not depend on it.
+        // A random stream of its own keeps this draw from changing the other duties.
         let mut rng = SeedRng::new(seed, "pool duties");
         let pool = rng.chance(POOL_SEEDS);
         all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
         all[1].pool |= pool;
-        // At least one worker has each duty that was drawn.
+        // If a duty was drawn for the seed, at least one worker must have it.
         all[0].jobs |= jobs;
         all[WORKERS - 1].claims |= claims;
         all
     }
 }
 
-/// The state that every kind of work needs.
+/// The data that a worker needs for every kind of work.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) env: Env,
@@ -84,7 +84,7 @@ pub(super) struct Worker {
     pub(super) rng: SeedRng,
     /// The seed of the simulation.
     pub(super) seed: u64,
-    /// A name that distinguishes this process, or a part of its work, from all others of the simulation.
+    /// A name that is unique in the simulation. It identifies this process, or one part of its work.
     pub(super) label: String,
 }
 
@@ -109,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// Returns the same worker, with random numbers of its own for one kind of work.
+    /// Returns a copy of the worker for one kind of work, with random numbers of its own.
     fn fork(&self, what: &str) -> Self {
         Self { rng: SeedRng::new(self.seed, &format!("work {} {what}", self.label)), ..self.clone() }
     }
@@ -118,14 +118,15 @@ impl Worker {
         self.env.stopped().is_cancelled()
     }
 
-    /// Waits for a random time, up to one of `tops`, in milliseconds.
+    /// Waits for a random time, up to one of the limits `tops`, in milliseconds.
     async fn think(&mut self, tops: &[u64]) {
         let think = self.rng.millis_up_to(tops);
         self.env.sleep(think).await;
     }
 
-    /// Waits for `time`. If the faults are over by then, also waits until the worker stops. So a worker that
-    /// gives up its work after this wait never does so in the fault-free phase.
+    /// Waits for `time`. If the faults are over by then, waits on until the worker is stopped. A worker calls
+    /// this function before it gives up work on purpose. In the fault-free phase the worker then never gives up
+    /// work.
     async fn patience(&self, time: std::time::Duration) {
         self.env.sleep(time).await;
         if self.referee.is_calm() {

@@ -1,5 +1,5 @@
-//! The operator of the second group ([`POOL`]): a client of the quorum that sends requests and has no jobs of
-//! its own.
+//! The operator of the second group ([`POOL`]): a client of the quorum that sends requests to the group and has
+//! no jobs of its own.
 
 use super::pool::{POOL, PoolSpec, pool_specs};
 use crate::sim::{Asked, Event, Referee, SeedRng, Told, scenario::true_wall};
@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a leader may accept a request.
+/// The time for which a leader may accept a request of the operator.
 pub(in super::super) const VALID_FOR: Duration = Duration::from_secs(3);
 /// The largest difference between the wall clocks of two servers.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 /// The number of entries in the first page of a history.
 const PAGE: usize = 3;
-/// The time for which a request in the fault-free phase waits for its answer.
+/// The time for which the operator waits for an answer in the fault-free phase.
 const CALM_WAIT: Duration = Duration::from_secs(2);
 
 /// A client that sends requests about the jobs of the second group.
@@ -31,7 +31,7 @@ pub(in super::super) struct Operator {
     pub(in super::super) quorum: Quorum,
     pub(in super::super) referee: Arc<Referee>,
     pub(in super::super) seed: u64,
-    /// Set once the operator has lifted every pause after the faults.
+    /// True once the operator has lifted every pause after the faults.
     pub(in super::super) resumed: Arc<Mutex<bool>>,
 }
 
@@ -63,7 +63,8 @@ impl Operator {
         self.lift_pauses(&jobs, &specs).await;
     }
 
-    /// Resumes every job that the operator may have paused, once every earlier request has expired.
+    /// Resumes every job that the operator may have paused. First waits until every earlier request has
+    /// expired, so that no earlier pause takes effect afterwards.
     async fn lift_pauses(&self, jobs: &Jobs, specs: &[PoolSpec]) {
         self.env.sleep(VALID_FOR + CLOCKS_APART).await;
         let jobs = jobs.clone().wait(CALM_WAIT).valid_for(VALID_FOR);
@@ -79,8 +80,8 @@ impl Operator {
         *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// Sends one request and reports its result to the referee. With `drops_after`, drops the request's
-    /// future after this time.
+    /// Sends one request, and reports its result to the referee. If `drops_after` is given, stops waiting for
+    /// the answer after this time.
     async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
         let number = self.referee.next_number();
         let now = true_wall(self.referee.truth().now());
@@ -129,8 +130,8 @@ impl Operator {
     }
 }
 
-/// Draws a request for a job. If an earlier draw paused the job, a request to resume it takes the place of a
-/// second pause.
+/// Draws a request for a job. If an earlier request paused the job, draws a request to resume it in place of
+/// another pause.
 fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng, now: WallTime) -> JobAction {
     let job: Arc<str> = spec.name.into();
     match rng.number(0..=9) {
@@ -156,7 +157,8 @@ async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
         JobAction::Resume { .. } => jobs.resume(name).await,
         JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
         JobAction::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
-        // The enum is non-exhaustive; `draw` returns no other variant.
+        // `JobAction` is non-exhaustive, so the match needs this arm. `draw` returns none of the variants that
+        // it covers.
         _ => jobs.trigger(name).await,
     }
 }
@@ -170,7 +172,7 @@ fn told(answer: Result<Accepted, JobsError>) -> Told {
             | JobsError::Unanswered { id, .. }
             | JobsError::AnswerUnread { id, .. },
         ) => Told::Unknown { id: Some(id) },
-        // No request was posted.
+        // All other errors occur before a request is sent.
         Err(_) => Told::NotSent,
     }
 }

@@ -10,12 +10,12 @@ use std::{panic::resume_unwind, time::Duration};
 
 /// The name of the second group.
 pub(in super::super) const POOL: &str = "pool";
-/// A misfire window that is longer than the simulation, so that no tick of a job with this window may be
-/// skipped as missed.
+/// A misfire window that is longer than the simulation. So no tick of a job with this window may be skipped as
+/// missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 /// The number of entries that a job with a short history keeps.
 const SHORT: usize = 6;
-/// The number of entries that the other jobs keep: more than any run of the simulation makes.
+/// The number of entries that the other jobs keep. No run of the simulation makes more.
 const LONG: usize = 1_000;
 
 /// A job of the second group. All workers have the same jobs.
@@ -51,7 +51,7 @@ impl PoolSpec {
 pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
     let second = Duration::from_secs(1);
     use Delivery::{AtLeastOnce, AtMostOnce};
-    // The rules of most jobs: every tick runs, one at a time, on any worker.
+    // The rules of most jobs: every tick runs, on any worker, and never two of them at once.
     let spec = |name, period, delivery| PoolSpec {
         name,
         schedule: millis(period),
@@ -108,8 +108,8 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a cron line").into()
 }
 
-/// Runs a scheduler of the second group, ends it in one of several ways and begins again, until the
-/// environment is stopped.
+/// Runs schedulers of the second group, one after another, until the environment is stopped. Each of them ends
+/// in one of several ways.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut number = 0;
@@ -124,7 +124,7 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 impl Worker {
-    /// Runs one scheduler until it ends. Sometimes shuts it down, drains it or drops it before that.
+    /// Runs one scheduler until it ends. Sometimes shuts it down, drains it or drops it.
     async fn schedule(&mut self, runs: Self, ttl: Duration) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
         let jobs = pool_specs().into_iter().map(|spec| job(spec, &runs));
@@ -143,7 +143,8 @@ impl Worker {
         };
         let dropped = async {
             self.patience(time).await;
-            // At the end of the simulation the scheduler must be shut down, not dropped.
+            // At the end of the simulation the scheduler must be shut down in order. So this worker does not
+            // drop it any more.
             if self.is_stopped() {
                 std::future::pending::<()>().await;
             }
@@ -151,7 +152,8 @@ impl Worker {
         tokio::select! { biased;
             ended = scheduler.run().until(shutdown) => match ended {
                 Ok(()) => self.referee.count("pool scheduler ended"),
-                // The scheduler of a worker with another node list or another `max_ttl` must not run.
+                // This worker was started with a mistake in its configuration, so its scheduler must be
+                // refused.
                 Err(_) => self.referee.count("pool scheduler refused"),
             },
             () = drained, if how == 8 => {}
@@ -174,7 +176,8 @@ fn job(spec: PoolSpec, worker: &Worker) -> Job {
     }
 }
 
-/// Does the work of one run. The run may be quick or slow, ignore its cancellation, or fail.
+/// Simulates the work of one run. As the seed decides, the run is quick or slow, ignores its cancellation, or
+/// fails.
 async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<(), String> {
     let mut rng = SeedRng::new(worker.seed, &format!("pool run {}", run.number()));
     let calm = worker.referee.is_calm();
@@ -207,7 +210,7 @@ async fn run_handler(worker: Worker, run: JobRun, tick: RunContext) -> Result<()
         }
         19 => {
             run.ends(HandlerEnd::Failed);
-            // `resume_unwind` does not call the panic hook, which would print the panic.
+            // `resume_unwind` panics without the panic hook, which would print the panic.
             resume_unwind(Box::new("on purpose"))
         }
         _ => {

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// Two stores outside of Quorate, which workers read and write as they would use a database. One store
-/// compares fencing tokens in its own transaction, and the other does not.
+/// Two simulated stores outside of Quorate, which workers use as they would use a database. One store compares
+/// fencing tokens in its own transaction, and the other does not.
 #[derive(Debug, Default)]
 pub(in super::super) struct Sinks {
     registers: Mutex<Registers>,
@@ -20,8 +20,8 @@ struct Register {
     newest: Fence,
 }
 
-/// The value that the comparing store checks: the fencing token, and a number that increases. The number
-/// orders the accesses of one holder, which may read again while its last write is in flight.
+/// The value that the comparing store checks: the fencing token, and a number that grows with each access. The
+/// number orders the accesses of one holder, which may read again before its last write has arrived.
 pub(super) type Fence = (u64, u64);
 
 /// The error of a read whose fence is older than the newest that the store has seen.
@@ -29,8 +29,8 @@ pub(super) type Fence = (u64, u64);
 pub(super) struct Outdated;
 
 impl Sinks {
-    /// Reads a register's version. The store that compares tokens remembers this fence. From then on it
-    /// refuses reads and writes with an older fence.
+    /// Reads the version of a register. The comparing store remembers the fence of this read, and refuses later
+    /// accesses with an older fence.
     pub(super) fn read(&self, checked: bool, register: &str, fence: Fence) -> Result<u64, Outdated> {
         let mut registers = self.registers();
         let register = registers.entry((checked, register.to_owned())).or_default();

@@ -6,8 +6,8 @@ use crate::{
 };
 use std::{fmt::Write, sync::Arc};
 
-/// The reason why a node set was not replaced. Nodes that have been closed, so that no worker may use them,
-/// stay closed until the same replacement is run again.
+/// The reason why a node set was not replaced. Nodes that have already been closed stay closed, so no worker
+/// may use them until the same replacement is run again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
@@ -74,14 +74,14 @@ pub enum ReplaceError {
     },
 }
 
-/// Returns one line for each unreachable node, with the cause: for the nodes of the old set if `old` is true,
-/// otherwise of the new set.
+/// Returns one line with the cause for each unreachable node: of the old set if `old` is true, otherwise of the
+/// new set.
 fn unreachable(parts: &[NodePart], old: bool) -> String {
     let mut text = String::new();
     let theirs = |part: Part| if old { part != Part::Joins } else { part != Part::Leaves };
     for NodePart { name, found, .. } in parts.iter().filter(|part| theirs(part.part)) {
         if let Err(cause) = found {
-            // Writing to a string cannot fail.
+            // `write!` to a string never fails.
             let _ = write!(text, "\n  {name}: {cause}");
         }
     }

@@ -1,4 +1,4 @@
-//! The decisions about each node in a change of the node set. The code here does no I/O.
+//! The decisions about each node in a change of the node set. The functions here perform no I/O.
 
 use crate::{
     admin::replace::{
@@ -25,13 +25,13 @@ pub(super) enum Move {
     /// * It was closed, but since then it has lost its memory, or its clock was set back.
     /// * It was closed by an earlier change that removed it from the set.
     Close,
-    /// The marker closes the node.
+    /// The node's marker closes it, and needs no change until the node is opened.
     Closed,
-    /// The marker names the new set: the node is open.
+    /// The marker names the new set, so the node is open.
     Opened,
 }
 
-/// The reason why a node cannot be used for the change.
+/// The reason why a node cannot take part in the change.
 #[derive(Clone, Debug)]
 pub(super) enum Bar {
     Unfit(VoteRejection),
@@ -39,8 +39,8 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the reason is a fault of the node itself, rather than a marker with another node set
-    /// or other settings. Only used for leaving nodes, whose eviction policy is not checked.
+    /// Returns whether the node itself is at fault, and not a marker with another node set or other settings.
+    /// It is only called for leaving nodes, whose eviction policy is not checked.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -61,7 +61,7 @@ pub(super) struct Change {
     to: Arc<str>,
     closed: Arc<str>,
     majorities: (usize, usize),
-    /// True if the memory of staying nodes stays valid. If false, it begins again, as after a restart.
+    /// True if the memory of the nodes that stay remains valid. If false, it begins again, as after a restart.
     remembers: bool,
 }
 
@@ -82,10 +82,9 @@ impl Change {
         }
         let majorities = (majority(old.len()), majority(new.len()));
         let stay = new.iter().filter(|name| old.contains(name)).count();
-        // The staying nodes alone may be a majority of the new set. Then their memory stays valid only if
-        // every such majority shares a node with every majority of the old set. A majority that includes a
-        // new node is safe in any case: a new node starts its counters from a clock that has passed all old
-        // tokens.
+        // If the staying nodes alone can be a majority of the new set, their memory remains valid only if every
+        // such majority shares a node with every majority of the old set. A majority that includes a new node
+        // is safe in any case: a new node starts its counters from a clock that has passed all old tokens.
         let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
@@ -111,7 +110,7 @@ impl Change {
             return Err(Bar::Unfit(VoteRejection::Replica));
         }
         if part != Part::Leaves {
-            // The eviction policy of a leaving node does not matter.
+            // A leaving node grants no more leases, so its eviction policy does not matter.
             match hello.eviction.as_deref() {
                 Some("noeviction") => {}
                 Some(policy) => {
@@ -135,8 +134,9 @@ impl Change {
                 Ok(Move::Closed)
             }
             nodes if *nodes == *self.closed => Ok(Move::Close),
-            // An earlier change, whose new set is the present old set, removed this node. Now the node joins
-            // again. The earlier change is finished: otherwise too few nodes could be closed for this change.
+            // An earlier change removed this node from the set, and now the node joins again. The new set of
+            // that change is the present old set, so that change was finished. Otherwise too few nodes could be
+            // closed for this change.
             _ if part == Part::Joins && marker.replacement().is_some_and(|(_, to)| *to == *self.from) => {
                 Ok(Move::Close)
             }
@@ -153,15 +153,15 @@ impl Change {
     }
 
     /// Returns whether the node's marker keeps every worker with the old list from using the node. Returns
-    /// `false` for a node without a marker. (A worker with the old list cannot use that node either: the
-    /// closed nodes keep the worker from writing a marker.)
+    /// `false` for a node without a marker. (A worker with the old list cannot use such a node either, because
+    /// the closed nodes keep the worker from writing a marker to it.)
     pub(super) fn is_shut(&self, sight: &Sight) -> bool {
         matches!(marker(&sight.hello), Ok(Some(marker)) if marker.nodes == self.closed || marker.nodes == self.to)
     }
 
-    /// Returns the marker that closes the node; `None` if the node is left unchanged. `shut` is true if a
-    /// majority of the old set was closed before. If it is false, a joining node that is open is closed as
-    /// well: a worker with the new list, which was started too early, has opened it.
+    /// Returns the marker that closes the node, or `None` if the node is left unchanged. `shut` is true if a
+    /// majority of the old set was closed before. Otherwise, an open joining node is closed too: a worker with
+    /// the new list was started too early and has opened it.
     pub(super) fn closing(&self, sight: &Sight, part: Part, shut: bool) -> Option<Marker> {
         let hello = &sight.hello;
         match self.judge(sight, part) {
@@ -175,9 +175,9 @@ impl Change {
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
                 marker.since
             }
-            // The memory begins two clock offsets late, as after a restart. By then, the clocks have passed
-            // every counter that was started from a clock that was ahead. A joining node with a marker is
-            // treated in the same way, because it has seen none of the old set's grants.
+            // The new marker says that the node's memory begins two clock offsets from now, as after a restart.
+            // By then, the clocks have passed every counter that was started from a clock that was ahead. This
+            // also applies to a joining node that has a marker, because it knows none of the old set's grants.
             Some(_) => hello.node_time + self.config.max_clock_offset * 2,
         };
         Some(Marker {
@@ -189,25 +189,26 @@ impl Change {
         })
     }
 
-    /// Returns the marker that opens the node, if it is closed and its wait is over.
+    /// Returns the marker that opens the node. Returns `None` if the node is not closed, or its wait is not
+    /// over.
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers do not use the node before `votes_from` in any case. This check only keeps a node that was
-        // closed just now from being opened.
+        // Workers do not use the node before `votes_from` in any case. This check keeps a node that was closed
+        // only now from being opened too early.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
 
-    /// Returns how much longer a closed node must wait after the handshake, on this worker's clock; zero for
-    /// a node that is not closed. The result is at most one quarantine, even if the node's clock was set
-    /// back.
+    /// Returns how much longer a closed node must wait after the handshake, on this worker's clock. The result
+    /// is zero for a node that is not closed. The result is at most one quarantine, even if the node's clock
+    /// was set back.
     pub(super) fn remaining(&self, sight: &Sight) -> Duration {
         match marker(&sight.hello) {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
-                // The node's clock may be slower than this worker's, so an allowance for drift is added. A
-                // whole quarantine already includes it.
+                // The node's clock may be slower than this worker's, so an allowance for drift is added. The
+                // length of a whole quarantine already includes it.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,
@@ -223,8 +224,8 @@ impl Change {
         }
     }
 
-    /// Returns whether the node's clock was set back: the wait in the marker is then longer than any wait
-    /// that a worker writes.
+    /// Returns whether the node's clock was set back since the marker was written. Then the wait in the marker
+    /// would be longer than any wait that a worker writes.
     fn is_far(&self, hello: &Hello, marker: &Marker) -> bool {
         hello.node_time + self.config.quarantine() + self.slack() < marker.votes_from
     }
@@ -258,8 +259,8 @@ mod tests {
         Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
-    /// Returns the [`Sight`] of a node with the run id `run 1`. If `nodes` is given, the node's marker
-    /// contains `run` and `nodes`.
+    /// Returns the [`Sight`] of a node with the run id `run 1`. If `nodes` is given, the node has a marker with
+    /// the run id `run` and the node set `nodes`.
     fn sight(run: &str, nodes: Option<&str>) -> Sight {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
@@ -296,7 +297,7 @@ mod tests {
             ("a,b,c,d,e", "a,b,c,d", true),
             ("a,b,c,d,e", "a,b,c", false),
             ("a,b,c", "a", false),
-            // No majority of the new set consists of old nodes only.
+            // Every majority of the new set has a new node, so the memory remains valid.
             ("a,b,c", "c,d,e", true),
             ("a,b,c", "d,e,f", true),
         ] {
@@ -326,9 +327,9 @@ mod tests {
         assert!(change.closing(&open, Part::Stays, true).is_none(), "what is open stays open");
     }
 
-    /// Checks that a joining node's memory begins again when it is closed, because the node has seen none of
-    /// the old set's work. With an older memory, the node could report a tick as not started although the old
-    /// set had started it.
+    /// Checks that a joining node's memory begins again when it is closed, because the node knows nothing of
+    /// the old set's work. With its older memory, it could report a tick as not started although the old set
+    /// had started it.
     #[test]
     fn a_node_that_joins_begins_anew_whoever_has_marked_it_before() {
         let change = change("a,b,c", "b,c,d");

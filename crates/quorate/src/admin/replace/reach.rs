@@ -6,12 +6,11 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A list of nodes for administration. It works without a quorum: each visit to a node opens its own
-/// connection.
+/// A list of nodes for administration. It needs no quorum: each visit to a node opens a connection of its own.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
-/// The result of a handshake with a node during a visit.
+/// The result of a handshake with a node during a visit for administration.
 #[derive(Clone, Debug)]
 pub struct Sight {
     /// The node's answer to the handshake: its clock, its marker and its settings.
@@ -21,12 +20,12 @@ pub struct Sight {
     /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
     /// up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// The time of the handshake, or of the later write of a marker, on the boot clock.
+    /// The time, on the boot clock, of the handshake. If a marker was written after it, the time of that write.
     pub(super) seen: BootTime,
 }
 
 impl NodeSet {
-    /// Adds a node. One set may hold nodes of different kinds.
+    /// Adds a node. The nodes of a set may be of different kinds.
     #[must_use]
     pub fn node<N: Node>(mut self, node: N) -> Self {
         self.0.push(Arc::new(At { name: node.name().into(), node }));
@@ -81,7 +80,7 @@ impl fmt::Debug for NodeSet {
 
 type Decide<'a> = dyn Fn(&Sight) -> Option<Marker> + Sync + 'a;
 
-/// A node of any type.
+/// A node of any kind that can be visited.
 trait Reach: Send + Sync {
     fn name(&self) -> &Arc<str>;
     fn visit<'a>(
@@ -130,7 +129,7 @@ impl<N: Node> Reach for At<N> {
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
                 // The node may have granted leases until it was closed. So the wait for the end of the old
-                // set's leases begins now at the earliest.
+                // set's leases begins only now.
                 sight.seen = env.now();
             }
             Ok(sight)
@@ -138,7 +137,7 @@ impl<N: Node> Reach for At<N> {
     }
 }
 
-/// Returns an error unless the marker was written.
+/// Returns an error if the reply does not say that the marker was written.
 fn written(reply: Option<Reply>) -> Result<(), Cause> {
     match reply {
         Some(Reply::Marked) => Ok(()),

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The time limit for a handshake with a node, and for the write of its marker.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of attempts for each step before the step fails.
+/// The number of times that a step is tried on a node before the step fails.
 const ATTEMPTS: usize = 3;
 /// The pause between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -30,13 +30,13 @@ pub struct Replacement {
     parts: Vec<Part>,
 }
 
-/// A progress report of a replacement.
+/// A report on the progress of a replacement.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Progress {
     /// No worker may use this node any more.
     Closed(Arc<str>),
-    /// The rest of the wait until every lease of the old set has ended.
+    /// The time that must still pass until every lease of the old set has ended.
     Waiting(Duration),
     /// Workers with the new list may use this node from now on.
     Opened(Arc<str>),
@@ -105,8 +105,8 @@ impl Replacement {
         report: &mut impl FnMut(Progress),
     ) -> Result<BootTime, ReplaceError> {
         let mut over = self.env.now();
-        // If a majority of the old set was closed before, this change has opened the nodes with the marker of
-        // the new set. They are left unchanged.
+        // A majority of the old set was closed before. So nodes with the marker of the new set were opened by
+        // this change, and they are left unchanged.
         let shut = self.shut(&found) >= self.change.old_majority();
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
@@ -149,7 +149,7 @@ impl Replacement {
         }
     }
 
-    /// Opens every node of the new set whose wait is over.
+    /// Opens every closed node of the new set whose wait is over.
     async fn open(&self, report: &mut impl FnMut(Progress)) -> Result<Vec<NodePart>, ReplaceError> {
         let mut found = Vec::new();
         let mut opened = BTreeSet::new();
@@ -181,8 +181,8 @@ impl Replacement {
         for (at, sight) in found.iter().enumerate() {
             let Ok(sight) = sight else { continue };
             match self.change.judge(sight, self.parts[at]) {
-                // Ignore a fault of a leaving node itself: the change works without that node if enough other
-                // nodes can be closed.
+                // A leaving node that is itself at fault is ignored. The change works without it, if enough
+                // other nodes can be closed.
                 Err(bar) if self.parts[at] == Part::Leaves && bar.is_of_the_node() => {}
                 judged => drop(judged.map_err(|bar| bar.at(self.nodes.name(at)))?),
             }
@@ -202,8 +202,8 @@ impl Replacement {
         self.change.enough_shut((0..found.len()).filter(old).count(), self.node_parts(found))
     }
 
-    /// Checks that every joining node is reachable. Once a majority of the old set is closed, joining nodes
-    /// need not be reachable.
+    /// Checks that every joining node is reachable. If a majority of the old set is already closed, this is not
+    /// required.
     fn check_joining(&self, found: &Sights) -> Result<(), ReplaceError> {
         if self.shut(found) >= self.change.old_majority() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Replacement {
         away.map_or(Ok(()), |(node, cause)| Err(ReplaceError::NewNodeAway { node, cause }))
     }
 
-    /// Returns the number of nodes in the old set that a worker with the old list can no longer use.
+    /// Returns the number of nodes of the old set that a worker with the old list can no longer use.
     fn shut(&self, found: &Sights) -> usize {
         let shut = |(at, sight): &(usize, &Result<Sight, Cause>)| {
             self.parts[*at] != Part::Joins && sight.as_ref().is_ok_and(|sight| self.change.is_shut(sight))
@@ -235,8 +235,8 @@ impl Replacement {
         found.iter().enumerate().map(node_part).collect()
     }
 
-    /// Connects to the nodes that `which` selects, writes the marker that `decide` returns for each, if any,
-    /// and returns the handshakes. The entry of a node that was not selected is an error.
+    /// Visits the nodes for which `which` returns true: connects, writes the marker that `decide` returns, if
+    /// any, and returns the handshakes. The entry of a node that was not visited is an error.
     async fn visit(
         &self,
         decide: &(impl Fn(Part, &Sight) -> Option<Marker> + Sync),

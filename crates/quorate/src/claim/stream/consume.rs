@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default of [`Consume::max_waiting`], per unit of concurrency.
+/// The default of [`Consume::max_waiting`] is this number times the concurrency.
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].

@@ -39,8 +39,8 @@ impl<M> Delivery<M> {
         self.claim.fencing_token()
     }
 
-    /// Returns the token that is cancelled when the handler should finish. There are two reasons: the
-    /// consumer shuts down, and drops the handler after the grace period; or the claim reaches its step-down.
+    /// Returns the token that is cancelled when the handler should finish. There are two reasons. The consumer
+    /// may shut down, and drops the handler after the grace period. Or the claim may reach its step-down.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }

@@ -1,5 +1,5 @@
-//! The messages that a consumer has pulled and that have not ended. The bookkeeping decides how many more may
-//! be pulled, which messages are claimed next, and until when the others wait. It does no I/O.
+//! The messages that a consumer has pulled and that have not ended. This type decides how many more may be
+//! pulled, which messages are claimed next, and until when the others wait. It performs no I/O.
 //!
 //! A message occupies one of `most` slots while it is claimed or handled, and while too few nodes answer. Two
 //! kinds of messages are in the *waiting room* instead:
@@ -22,14 +22,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The longest pause before a waiting message is claimed again.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 
-/// The number of a message, in the order of pulling.
+/// The number of a message. Messages are numbered in the order in which they were pulled.
 pub(super) type Number = u64;
 
 /// All messages that have been pulled and have not ended.
 #[derive(Debug)]
 pub(super) struct InFlightWindow<M> {
-    /// The number of slots: the maximum number of messages that are claimed, are handled, or wait because too
-    /// few nodes answer.
+    /// The number of slots: the maximum number of messages that are being claimed or handled, or wait because
+    /// too few nodes answer.
     most: usize,
     /// The number of messages in the waiting room at which pulling stops. Messages that were pulled before
     /// may still join the waiting room.
@@ -38,10 +38,10 @@ pub(super) struct InFlightWindow<M> {
     pulled: Number,
     held: BTreeMap<Number, Held<M>>,
     fresh: BTreeSet<Number>,
-    /// The times at which messages in the waiting room, and messages that wait in their slots, are claimed
-    /// again.
+    /// The times at which waiting messages are claimed again, both those in the waiting room and those in a
+    /// slot.
     waiting: BTreeSet<(BootTime, Number)>,
-    /// The ids of the messages that are being claimed or handled. Their twins wait.
+    /// The ids of the messages that are being claimed or handled. Other messages with these ids wait.
     busy: BTreeSet<Arc<str>>,
     /// The number of messages in the waiting room.
     others: usize,
@@ -55,8 +55,8 @@ struct Held<M> {
     /// The time at which another worker was first found to handle the message. The message's patience counts
     /// from this time.
     elsewhere_since: Option<BootTime>,
-    /// The number of consecutive claims with the same result, after the first one. The result is that another
-    /// worker handles the message, or that too few nodes answered.
+    /// The number of further claims in a row with the same result: another worker handles the message, or too
+    /// few nodes answered.
     looks: u32,
     /// True if too few nodes answered the last claim.
     away: bool,
@@ -65,18 +65,19 @@ struct Held<M> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Pulled, and not claimed yet.
+    /// The message was pulled, and has not been claimed yet.
     Fresh,
-    /// Being claimed, handled or handed to the dead-letter hook.
+    /// The message is being claimed, handled or handed to the dead-letter hook.
     Busy,
-    /// In the waiting room until this time: another worker handles the message, or a twin of it is busy here.
+    /// The message is in the waiting room until this time, because another worker handles it, or a message with
+    /// the same id is being handled here.
     Elsewhere(BootTime),
-    /// Waiting in its slot until this time, because too few nodes answered.
+    /// The message waits in its slot until this time, because too few nodes answered its claim.
     Away(BootTime),
 }
 
 impl Place {
-    /// Returns whether a message in this place occupies a slot. Otherwise it is in the waiting room.
+    /// Returns whether a message in this state occupies a slot. Otherwise it is in the waiting room.
     fn counts(self) -> bool {
         !matches!(self, Self::Elsewhere(_))
     }
@@ -102,7 +103,7 @@ impl<M> InFlightWindow<M> {
         if self.others < self.max_waiting { self.free() } else { 0 }
     }
 
-    /// Returns how many slots are free, for messages that are pulled or leave the waiting room.
+    /// Returns the number of free slots. They are for messages that are pulled or that leave the waiting room.
     fn free(&self) -> usize {
         self.most.saturating_sub(self.held.len() - self.others)
     }
@@ -111,13 +112,13 @@ impl<M> InFlightWindow<M> {
         self.held.is_empty()
     }
 
-    /// Adds a pulled message, which must then be claimed under `id`.
+    /// Adds a message that was pulled. It must be claimed under `id`.
     pub(super) fn pull(&mut self, message: Arc<M>, id: Arc<str>, now: BootTime) {
         let number = self.add(message, id, now, Place::Fresh);
         self.fresh.insert(number);
     }
 
-    /// Adds a pulled message that needs no claim, or that cannot be claimed. It counts as busy.
+    /// Adds a message that was pulled, but needs no claim or cannot be claimed. It occupies a slot.
     pub(super) fn pull_unusable(&mut self, message: Arc<M>, now: BootTime) -> Number {
         self.add(message, Arc::default(), now, Place::Busy)
     }
@@ -131,8 +132,8 @@ impl<M> InFlightWindow<M> {
             let Some(held) = self.held.get(&number) else { continue };
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
-                // The first message with this id is likely to be done soon. Its twin waits until then. This
-                // wait does not use up the twin's patience.
+                // Another message with this id is being handled, and is likely to be done soon. This message
+                // waits until then. The wait does not use up its patience.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
@@ -161,14 +162,15 @@ impl<M> InFlightWindow<M> {
         held.away = false;
         let since = *held.elsewhere_since.get_or_insert(now);
         let left = now.until(since + patience);
-        // The id of a message that is left to the source stays busy until the message has ended. Otherwise a
-        // twin could be claimed before, and the end of this message would remove the busy mark of the twin.
+        // The message is left to the source. Its id stays marked as busy until the message has ended. Otherwise
+        // another message with this id could be claimed now, and the end of this message would remove the mark
+        // of the other.
         if left.is_zero() {
             return false;
         }
         held.looks = if first { 0 } else { held.looks.saturating_add(1) };
-        // The other worker is usually done long before its claim expires. So `retry_after` is not the pause
-        // itself, but only its upper limit.
+        // The other worker is usually done long before its claim expires. So the pause is short, and
+        // `retry_after` only limits it.
         let pause = pause(held.looks).min(retry_after.unwrap_or(Duration::MAX).max(LOOK_AGAIN)).min(left);
         self.idle(number);
         self.wait(number, Place::Elsewhere(now + pause));
@@ -190,15 +192,15 @@ impl<M> InFlightWindow<M> {
         first
     }
 
-    /// Returns the next time at which a message must be claimed again.
+    /// Returns the next time at which a waiting message must be claimed.
     pub(super) fn next_look(&self) -> Option<BootTime> {
-        // If no slot is free, only a message that already has a slot can be claimed.
+        // If no slot is free, only a message that waits in its slot can be claimed.
         let free = self.free() > 0;
         let can = |number: &Number| free || self.held.get(number).is_some_and(|held| held.place.counts());
         self.waiting.iter().find(|(_, number)| can(number)).map(|(at, _)| *at)
     }
 
-    /// Returns the message.
+    /// Returns the message with this number, if it has not ended.
     pub(super) fn message(&self, number: Number) -> Option<&Arc<M>> {
         self.held.get(&number).map(|held| &held.message)
     }
@@ -210,7 +212,7 @@ impl<M> InFlightWindow<M> {
         self.held.remove(&number).map(|held| (held.message, held.since))
     }
 
-    /// Returns all messages that have not ended.
+    /// Returns the numbers of all messages that have not ended.
     pub(super) fn rest(&self) -> Vec<Number> {
         self.held.keys().copied().collect()
     }
@@ -224,7 +226,7 @@ impl<M> InFlightWindow<M> {
         self.pulled
     }
 
-    /// Unmarks the id of a busy message, so that the id may be claimed again.
+    /// Marks the id of a message as not busy, so that another message with this id may be claimed.
     fn idle(&mut self, number: Number) {
         if let Some(held) = self.held.get(&number)
             && held.place == Place::Busy
@@ -252,7 +254,8 @@ impl<M> InFlightWindow<M> {
     }
 }
 
-/// Returns the pause before the next claim, which doubles each time up to the longest.
+/// Returns the pause before the next claim. It doubles with each of the `looks` claims so far, up to the
+/// longest pause.
 fn pause(looks: u32) -> Duration {
     LOOK_AGAIN.saturating_mul(1 << looks.min(8)).min(LOOK_AT_LEAST_EVERY)
 }
@@ -335,8 +338,8 @@ mod tests {
             looks.push(now);
         }
         assert_eq!(looks, [100, 300, 700, 1500, 3100, 6300, 10_000].map(at));
-        // The message is claimed again when the other worker's claim may have ended, if that time is known,
-        // but not within 100 ms.
+        // If it is known when the other worker's claim may end, the message is claimed again at that time. The
+        // pause is at least 100 ms.
         pull(&mut window, "b", 20_000);
         let batch = window.batch(at(20_000));
         assert!(window.elsewhere(batch[0].0, Some(Duration::from_millis(1)), at(20_000)));
@@ -370,8 +373,8 @@ mod tests {
             pulled.push(id);
         }
         assert_eq!(pulled, ["a", "b", "c"]);
-        // The waiting messages are claimed again, as many at once as there are slots. The third is claimed as soon as
-        // a slot is free.
+        // Waiting messages are claimed again, as many at once as there are slots. The third waits until a slot
+        // is free.
         assert_eq!((window.room(), window.next_look()), (0, Some(at(100))));
         let batch = window.batch(at(100));
         assert_eq!((ids(&batch), window.next_look()), (vec!["a", "b"], None));
@@ -395,7 +398,8 @@ mod tests {
     #[test]
     fn patience_begins_when_another_worker_is_found_at_it() {
         let mut window = window(2);
-        // Both copies of `a` waited here for a minute: the first without a quorum, the second behind its twin.
+        // Both messages with the id `a` have waited here for a minute. The first waited because too few nodes
+        // answered, and the second waited for the first.
         ["a", "a"].iter().for_each(|id| pull(&mut window, id, 0));
         let first = window.batch(at(0))[0].0;
         assert!(window.away(first, at(0)) && !window.away(first, at(60_000)));
@@ -405,7 +409,7 @@ mod tests {
         let twin = window.batch(at(70_100));
         let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
         assert!(twin.is_none_or(|(number, _)| window.elsewhere(*number, None, at(70_100))));
-        // An outage of the quorum starts the patience again.
+        // While too few nodes answer, the patience does not pass. It starts again afterwards.
         let mut window = InFlightWindow::new(1, 1, Duration::from_secs(10));
         pull(&mut window, "b", 0);
         let number = window.batch(at(0))[0].0;

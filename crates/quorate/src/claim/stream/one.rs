@@ -10,18 +10,17 @@ use crate::{
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 
-/// The result of acknowledging a message to its source (*acking* it): see
-/// [`Ended::acked`](super::Ended::acked).
+/// The result of acknowledging (*acking*) a message to its source: see [`Ended::acked`](super::Ended::acked).
 pub(super) type Acked = Result<bool, Arc<str>>;
 use tokio_util::sync::CancellationToken;
 
-/// The longest text that is kept of an error of a handler, a hook or an ack, in bytes.
+/// The longest error text of a handler, a hook or an ack that is kept, in bytes.
 const WHY_MAX: usize = 1024;
 
 /// The error for a message that cannot be handled while no dead-letter hook is set.
 const NO_HOOK: &str = "there is no dead-letter hook; give one with on_dead";
 
-/// The dead-letter hook.
+/// The dead-letter hook of a consumer.
 pub(super) type Dead<M> =
     dyn Fn(Arc<M>, Outcome, Option<ClaimHandle>) -> BoxFuture<'static, Result<(), Arc<str>>> + Send + Sync;
 
@@ -39,13 +38,13 @@ where
     T: ClaimResult,
     E: Display,
 {
-    // The handler starts here. If this future is dropped earlier, for instance at a shutdown, the attempt
-    // never began and its count is withdrawn.
+    // The handler starts now. If this future is dropped before this line, for instance at a shutdown, the
+    // attempt never began, and its count is withdrawn.
     let claim = claim.started();
     let look = claim.handle();
     let delivery = Delivery::new(Arc::clone(&message), look.clone(), stop.clone());
-    // Call the handler inside this future, so that a panic before its first await is caught as well. Convert
-    // its error to text at once, so that the error's type does not have to be `Send`.
+    // The handler is called inside this future, so that a panic before its first await is caught too. Its error
+    // is converted to text at once, so that the error's type need not be `Send`.
     let work = async { handler(delivery).await.map_err(|error| error.to_string()) };
     let work = AssertUnwindSafe(work).catch_unwind();
     let relay = async {
@@ -74,7 +73,7 @@ where
     (outcome, acked)
 }
 
-/// Hands over a message whose attempt limit is reached, under the claim that found the limit reached.
+/// Hands a message whose attempt limit is reached to the dead-letter hook, under the claim that found this.
 pub(super) async fn give_up<M: Message>(
     claims: Claims,
     claim: Claim,
@@ -103,8 +102,8 @@ pub(super) async fn give_up<M: Message>(
 /// Acks a message that is given up, if a dead-letter hook has handled it. Otherwise leaves it to the source.
 pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bool) -> Acked {
     let why = match (handed, has_hook) {
-        // A hook has handled the message, here or on another worker. This is certain, because the dead-letter
-        // record is written only after the hook.
+        // A hook has handled the message, on this worker or another. This is certain, because the dead-letter
+        // record is written only after the hook has succeeded.
         (true, _) => return ack(message).await,
         (false, false) => NO_HOOK,
         (false, true) => "the dead-letter hook failed",
@@ -135,7 +134,7 @@ pub(super) async fn bury<M: Message>(
     (outcome, acked)
 }
 
-/// Calls the dead-letter hook. A panic of the hook counts as a failure.
+/// Calls the dead-letter hook. A panic of the hook counts as an error.
 async fn handed<M>(
     dead: Arc<Dead<M>>,
     message: Arc<M>,
@@ -146,7 +145,7 @@ async fn handed<M>(
     hook.await.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic)).into()))
 }
 
-/// Acknowledges the message to its source. A panic of the ack counts as a failure.
+/// Acknowledges the message to its source. A panic while acking counts as an error.
 pub(super) async fn ack<M: Message>(message: &M) -> Acked {
     match AssertUnwindSafe(message.ack()).catch_unwind().await {
         Ok(Ok(())) => Ok(true),
@@ -156,11 +155,12 @@ pub(super) async fn ack<M: Message>(message: &M) -> Acked {
 }
 
 async fn record(claim: Claim, result: &str) -> Outcome {
-    // The handler succeeded. Cut a result that is too long: an error here would cause the work to be
+    // The handler has succeeded. A result that is too long is cut, because an error would cause the work to be
     // repeated.
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,
-        // The worker of a later claim completed it first: the message is done.
+        // A later claim of another worker completed the message first. The message is done, so this one counts
+        // as a duplicate.
         Err(ClaimError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
         Err(ClaimError::DeadLettered(dead)) => Outcome::Duplicate { result: dead.note },
         Err(why) => Outcome::Unrecorded { why },

@@ -16,15 +16,15 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The number of claim rounds in flight at which no further round begins. Further messages then gather for
-/// the next round.
+/// The number of claim rounds that may be in flight at the same time. While so many are in flight, further
+/// messages are gathered for the next round.
 const BATCHES: usize = 2;
-/// The first pause after an error of the source.
+/// The first pause after an error of the source, before the source is polled again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest pause after an error of the source. Pauses grow because the error may be permanent.
 const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
-/// The time to wait for the end of handlers that are dropped after the grace period. A handler ends within
-/// this time if it reaches an await point.
+/// The time within which handlers that are dropped after the grace period must end. A handler ends within this
+/// time if it reaches an await point.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// The maximum length of an id in a log line, in bytes.
@@ -50,7 +50,7 @@ where
     E: Display + 'static,
 {
     let Consume { claims, source, handler, options } = consume;
-    // Check the settings before anything is pulled.
+    // Settings that cannot be used are reported before any message is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
     let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
@@ -91,7 +91,7 @@ where
                 None => dry = true,
                 Some(incoming) => {
                     consumer.pull(incoming);
-                    // Further messages that are available now join the same claim round.
+                    // Further messages that the source has ready now join the same claim round.
                     while consumer.pulls()
                         && let Some(Some(incoming)) = source.next().now_or_never()
                     {
@@ -126,12 +126,12 @@ struct Consumer<M, H> {
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
     consumed: Consumed,
-    /// The error that ends the consumer: no majority can vote, only an operator can fix the reason, and this
-    /// worker has never had a quorum.
+    /// The error that ends the consumer. It is set if no majority can vote, only an operator can fix the
+    /// reason, and this worker has never had a quorum.
     refused: Option<ClaimError>,
 }
 
-/// The pause before the source is asked again after an error.
+/// The pause before the source is polled again after an error.
 #[derive(Default)]
 struct Rest {
     failures: u32,
@@ -139,7 +139,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Starts a pause, which grows with each error in a row. A message ends the row.
+    /// Begins a pause. It grows with each error in a row, and a message ends the row.
     fn failed(&mut self, now: BootTime) {
         self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
         self.failures = self.failures.saturating_add(1);
@@ -183,7 +183,8 @@ where
         }
     }
 
-    /// Returns whether there is room for one more message, and the source is not paused.
+    /// Returns whether another message may be pulled: there is room for it, and no pause of the source is
+    /// active.
     fn pulls(&self) -> bool {
         self.window.room() > 0 && self.rest.is_over(self.env.now())
     }
@@ -239,7 +240,7 @@ where
                 let acked = one::ack(&*message).await;
                 (Outcome::Duplicate { result: done.result }, acked)
             }),
-            // The message was handed to a dead-letter hook before, by this worker or another.
+            // The dead-letter hook has already handled the message, on this worker or another.
             Ok(ClaimOutcome::DeadLettered(dead)) => {
                 let has_hook = self.options.on_dead.is_some() || self.claims.dead_letter.is_some();
                 self.start(number, async move {
@@ -259,9 +260,9 @@ where
                 let why = error.to_string().into();
                 self.start(number, one::bury(message, why, self.options.on_dead.clone()));
             }
-            // End the consumer: only an operator can fix the fault, such as a wrong configuration of this
-            // worker. A worker that has had a quorum waits instead: an operator may just be changing a
-            // password.
+            // The error ends the consumer. Only an operator can fix the cause, such as a wrong configuration of
+            // this worker. A worker that has had a quorum waits instead, because an operator may just be
+            // changing a password.
             Err(error) if error.is_permanent() && !self.claims.quorum.pool().has_had_quorum() => {
                 self.window.away(number, now);
                 self.refused = Some(error);
@@ -274,7 +275,8 @@ where
         }
     }
 
-    /// Runs the work on a message in a task of its own, so that the messages use all threads of the runtime.
+    /// Runs the work on a message as a task of its own, so that messages are handled on all threads of the
+    /// runtime.
     fn start(&mut self, number: Number, work: impl Future<Output = (Outcome, one::Acked)> + Send + 'static) {
         let kill = self.kill.clone();
         let task: ScopedTask<Option<(Outcome, one::Acked)>> = self.env.spawn_scoped(async move {
@@ -287,7 +289,7 @@ where
     }
 
     fn worked(&mut self, (number, worked): Worked) {
-        // A task has no outcome if it was dropped when the quorum closed, or at the end of the grace period.
+        // A task has no result if it was dropped when the quorum closed, or at the end of the grace period.
         let (outcome, acked) = worked.ok().flatten().unwrap_or((Outcome::Stopped, Ok(false)));
         self.end(number, outcome, acked);
     }
@@ -309,7 +311,8 @@ where
         let id = message.id().map_or_else(|bad| plain(&bad.to_string(), ID_MAX), |id| plain(id, ID_MAX));
         let outcome_text = plain(&outcome.to_string(), OUTCOME_MAX);
         match (outcome, acked) {
-            // The shutdown logs the number of stopped messages as a warning.
+            // A stopped message is logged at *debug* only. The shutdown logs one warning with the number of all
+            // stopped messages.
             (_, Ok(true)) | (Outcome::Stopped, _) => {
                 tracing::debug!(set, id, ?acked, "a message ended: {outcome_text}");
             }
@@ -338,11 +341,11 @@ where
         }
     }
 
-    /// Asks the handlers to finish, drops those that still run after the grace period, and reports the
-    /// outcome of each message.
+    /// Asks the handlers to finish, and drops those that still run after the grace period. Reports the outcome
+    /// of each message that has not ended.
     async fn shut_down(&mut self) {
         self.stop.cancel();
-        // Dropping the rounds releases claims that are still being acquired.
+        // Claims that are still being acquired are dropped, which releases them.
         self.rounds.clear();
         let deadline = self.env.now() + self.options.grace;
         let env = self.env.clone();

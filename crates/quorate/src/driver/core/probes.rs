@@ -35,8 +35,8 @@ impl Core {
         self.node_trust.end_quarantine(now);
     }
 
-    /// Probes a node that must not vote, since the node does not report when the reason has gone. Also probes
-    /// an idle node, to notice a step of its clock.
+    /// Probes a node that must not vote, since the node does not report the end of the reason. Also probes an
+    /// idle node, to notice a step of its clock.
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
@@ -59,7 +59,7 @@ impl Core {
                 self.probe_at = Some(now + every);
                 self.send_probe(now, commands);
             }
-            // The node is refused for another reason: only a new handshake shows whether an operator has fixed it.
+            // For the other reasons, only a new handshake shows whether an operator has fixed the node.
             Some(_) => {
                 commands.push(Command::Close);
                 self.disconnect(now, Cause::Closed);
@@ -67,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Asks the node to replace its marker by the same marker. That changes nothing. If the node stores
-    /// another marker by now, it refuses, and its reply contains that marker.
+    /// Sends a request that replaces the node's marker by the same marker, which changes nothing. If the node
+    /// stores another marker by now, it refuses, and its reply contains that marker.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if let Some(marker) = self.node_trust.stored_marker() {
             let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
@@ -76,10 +76,11 @@ impl Core {
         }
     }
 
-    /// Returns the time at which a node that gets no requests is probed. Without replies for a long time, a
-    /// step of its clock would go unnoticed.
+    /// Returns the time at which the node must be probed if it gets no request before. Without replies for a
+    /// long time, a step of its clock would not be noticed.
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
-        // A node whose trust is not decided yet does not count as idle: requests wait in its driver's queue.
+        // While the trust in the node is not decided, requests wait in the driver's queue. So the node does not
+        // count as idle.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
         idle.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PROBES)
@@ -92,8 +93,8 @@ impl Core {
         }
     }
 
-    /// Probes a node that was late, so that it is asked first again once it answers promptly. No acquire has to wait for
-    /// it until then.
+    /// Probes a node that answered late. Such a node is asked last, so the acquires do not show whether it is
+    /// prompt again. The probes show it.
     fn probe_if_late(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if self.node_trust.is_unknown() || !self.registry.latencies().is_late(self.me) {
             self.late_probe = None;
@@ -107,7 +108,7 @@ impl Core {
         }
         if now >= at {
             self.late_probe = Some((now + every, (every * 2).min(most)));
-            // Any reply shows whether the node is prompt: with requests in flight, no probe is needed.
+            // While requests are in flight, their replies measure the latency, and no probe is needed.
             if self.in_flight.is_empty() {
                 self.send_probe(now, commands);
             }

@@ -5,7 +5,8 @@ const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
 }
 
-/// Returns a lease with a TTL of ten seconds and a validity of 9,698 ms, held on nodes 0 to 2 of 5 since 1,000 ms.
+/// Returns a lease that is held on nodes 0 to 2 of 5 since 1,000 ms. Its TTL is ten seconds and its validity
+/// 9,698 ms.
 fn held() -> LeaseState {
     let second = Duration::from_secs(1);
     let params = LeaseParams {
@@ -103,8 +104,8 @@ fn a_node_that_forgot_stops_counting_at_once() {
     assert!(held.due(at(2000)).is_empty());
 }
 
-/// Regression test: an answer that did not count was once discarded without a retry, and its node was never asked
-/// again. A lease that a flushed node had lost was not repaired there.
+/// Regression: an answer that did not count was once ignored, and its node was never asked again. So a lease
+/// that a flushed node had lost was not restored on that node.
 #[test]
 fn a_node_whose_answer_does_not_count_is_asked_again() {
     let mut held = held();
@@ -174,7 +175,7 @@ fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
     assert_eq!(now, at(4900 + 9698), "at the end of what was granted last");
 }
 
-/// Returns the lease of [`held`], whose acquire asked only the nodes 0 to 2.
+/// Returns a lease like [`held`]. Its acquire asked only the nodes 0 to 2, so the nodes 3 and 4 are spared.
 fn thrifty() -> LeaseState {
     let mut held = held();
     held.spare(at(1000), &[3, 4]);

@@ -10,27 +10,28 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 /// The longest time between two attempts of a waiter, until a majority of the nodes has reported a release to
 /// this process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The maximum number of doublings of `LOOK_EVERY` once releases are reported: up to 400 ms.
+/// The number of times that the longest time between two attempts doubles once the nodes report releases. It
+/// then grows to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
-/// The range of the random offset that keeps polling waiters from attempting all at once.
+/// The largest random offset of a pause. It keeps polling waiters from attempting at the same moment.
 const JITTER: Duration = Duration::from_millis(20);
-/// The maximum number of doublings of the pause after split votes. The first pause is shorter than twice the
-/// time of one attempt.
+/// The number of times that the pause after split votes doubles. The first pause is at most twice as long as
+/// one attempt.
 const SPLITS_DOUBLED: u32 = 8;
-/// The limits for the measured duration of an attempt. Waiters that are woken together use this duration to
-/// spread their attempts.
+/// The limits for the measured duration of an attempt. Waiters that are woken together delay their attempts by
+/// multiples of this duration.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
-/// The longest time over which waiters that are woken together spread their attempts.
+/// The longest delay of such an attempt.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
 
 /// The waits of one caller between its attempts at a resource.
 ///
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
-/// wait also ends when the holder's TTL is over, and after 100 ms. Once a majority has reported any release
-/// to this process, the 100 ms grow to 400 ms.
+/// wait also ends when the holder's TTL is over, and after 100 ms. Once a majority has reported any release to
+/// this process, the 100 ms grow to 400 ms.
 ///
-/// If attempts split the votes, so that no client holds the resource, the wait is a random pause. The pauses
-/// grow until one of the attempts wins.
+/// If concurrent attempts split the votes, no client holds the resource, and the wait is a random pause. The
+/// pauses grow until one of the attempts wins.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
@@ -50,17 +51,16 @@ impl<'a> RetryBackoff<'a> {
         Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// Discards a pending wake-up, which reports a release: the next attempt itself finds out whether the
-    /// resource is free. Must be called before every attempt.
+    /// Drops a wake-up that reports a release and has not been used. The next attempt itself finds out whether
+    /// the resource is free. Must be called before every attempt.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
         }
     }
 
-    /// Discards a pending wake-up after a successful attempt. If this caller is a reader, wakes the next
-    /// waiter of this process, which may share the resource. A writer wakes no other waiter. Must be called
-    /// once the resource is held.
+    /// Drops an unused wake-up after a successful attempt. If this caller is a reader, wakes the next waiter of
+    /// this process, which may be a reader too. Must be called once the resource is held.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -69,7 +69,8 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Waits after a lost attempt, which began at `began`, until the next one is due, but never beyond `deadline`.
+    /// Waits after a lost attempt, which began at `began`, until the next attempt is due. Never waits beyond
+    /// `deadline`.
     ///
     /// # Cancel safety
     /// Safe. The subscription to releases ends when the `RetryBackoff` is dropped.
@@ -88,8 +89,9 @@ impl<'a> RetryBackoff<'a> {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
-            // The resource may have been released before the subscription began, and this waiter got no
-            // report of that. So if another client held it, the next attempt is made at once.
+            // The subscription begins only now, after the attempt. The resource may have been released in
+            // between, without a report to this waiter. So if another client held the resource, the next
+            // attempt follows at once.
             if !is_contended(tally) || split {
                 let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
@@ -116,10 +118,10 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Returns whether to attempt a resource whose release was just reported. If all notified workers
-    /// attempted at once, perhaps none would win. So each worker first waits for a random time. If that time
-    /// is longer than one attempt, the worker then asks one node whether another worker has acquired the
-    /// resource.
+    /// Returns whether this caller should attempt a resource whose release was just reported. If all notified
+    /// workers attempted at once, they would split the votes. So each worker first waits for a random time. If
+    /// this time is longer than one attempt, the worker then asks one node whether another worker has acquired
+    /// the resource.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
         if wake.notified <= 1 {
@@ -130,10 +132,12 @@ impl<'a> RetryBackoff<'a> {
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
 
-    /// Returns whether one node, chosen at random among the first majority, names a holder other than `before` that excludes this caller.
+    /// Asks one node, chosen at random from the first majority. Returns whether this node names a new holder,
+    /// which is not `before` and excludes this caller.
     async fn is_taken(&self, before: &Owner) -> bool {
         let pool = self.inner.pool();
-        // A lease that was acquired just now may be stored on no other node.
+        // Only nodes of the first majority are asked, because a lease that was acquired just now may be stored
+        // on no other node.
         let first = pool.env().random() % pool.majority() as u64;
         let node = pool.order(self.resource)[first as usize];
         let look = |_| Request::Inspect { resource: self.resource.clone() };
@@ -144,13 +148,14 @@ impl<'a> RetryBackoff<'a> {
         })
     }
 
-    /// Returns whether an attempt of this caller can be granted although `holder` holds the resource.
+    /// Returns whether an attempt of this caller may succeed although `holder` holds the resource, because both
+    /// are readers.
     fn may_join(&self, holder: &Owner) -> bool {
         let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
         reads || self.inner.config().is_successor_of(holder)
     }
 
-    /// Returns the time until the next attempt if no release is reported.
+    /// Returns the time until the next attempt, if no release is reported before.
     fn pause<D: RoundData>(&self, tally: &Tally<D>) -> Duration {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
@@ -161,8 +166,9 @@ impl<'a> RetryBackoff<'a> {
             _ => LOOK_EVERY,
         };
         match tally.retry_after() {
-            // No majority names a holder. Either the votes were split, or the nodes that answered cannot show
-            // a holder that exists. The second case may last, so the pause grows with each attempt.
+            // No majority names a holder. Either concurrent attempts split the votes, or a holder exists and
+            // too few nodes that store its lease have answered. The second case may last long, so the pause
+            // grows with each attempt.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
                 env.random_below(most.min(LOOK_EVERY))

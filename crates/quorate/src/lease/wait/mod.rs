@@ -1,4 +1,5 @@
-//! Waiting for a lock: the time of the next attempt, and the queue of fair waiters.
+//! Waiting for a lock. Decides when a waiter makes its next attempt, and keeps its place in the queue of fair
+//! waiters.
 
 mod backoff;
 mod queue;

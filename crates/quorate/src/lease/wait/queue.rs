@@ -7,24 +7,25 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest time between two requests that renew a place.
+/// The longest time between two renewals of a waiter's place in the queue.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A waiter's place in the nodes' queues for one resource. The waiter requests the place once its patience is
 /// over. Dropping the ticket gives up the place on every node.
 ///
-/// The place is renewed only while a majority of the nodes has it. Suppose that two waiters each reach only
-/// some of the nodes. If both kept their places, each could stay at the head of the queue on its nodes, and
-/// neither would acquire the lock.
+/// The place is renewed only while a majority of the nodes has it. Otherwise two waiters that each reach only
+/// some of the nodes could both stay at the head of the queue on their nodes. Neither would then acquire the
+/// lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
     resource: Resource,
     ticket: Owner,
-    /// The start of the wait by the waiter's wall clock, in microseconds. The nodes order their queues by it.
+    /// The time at which the wait began, in microseconds of the waiter's wall clock. The nodes order their
+    /// queues by it.
     at: u64,
     exclusive: bool,
-    /// The time from which the place is requested.
+    /// The time from which the waiter requests a place.
     from: BootTime,
     /// The votes on the last request for the place.
     asked: Option<VoteReceiver>,
@@ -56,8 +57,8 @@ impl QueueTicket {
     }
 
     /// Requests or renews the place, and returns the ticket for the next attempt. Returns `None` while the
-    /// waiter's patience lasts. If fewer than a majority of the nodes had the place, gives it up. Then
-    /// returns `None` for a random time, between one and two lifetimes of a place.
+    /// waiter's patience lasts. If fewer than a majority of the nodes confirmed the place, the waiter gives it
+    /// up. Then `None` is returned for a random time, between one and two lifetimes of a place.
     ///
     /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
@@ -86,7 +87,7 @@ impl QueueTicket {
         Some(self.ticket.clone())
     }
 
-    /// Returns the latest time at which to request or renew the place.
+    /// Returns the latest time at which the place must be requested or renewed.
     pub(crate) fn due(&self) -> BootTime {
         let soon = self.inner.env().now() + AGAIN;
         if self.asked.is_some() { soon } else { self.from.max(soon) }
@@ -106,8 +107,8 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Waits for the votes on the place, and returns whether a majority has confirmed it. The driver reports a
-/// node that stays silent as failed within the node timeout.
+/// Waits for the votes on the place. Returns whether a majority has confirmed it. A node that does not answer
+/// counts as failed after the node timeout.
 async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
     let (mut standing, mut open) = (0, nodes);
     while standing < majority && standing + open >= majority {

@@ -1,25 +1,25 @@
-//! The record of a claim: the number of its attempts, its result, and whether it was dead-lettered.
+//! Requests on claims: counting attempts, completing a claim, and resetting it.
 
 use super::{ClaimRecord, ClaimRow, RequestHandler, Store};
 use crate::node::{AttemptCount, DoneRecord, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
-/// The record of a claim if it has not expired: at most one of the two fields is set.
+/// The record of a claim that has not expired. At most one of the two fields is set.
 #[derive(Default)]
 pub(super) struct ClaimState {
     pub(super) done: Option<DoneRecord>,
     pub(super) begun: Option<AttemptCount>,
 }
 
-/// Decides whether a node that has counted `stored` attempts accepts the count `requested`. It accepts only a
-/// larger count, so that each attempt is counted once. Without this check two workers could begin the same
-/// attempt: the majority that granted the claim may differ from the majority that counts the attempt.
+/// Returns whether a node that has counted `stored` attempts accepts the count `requested`. The node accepts
+/// only a larger count, so that each attempt is counted once. Otherwise two workers could begin the same
+/// attempt, because the majority that granted the claim may differ from the majority that counts the attempt.
 pub fn counts_more(stored: Option<u32>, requested: u32) -> bool {
     stored.unwrap_or_default() < requested
 }
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the record of a claim. For any other resource, returns an empty record.
+    /// Returns the record of a claim if it has not expired. For any other resource, returns an empty record.
     pub(super) fn live_claim(&self, resource: &Resource) -> Result<ClaimState, S::Error> {
         if resource.is_claim() { self.claim_state(resource) } else { Ok(ClaimState::default()) }
     }
@@ -65,7 +65,7 @@ impl<S: Store> RequestHandler<'_, S> {
             }
             None => {}
         }
-        // From now on the done record holds the token, so the counter is no longer needed.
+        // The done record now has the token, from which the next token follows. So the counter may expire.
         if let Some(count) = self.live_counter(resource)? {
             self.set_counter(resource, count, Duration::ZERO)?;
         }
@@ -76,7 +76,7 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Completed)
     }
 
-    /// Counts an attempt that is about to begin. With `withdraw`, removes the count of an attempt whose
+    /// Counts an attempt that is about to begin. If `withdraw` is true, removes the count of an attempt whose
     /// handler never began.
     pub(super) fn count_attempt(
         &mut self,
@@ -106,8 +106,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if withdraw {
             requested.attempts = requested.attempts.saturating_sub(1);
         }
-        // If no attempt is counted, the payload's fingerprint is not kept either: an attempt that never began
-        // must not exclude other payloads.
+        // Without counted attempts, the payload's fingerprint is removed too. An attempt that never began must
+        // not exclude other payloads.
         requested.payload = match requested.attempts {
             0 => None,
             _ => requested.payload.or(begun.and_then(|begun| begun.payload)),
@@ -125,7 +125,8 @@ impl<S: Store> RequestHandler<'_, S> {
                 return Ok(Reply::Done(done));
             }
             ClaimState { done: Some(done), .. } => {
-                // The next token must be larger than the token of the done record.
+                // The dead-letter record is removed, and the next token must be larger than its token. So the
+                // counter continues from there.
                 let count = self.live_counter(resource)?.map_or(done.token, |count| count.max(done.token));
                 self.set_counter(resource, count, keep)?;
                 self.store.set_claim(resource, None)?;

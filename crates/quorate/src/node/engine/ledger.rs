@@ -7,8 +7,8 @@ use crate::node::{
 use std::{sync::Arc, time::Duration};
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Serves a request on a ledger. A ledger whose retention has passed is removed first. A successful seal,
-    /// write or prune extends the retention.
+    /// Serves a request on a ledger. If the retention of the ledger has passed, the ledger is removed first. A
+    /// successful seal, write or prune extends the retention.
     pub(super) fn serve_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
         let mut life = self.store.ledger_life(ledger)?;
         if life.is_some_and(|life| life.until_micros <= self.clocks.wall.as_micros()) {
@@ -32,7 +32,7 @@ impl<S: Store> RequestHandler<'_, S> {
                 return Ok(Reply::Ledger(self.store.ledger_at(ledger, key)?.into()));
             }
             Request::Read { after, .. } => return Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
-            // No other request reaches this function.
+            // `Read` is the only remaining request that reaches this function.
             _ => return Ok(Reply::Ledger(self.page(ledger, None)?)),
         };
         if matches!(reply, Reply::Ledger(_) | Reply::Written | Reply::Pruned { .. }) {
@@ -41,8 +41,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(reply)
     }
 
-    /// Extends the retention of a ledger, from now. To save writes, the stored end is kept if the new end is
-    /// later by at most 1/64 of the retention.
+    /// Extends the retention of a ledger from now on. If the new end is only up to 1/64 of the retention later
+    /// than the stored one, nothing is written, which saves most writes.
     fn extend_retention(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
         let millis =
             life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
@@ -71,8 +71,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Ledger(page))
     }
 
-    /// Returns the next page: the records after `after`, in the order of their keys. A page has at least one
-    /// record, if there is one, and about [`PAGE_BYTES`] for every [`PAGE_RECORDS`] records that the store
+    /// Returns the next page: the records after `after`, in the order of their keys. If there is a next record,
+    /// the page has at least one. It has about [`PAGE_BYTES`] for every [`PAGE_RECORDS`] records that the store
     /// reads at a time.
     pub(super) fn page(&self, ledger: &str, after: Option<&Cursor>) -> Result<LedgerPage, S::Error> {
         let most = self.store.page_records();
@@ -129,8 +129,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if state.term > term {
             return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
         }
-        // A leader whose clock is ahead must not raise the low-water mark above the time of records that will
-        // be written later.
+        // The mark is limited to this node's own time. Otherwise a leader whose clock is ahead could set it
+        // after the times of records that are still to be written.
         let below = below.min(self.clocks.wall.as_micros());
         let mark = state.low_water.max(below);
         let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);
@@ -146,7 +146,7 @@ impl<S: Store> RequestHandler<'_, S> {
         if stored.as_ref() != expect {
             return Ok(Reply::Refused(Refusal::Marker(stored)));
         }
-        // A worker may send the stored marker to confirm it: nothing is written then.
+        // A worker may send the marker that is already stored, to confirm it. Then nothing is written.
         if stored.as_ref() != Some(marker) {
             self.store.set_marker(Arc::clone(marker))?;
         }

@@ -5,8 +5,8 @@ use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the reply that refuses an acquire, because the claim is done, the resource is held, or another
-    /// waiter is first in the queue. Returns `None` if `owner` may acquire.
+    /// Returns the reply that refuses an acquire. The reason is that the claim is done, that the resource is
+    /// held, or that another waiter is first in the queue. Returns `None` if `owner` may acquire.
     pub(super) fn not_free(
         &self,
         resource: &Resource,
@@ -17,15 +17,16 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Some(Reply::Done(done)));
         }
         if let Some(row) = self.live_lease(resource)? {
-            // The worker for which the resource is reserved may acquire before every waiter in the queue.
+            // The resource may be reserved for the worker of `owner`. This worker may acquire it even before
+            // the waiters in the queue.
             let is_reserved_for_owner = owner.may_take(&Owner::from_node(&row.owner));
             return Ok((!is_reserved_for_owner).then(|| self.held(&row)));
         }
         self.blocked_by_queue(resource, ticket)
     }
 
-    /// Grants a resource to `owner`. The caller has checked with [`RequestHandler::not_free`] that the
-    /// resource is free for this owner.
+    /// Grants a resource to `owner`. The caller must have checked with [`RequestHandler::not_free`] that
+    /// `owner` may acquire it.
     pub(super) fn acquire(
         &mut self,
         resource: &Resource,
@@ -49,8 +50,8 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Reply::Refused(Refusal::CounterFull));
         }
         let counter = FencingToken::new(last.get() + 1);
-        // The counter is written first. A node that fails between the two writes has then counted a grant
-        // that no worker received, which is harmless.
+        // The counter is written before the owner. If the node fails in between, it has counted a grant that no
+        // worker received, which is harmless.
         self.set_counter(resource, counter, keep)?;
         self.set_owner(resource, owner, ttl)?;
         Ok(Reply::Granted { counter, begun: self.live_claim(resource)?.begun })
@@ -68,7 +69,8 @@ impl<S: Store> RequestHandler<'_, S> {
             _ => return Ok(Reply::Refused(Refusal::NotOwner)),
         }
         match self.live_counter(resource)? {
-            // The counter was lost while the lease is live, so its last value is unknown.
+            // The counter was lost although the lease is live. So its last value is not known, and a later
+            // grant cannot be excluded.
             None => Ok(Reply::Refused(Refusal::Superseded)),
             Some(count) if count > to => Ok(Reply::Refused(Refusal::Superseded)),
             Some(_) => {

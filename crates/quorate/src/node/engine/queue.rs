@@ -10,8 +10,8 @@ use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the refusal of an acquire under `ticket` if another waiter's place is first in the queue;
-    /// `None` if the acquire may go on. Claims have no queue.
+    /// Checks an acquire under `ticket` against the queue. Returns the refusal if another waiter's place is
+    /// first, or `None` if the acquire may go on. Claims have no queue.
     pub(super) fn blocked_by_queue(
         &self,
         resource: &Resource,
@@ -25,8 +25,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(first.map(|_| self.queue_reply(&places)))
     }
 
-    /// Returns the refusal of a reader under `ticket` if a place that needs exclusive access is ahead of the
-    /// reader's place; `None` if the reader may go on.
+    /// Checks a reader under `ticket` against the queue. Returns the refusal if a place that needs exclusive
+    /// access is ahead of the reader's place, or `None` if the reader may go on.
     pub(super) fn blocked_by_writer(
         &self,
         resource: &Resource,

@@ -1,4 +1,4 @@
-//! Shared leases: many readers at a time, and no exclusive holder.
+//! Requests on shared leases, which many readers hold at a time, without an exclusive holder.
 
 use super::{LeaseRow, READERS_MAX, ReaderRow, RequestHandler, Store};
 use crate::node::{FencingToken, Owner, Refusal, Reply, Resource};
@@ -67,7 +67,8 @@ impl<S: Store> RequestHandler<'_, S> {
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                // If the counter has expired, there may have been a later grant.
+                // Without a counter, or with a larger one, there may have been a later grant. So the lease must
+                // not be downgraded.
                 if self.live_counter(resource)?.is_none_or(|count| count > token) {
                     return Ok(Reply::Refused(Refusal::Superseded));
                 }

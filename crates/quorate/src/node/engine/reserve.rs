@@ -1,4 +1,4 @@
-//! The transfer of a lease to a reservation for another worker.
+//! The request that replaces a lease by a reservation for another worker.
 
 use super::{RequestHandler, Store};
 use crate::node::{Owner, Refusal, Reply, Resource};

@@ -19,7 +19,7 @@ use std::{
 /// The maximum number of symbolic links in one path, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// The role of a path for a node.
+/// The role of a path, which decides the rules for its access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// A directory above the node's directory.
@@ -196,14 +196,14 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(path)?;
-    // A umask may remove a permission that the owner needs.
+    // The umask may have removed a permission that the owner needs. So the mode is set again.
     if file.metadata()?.mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// Opens a checked directory, to sync it or to query its file system.
+/// Opens a directory that was checked before. The caller syncs it, or asks for its file system.
 pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)
@@ -211,8 +211,8 @@ pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
 
 fn make(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(dir) {
-        // A umask may remove a permission that the owner needs, and the parent may pass on its set-group-id
-        // bit.
+        // The umask may have removed a permission that the owner needs, and the parent may have passed on its
+        // set-group-id bit. So the mode is set again.
         Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o700)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -223,8 +223,8 @@ fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns `/`, and every directory and symbolic link that the kernel passes when it resolves `path`. Stops
-/// at the first part that does not exist.
+/// Returns `/`, and every directory and symbolic link that the kernel passes when it resolves `path`. The list
+/// ends before the first part that does not exist.
 fn trail(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut todo: VecDeque<PathBuf> = steps(path);
     let (mut at, mut seen, mut links) = (PathBuf::from("/"), vec![PathBuf::from("/")], 0);

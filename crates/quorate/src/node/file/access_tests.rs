@@ -37,8 +37,8 @@ async fn denied(node: &FileNode) -> String {
     }
 }
 
-/// Returns whether this process is root, which the test `name` needs to act as another user. A test that was skipped
-/// must not look like a test that passed. So without root this prints a message, and fails if CI=true.
+/// Returns whether this process is root. The test `name` needs root to act as another user. A test that was
+/// skipped must not look like one that passed, so without root this prints a message, and fails if CI=true.
 fn is_root(name: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
@@ -194,14 +194,14 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     let wall = SystemWorld.wall();
     granted(&ask(&mut session, acquire("r", 1, wall)).await);
     let leases = fs::read_dir(dir.join("leases")).unwrap().next().unwrap().unwrap().path();
-    // The other user plants links under the names of temporary files of earlier versions.
+    // The other user has created symbolic links under the names of temporary files that earlier versions used.
     for planted in [leases.join(".0.tmp"), dir.join("counters/.0.tmp"), dir.join("counters/.1.tmp")] {
         symlink(&victim, planted).unwrap();
     }
     granted(&ask(&mut session, acquire("s", 1, wall)).await);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 
-    // A link takes the place of a lease's file.
+    // The other user has put a symbolic link in the place of a lease's file.
     set_mode(&victim, 0o600);
     let row = leases.join(super::names::file_name("r"));
     fs::remove_file(&row).unwrap();
@@ -212,8 +212,8 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
     fs::remove_file(&row).unwrap();
 
-    // A link takes the place of another boot's directory of leases. The sweep removes the leases of other
-    // boots, but must not follow the link.
+    // The other user has put a symbolic link in the place of another boot's lease directory. The sweep removes
+    // the leases of other boots, but must not follow the link.
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("kept"), "").unwrap();
@@ -224,7 +224,7 @@ async fn a_planted_link_is_neither_followed_nor_written_through() {
     }
     assert!(elsewhere.join("kept").exists());
 
-    // A link takes the place of the lock file.
+    // The other user has put a symbolic link in the place of the lock file.
     fs::remove_file(dir.join("lock")).unwrap();
     symlink(&victim, dir.join("lock")).unwrap();
     let why = denied(&scratch_node(&scratch)).await;
@@ -246,7 +246,7 @@ async fn a_file_open_to_others_is_refused_until_it_is_closed_to_them() {
         };
         assert!(why.contains(&format!("mode {mode:04o}")) && why.contains("chmod go= "), "{why}");
     }
-    // A pipe takes the place of the counter's file. Opening the pipe would block.
+    // The other user has put a pipe in the place of the counter's file. Opening a pipe would block the thread.
     fs::remove_file(&counters).unwrap();
     assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&counters).status().unwrap().success());
     let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 1, wall)).await else {

@@ -16,13 +16,14 @@ pub(super) fn id() -> io::Result<Arc<str>> {
     })
 }
 
-/// Returns `None`: these systems store the host's id in a file, which [`super::machine`] reads.
+/// Returns `None`, because on these systems the machine id is in a file, which [`super::machine`] reads.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     None
 }
 
-/// Returns a digest of the host's id, if the system reports one. These systems do not store the id in a file.
+/// Returns a digest of the host's id, if the system reports one. These systems have no file with the machine
+/// id.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn machine_id() -> Option<Arc<str>> {
     super::machine::digest(&sysctl(&["kern.uuid", "kern.hostuuid"]).ok()??)
@@ -39,7 +40,7 @@ fn sysctl(names: &[&str]) -> io::Result<Option<Arc<str>>> {
     Ok(None)
 }
 
-/// Reduces an id to characters that are safe in the name of a directory.
+/// Returns the id with only those characters that are safe in the name of a directory.
 fn clean(id: &str) -> Option<Arc<str>> {
     let id: String = id.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     (!id.is_empty()).then(|| id.into())

@@ -75,7 +75,7 @@ const SHARED_NAMES: [&str; 31] = [
     "prl_fs",
 ];
 
-/// The FUSE file systems that store their files on this machine. All others may use a network.
+/// The FUSE file systems that store their files on this machine. Any other FUSE file system may use a network.
 const LOCAL_FUSE: [&str; 2] = ["fuseblk", "fuse.fuse-overlayfs"];
 
 /// Returns the name of the file system with this magic number, if several machines can mount it at the same
@@ -112,14 +112,14 @@ pub(super) fn shared_below(dir: &Path) -> io::Result<Option<String>> {
     use std::os::fd::AsRawFd;
     let open = super::access::open_dir(dir)?;
     let magic = rustix::fs::fstatfs(&open)?.f_type as u64 & 0xFFFF_FFFF;
-    // A sandbox may have no /proc: then only the magic number decides.
+    // In a sandbox without /proc, the name is not known, and only the magic number decides.
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mount = mount_of(&read(&format!("/proc/self/fdinfo/{}", open.as_raw_fd())));
     let mountinfo = read("/proc/self/mountinfo");
     Ok(shared(magic, mount.and_then(|id| name_of(&mountinfo, id))))
 }
 
-/// Returns `None`: file systems are checked on Linux only.
+/// Returns `None`, because file systems are checked on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn shared_below(_dir: &Path) -> io::Result<Option<String>> {
     Ok(None)

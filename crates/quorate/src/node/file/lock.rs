@@ -1,9 +1,9 @@
 //! The lock on a node's directory: one session at a time reads and writes it.
 //!
-//! `flock` excludes other processes. It also excludes the other sessions of this process, because each
-//! session opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session
-//! repeats a call that does not wait. Before that, the sessions of one process wait for an in-process lock. A
-//! wait for this lock has a time limit, and the next thread wakes as soon as the lock is free.
+//! `flock` excludes other processes. It also excludes the other sessions of this process, because each session
+//! opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session tries again
+//! and again without waiting. To avoid this among the sessions of one process, they first wait for an
+//! in-process lock. This wait has a time limit, and the next thread wakes as soon as the lock is free.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -35,7 +35,8 @@ pub(super) enum LockAttempt<'a> {
     Locked(DirGuard<'a>),
     /// Another session holds the lock.
     Busy,
-    /// The lock file is missing or has been replaced: the directory was replaced while the session was open.
+    /// The lock file is missing or has been replaced, because the whole directory was replaced while the
+    /// session was open.
     Replaced,
 }
 
@@ -72,8 +73,8 @@ impl DirLock {
             pause = (pause * 2).min(longest);
         }
         let guard = DirGuard { file: &self.file, _thread: thread_lock };
-        // The locked file may have been deleted or replaced. New sessions then open another file, which this
-        // lock does not protect.
+        // The locked file may have been deleted or replaced. New sessions then open another file, and this lock
+        // does not exclude them.
         match std::fs::metadata(&self.path) {
             Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
             Ok(_) => Ok(LockAttempt::Replaced),
@@ -91,20 +92,19 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
 #[derive(Debug)]
 pub(super) struct DirGuard<'a> {
     file: &'a File,
-    // Dropped after `drop` below has unlocked the file, so that the next thread of this process finds the
-    // file unlocked.
+    // A guard of the in-process lock. It is dropped only after `drop` below has unlocked the file, so that the
+    // next thread finds the file unlocked.
     _thread: ThreadGuard<'a>,
 }
 
 impl Drop for DirGuard<'_> {
     fn drop(&mut self) {
-        // Unlocking cannot fail on an open file. If it did, closing the file would unlock it.
+        // Unlocking an open file does not fail. If it did, closing the file would unlock it too.
         let _ = flock(self.file, FlockOperation::Unlock);
     }
 }
 
-/// The in-process lock for one lock file. All sessions of the process share it, and can wait for it with a
-/// time limit.
+/// The in-process lock for one lock file. All sessions of the process share it. A wait for it has a time limit.
 #[derive(Debug, Default)]
 struct ThreadLock {
     taken: Mutex<bool>,
@@ -135,7 +135,7 @@ impl ThreadLock {
     }
 
     fn state(&self) -> MutexGuard<'_, bool> {
-        // The mutex guards a single flag, which is valid after any panic.
+        // The mutex protects only a flag, which is valid even after a panic. So a poisoned mutex can be used.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,9 +3,9 @@
 //! The directory records the boot in which it was used last, and the ids of the machines (a host, and
 //! containers on it) that used it in that boot. A process of the recorded boot is accepted, since it has the
 //! same kernel and clock. A process of another boot is accepted if its machine id is recorded, or if the
-//! process or the record has no id. Its machine then counts as restarted. Any other process is refused. A
-//! boot that a later boot has replaced in the record cannot come back. So a process whose boot was replaced
-//! is refused too, whatever its machine id.
+//! process or the record has no id: then the machine was probably restarted. Any other process is refused. A
+//! boot that a later boot has replaced in the record cannot come back. So a process whose boot was replaced is
+//! refused too, whatever its machine id.
 
 use super::boot;
 use serde::{Deserialize, Serialize};
@@ -55,8 +55,8 @@ fn id() -> Option<Arc<str>> {
     FILES.into_iter().find_map(|file| digest(&std::fs::read_to_string(file).ok()?)).or_else(boot::machine_id)
 }
 
-/// Returns a digest of the machine id in the text of a file; `None` if the text is no id. In a machine image the file
-/// may be empty, or hold a placeholder until the first boot.
+/// Returns a digest of the machine id in the text of a file. `None` if the text is no id. In a machine image
+/// the file may be empty, or hold a placeholder until the first boot.
 pub(super) fn digest(id: &str) -> Option<Arc<str>> {
     let id = id.trim();
     let is_id = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
@@ -79,12 +79,12 @@ impl fmt::Display for Record {
     }
 }
 
-/// The decision whether a machine may use a directory.
+/// The decision on whether a machine may use a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The directory belongs to this machine.
     Ours,
-    /// The machine may use the directory once this record has been written.
+    /// The machine may use the directory, but this record must be written first.
     Write(Record),
     /// The directory belongs to another machine, according to this record.
     Foreign(Record),
@@ -117,13 +117,14 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     }
     let mut replaced = record.replaced.clone();
     push(&mut replaced, &record.boot);
-    // The recorded ids are kept if this process has no id, because a container on the same machine may have one.
+    // If this process has no id, the recorded ids are kept, because another container on the same machine may
+    // have one.
     let machines = machine.id.as_ref().map_or(record.machines.clone(), |id| vec![Arc::clone(id)]);
     Verdict::Write(Record { boot, host, machines, replaced })
 }
 
-/// Decides whether a directory that `machine` has opened still belongs to that machine, by its present
-/// `record`.
+/// Returns whether a directory that `machine` has opened still belongs to that machine, by the directory's
+/// present `record`.
 pub(super) fn is_still_ours(record: &Record, machine: &Machine) -> bool {
     record.boot == machine.boot
 }
@@ -134,7 +135,8 @@ fn push(all: &mut Vec<Arc<str>>, one: &Arc<str>) {
     all.drain(..extra);
 }
 
-/// Returns the reason to refuse a machine, with the fix. `file` is the path of the record.
+/// Returns the text of the refusal for a machine that must not use the directory, with the fix. `file` is the
+/// path of the record.
 pub(super) fn refusal(root: &Path, file: &Path, record: &Record, machine: &Machine) -> String {
     let (root, file) = (root.display(), file.display());
     format!(
@@ -152,7 +154,8 @@ mod tests {
         Machine { boot: boot.into(), id, host: "host".into() }
     }
 
-    /// Opens one directory as each of these machines in turn. Returns `true` for each machine that is accepted.
+    /// Opens one directory with each of these machines in turn, given by boot id and machine id. Returns for
+    /// each whether it is accepted.
     fn opened(machines: &[(&str, &str)]) -> Vec<bool> {
         let mut record: Option<Record> = None;
         let mut open = |(boot, id): &(&str, &str)| match judge(record.as_ref(), &machine(boot, id)) {
@@ -174,8 +177,8 @@ mod tests {
 
     #[test]
     fn containers_of_one_kernel_are_one_machine() {
-        // Containers have ids of their own or none, and may open the directory in another order after a
-        // restart.
+        // Each container has an id of its own or none. After a restart, they may open the directory in another
+        // order.
         assert_eq!(opened(&[("b1", "A"), ("b1", "C"), ("b1", ""), ("b2", "A"), ("b2", "C")]), [true; 5]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b2", "A"), ("b3", "A"), ("b4", "")]), [true; 5]);
         assert_eq!(opened(&[("b1", "A"), ("b2", ""), ("b3", "B")]), [true, true, false]);
@@ -183,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_replaced_boot_is_refused() {
-        // Two machines with one id (clones of an image), or without ids, look like one machine that
-        // restarted, but only once.
+        // Two machines may have the same id, if they are clones of an image, or none. The second then looks
+        // like a restart of the first. But once the first was replaced, it is refused.
         assert_eq!(opened(&[("b1", "A"), ("b2", "A"), ("b1", "A"), ("b2", "A")]), [true, true, false, true]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b1", "")]), [true, true, false]);
     }

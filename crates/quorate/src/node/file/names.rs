@@ -18,14 +18,15 @@ pub(super) fn file_name(name: &str) -> String {
         }
     }
     if encoded.len() > ENCODED_MAX {
-        // No encoded byte begins with "%-", so a name with a hash never equals another encoded name.
+        // No encoded byte begins with "%-". So a name with a hash differs from every name without one.
         encoded.truncate(ENCODED_MAX - 40);
         encoded = format!("{encoded}%-{:032x}", fnv1a(name.as_bytes()));
     }
     encoded + ".json"
 }
 
-/// Computes FNV-1a of 128 bits. The standard library's hashes may change from one release to the next.
+/// Returns the 128-bit FNV-1a hash. The hashes of the standard library may change between releases, and the
+/// names of files must not.
 fn fnv1a(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0100_0000_0000_0000_0000_013b;

@@ -18,8 +18,8 @@ use std::{
     sync::Arc,
 };
 
-/// The maximum number of new files of one batch that are synced one by one. For more files, one call syncs
-/// the whole file system.
+/// The maximum number of new files of a batch that are synced one by one. If there are more, one call syncs the
+/// whole file system.
 const SYNC_SINGLY_UP_TO: usize = 32;
 
 /// The longest file, in bytes. Ledgers are the longest files: a ledger is one file, which each write of a
@@ -27,8 +27,8 @@ const SYNC_SINGLY_UP_TO: usize = 32;
 const FILE_MAX: u64 = 64 << 20;
 
 /// The kinds of rows, in the order in which a batch writes them. Counters, claims and ledgers are written
-/// before the leases that depend on them. A worker that dies in between has then counted a grant that no
-/// worker received, which is harmless.
+/// before leases. If a worker dies in between, it has counted a grant that no worker received, which is
+/// harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Root,
@@ -99,8 +99,8 @@ impl Directory {
     }
 }
 
-/// Returns whether `name` is that of an incomplete file. While the directory's lock is held, no other session
-/// is writing such a file, so it is left over.
+/// Returns whether `name` is the name of an incomplete file. While the directory's lock is held, no other
+/// session writes such a file, so it is left from a crash.
 pub(super) fn is_temporary(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"))
 }
@@ -117,7 +117,7 @@ pub(super) struct RowFile<N, T> {
 #[error("{text}")]
 pub(super) struct FileError {
     text: Arc<str>,
-    /// Set if another user can reach the file: only an operator can change that.
+    /// True if another user can access the file. Only an operator can change that.
     is_unsafe: bool,
 }
 
@@ -140,8 +140,8 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// Converts the error to the [`Cause`] with which the opening of a session fails: `Denied` if other users
-    /// can access the file, otherwise the result of `other`.
+    /// Converts the error to the [`Cause`] for a session that cannot be opened. It is `Denied` if other users
+    /// can access the file, and otherwise the result of `other`.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
@@ -151,12 +151,12 @@ impl FileError {
 #[derive(Debug)]
 pub(super) struct Transaction<'a> {
     dir: &'a Directory,
-    /// The rows to write, or with `None` to remove, in the order of [`Table`].
+    /// The rows to write, in the order of [`Table`]. `None` stands for a row to remove.
     changes: BTreeMap<(Table, String), Option<Vec<u8>>>,
-    /// The marker once it has been read. It is cached, because every request that votes needs it.
+    /// The marker, once it has been read. It is cached, because every request whose reply is a vote needs it.
     marker: OnceCell<Option<Arc<str>>>,
-    /// The ledgers that were read, and whether they have changed. They are cached so that a long ledger is
-    /// not parsed again for every record.
+    /// The ledgers that were read, each with true if it has changed. They are cached, so that a long ledger is
+    /// not parsed for every record.
     ledgers: RefCell<BTreeMap<String, (LedgerState, bool)>>,
 }
 
@@ -237,8 +237,8 @@ impl<'a> Transaction<'a> {
         for (temp, path) in &filled {
             rename(temp, path)?;
         }
-        // In reverse order, so that a ledger is removed before its retention. Otherwise a crash could leave a
-        // ledger that is never removed.
+        // The order is reversed, so that a ledger is removed before its retention. After a crash in between, a
+        // ledger without a retention would never be removed.
         for ((table, name), _) in self.changes.iter().rev().filter(|(_, content)| content.is_none()) {
             remove(&self.dir.path(*table, name))?;
         }
@@ -277,7 +277,7 @@ impl Store for Transaction<'_> {
         let name = queue_name(resource);
         match row {
             Some(row) => self.write(Table::Leases, &name, &row)?,
-            // Most locks have no queue, and then there is no file to remove.
+            // Most locks have no queue, and so no file that must be removed.
             None if self.queue(resource)?.is_none() => {}
             None => drop(self.changes.insert((Table::Leases, name), None)),
         }
@@ -334,7 +334,7 @@ impl Store for Transaction<'_> {
         Ok(())
     }
 
-    /// Returns a large number, because each page reads the whole file.
+    /// Returns a large number, because reading a page reads the whole file anyway.
     fn page_records(&self) -> usize {
         10 * PAGE_RECORDS
     }
@@ -354,8 +354,8 @@ impl Store for Transaction<'_> {
     }
 }
 
-/// Returns the name of a resource's queue among the leases. It cannot equal the key of a resource, which
-/// never begins with a brace.
+/// Returns the name under which a resource's queue is stored among the leases. The key of a resource never
+/// begins with a brace, so the two cannot collide.
 fn queue_name(resource: &Resource) -> String {
     format!("{{{}}}:queue", resource.key())
 }
@@ -382,8 +382,8 @@ fn write_file(path: &Path, content: &[u8], sync: bool) -> Result<(), FileError> 
         if sync { file.sync_data() } else { Ok(()) }
     };
     write().map_err(|e| {
-        // The incomplete file is removed, since the disk may be full. If that fails too, the sweep removes it
-        // later.
+        // The disk may be full, so the incomplete file is removed at once. If that fails too, the sweep removes
+        // it later.
         let _ = std::fs::remove_file(path);
         FileError::new(path, "be written", &e)
     })

@@ -8,11 +8,10 @@ use std::{
     path::Path,
 };
 
-/// The number of files that the sweep checks for each file that is written. It is more than one, so that the
-/// sweep keeps up with the writes.
+/// The number of files that the sweep checks for each file that is written. It must be more than one, so that
+/// the sweep keeps up with the writes.
 const CHECKS_PER_WRITE: usize = 2;
-/// The smallest number of pending checks for which a sweep starts, and the maximum number of checks in one
-/// sweep.
+/// A sweep starts once this many checks are pending, and makes at most this many checks.
 const MIN_CHECKS: usize = 32;
 const MAX_CHECKS: usize = 256;
 
@@ -43,8 +42,8 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps after `written` changes, while the directory's lock is held. Files that cannot be read or
-    /// removed are skipped: a request that needs such a file reports the error.
+    /// Sweeps after `written` changes. The caller must hold the directory's lock. Files that cannot be read or
+    /// removed are skipped, because a request that needs such a file reports the error.
     pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
         self.pending_checks += written * CHECKS_PER_WRITE;
         if self.pending_checks < MIN_CHECKS {
@@ -94,8 +93,7 @@ fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clock
     };
     if ended {
         if let (SweepTarget::Table(Table::Lives), Some(name)) = (target, path.file_name()) {
-            // The ledger is removed before its retention: a ledger without a retention would never be
-            // removed.
+            // The ledger is removed before its retention. A ledger without a retention would never be removed.
             match std::fs::remove_file(dir.table_dir(Table::Ledgers).join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
                 _ => {}
@@ -105,7 +103,7 @@ fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clock
     }
 }
 
-/// The common part of a lease and a queue.
+/// The fields that a lease and a queue have in common.
 #[derive(serde::Deserialize)]
 struct Expiring {
     until_nanos: u64,
@@ -113,14 +111,14 @@ struct Expiring {
 
 fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
     let content = read_row_file(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    // A file whose name does not match its content is kept, for an operator to examine. The requests that
-    // need it continue to fail.
+    // If a file's name does not match its content, the file is kept for an operator to examine. Requests that
+    // need it fail until then.
     content.is_some_and(|file: RowFile<String, T>| path.ends_with(file_name(&file.name)) && ended(file.row))
 }
 
-/// Removes another boot's leases, which no longer count. A large directory takes more than one call.
+/// Removes leases of another boot, which are void. A large directory takes more than one call.
 fn remove_boot(entry: &DirEntry) {
-    // Skip anything but a directory: a link might point outside the node's directory.
+    // Only a directory is swept. A symbolic link might point outside of the node's directory.
     if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
         return;
     }

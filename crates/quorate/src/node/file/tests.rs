@@ -37,7 +37,7 @@ impl Scratch {
         FileNode::new(self.0.join("node"))
     }
 
-    /// Returns the file that holds `resource` in one of the sub-directories.
+    /// Returns the file of `resource` in the sub-directory `shelf`.
     fn file(&self, shelf: &str, resource: &str) -> PathBuf {
         let mut dir = self.0.join("node").join(shelf);
         if shelf == "leases" {
@@ -178,7 +178,7 @@ pub(super) fn granted(reply: &Reply) -> u64 {
     counter.get()
 }
 
-/// Waits until `until` returns true; fails after five seconds.
+/// Waits until `until` returns true. Fails after five seconds.
 async fn soon(what: &str, until: impl Fn() -> bool) {
     let env = Env::system();
     let late = env.now() + Duration::from_secs(5);
@@ -223,8 +223,8 @@ async fn one_of_many_sessions_gets_the_lease_and_counters_grow() {
     }
 }
 
-/// Runs in a helper process: acquires and releases one lease repeatedly, and fails if another process ever
-/// holds the lease at the same time.
+/// The code of a helper process. It acquires and releases one lease repeatedly, and fails if another process
+/// ever holds the lease at the same time.
 #[tokio::test]
 #[ignore = "run by processes_exclude_each_other, in processes of its own"]
 async fn helper_process() {
@@ -279,7 +279,7 @@ async fn batches_run_in_order_even_if_their_replies_are_dropped() {
     drop(session.send(never_late(acquire("r", 2, wall))));
     let held = ask(&mut session, acquire("r", 3, wall)).await;
     assert!(matches!(&held, Reply::Held { owner: by, .. } if *by == owner(2)), "{held:?}");
-    // The batch runs although the whole session is dropped after it was sent.
+    // The batch must run although its session is dropped right after it was sent.
     drop(session.send(never_late(release("r", 2))));
     drop(session);
     let (mut other, _) = marked(&scratch.node()).await;
@@ -307,8 +307,8 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     let first = granted(&ask(&mut before, acquire("r", 1, world.wall())).await);
     drop(before);
 
-    // After a boot the boot clock starts again at zero. By this clock the old lease would seem to last for a
-    // long time.
+    // After a reboot the boot clock starts at zero again. By this clock the old lease would seem to last for a
+    // long time, so leases of another boot must not count.
     world.set(3, 5_060);
     let (mut after, again) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("two")).await;
     assert_eq!(again.run_id, hello.run_id);
@@ -317,7 +317,7 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     // A lease of another boot does not count, whether its file is complete or not.
     std::fs::write(dir.join("leases/one").join(super::names::file_name("r")), "{").unwrap();
     assert_eq!(ask(&mut after, release("r", 2)).await, Reply::Released(true));
-    // The sweep removes the other boot's directory.
+    // After enough writes, the sweep has removed the directory of the other boot.
     for n in 0..200 {
         let _ = ask(&mut after, acquire(&format!("r{n}"), 3, world.wall())).await;
     }
@@ -332,13 +332,14 @@ async fn leases_are_timed_by_the_boot_clock_and_counters_by_the_wall_clock() {
     let (mut session, _) = marked(&node).await;
     let first = granted(&ask(&mut session, acquire("r", 1, world.wall())).await);
 
-    // The wall clock steps by half an hour: the lease remains.
+    // The wall clock steps by half an hour. The lease remains, because it is measured by the boot clock.
     world.set(1005, 501_800);
     let held = ask(&mut session, acquire("r", 2, world.wall())).await;
     let remaining = Some(Duration::from_secs(5));
     assert_eq!(held, Reply::Held { owner: owner(1), remaining });
 
-    // Ten seconds after boot + 1000 the lease has ended; the counter is kept for an hour of wall-clock time.
+    // Ten seconds later by the boot clock, the lease has ended. The counter is kept, because an hour of
+    // wall-clock time has not passed.
     world.set(1010, 501_800);
     assert_eq!(granted(&ask(&mut session, acquire("r", 2, world.wall())).await), first + 1);
     world.set(1030, 501_800 + 3_601);
@@ -425,7 +426,8 @@ async fn other_sessions_time_out_while_the_lock_holder_is_stopped() {
     granted(&ask(&mut session, acquire("r", 1, env.wall())).await);
     let holder = StoppedHolder::of(&scratch.path().join("node/lock"));
 
-    // Both calls return in time. The release has not been executed yet, and stays pending.
+    // Both calls return in time, although the directory is locked. The release is not executed yet, and stays
+    // pending.
     let began = env.now();
     let soon_late = env.wall() + Duration::from_millis(50);
     let freed = session.send(in_time(release("r", 1), soon_late));
@@ -439,7 +441,7 @@ async fn other_sessions_time_out_while_the_lock_holder_is_stopped() {
     );
     assert!(scratch.file("leases", "r").exists());
 
-    // A request with time left gets the directory's lock as soon as the lock's holder has died.
+    // The holder of the directory's lock dies. A request that still has time then gets the lock.
     let patient = session.send(never_late(acquire("r", 2, env.wall())));
     drop(holder);
     granted(&one(patient.await));
@@ -457,7 +459,7 @@ async fn a_huge_file_is_not_read_into_memory() {
     let wall = SystemWorld.wall();
     granted(&ask(&mut session, acquire("r", 1, wall)).await);
     let file = scratch.file("leases", "r");
-    // A sparse file, which takes no space on the disk.
+    // The file is sparse, so it takes no space on the disk.
     std::fs::File::create(&file).and_then(|file| file.set_len(1 << 40)).unwrap();
     let reply = ask(&mut session, acquire("r", 2, wall)).await;
     let Reply::Refused(Refusal::Failed(why)) = reply else { panic!("{reply:?}") };
@@ -548,12 +550,12 @@ async fn two_machines_with_one_directory_refuse_each_other() {
         assert!(why.contains(part), "{part}: {why}");
     }
     assert!(!why.contains(ALPHA) && !why.contains(BETA), "the ids themselves are not shown: {why}");
-    // The first machine can still use the directory, even after its restart.
+    // The first machine can still use the directory, even after a restart.
     granted(&ask(&mut first, acquire("s", 1, SystemWorld.wall())).await);
     let (_, again) = marked(&on(ALPHA, "alpha", "three")).await;
     assert_eq!(again.marker.as_deref(), Some("test"));
 
-    // Apply the fix that the error message names.
+    // The test does what the error message says as the fix.
     std::fs::remove_file(scratch.path().join("node/machine.json")).unwrap();
     marked(&on(BETA, "beta", "two")).await;
     on(ALPHA, "alpha", "three")
@@ -566,7 +568,7 @@ async fn two_machines_with_one_directory_refuse_each_other() {
 #[tokio::test]
 async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
     let scratch = Scratch::new();
-    // Two clones of one image: the second machine looks like the first after a restart.
+    // The two machines are clones of one image. So the second looks like the first after a restart.
     let on = |boot: &str| scratch.node().with_machine(ALPHA, "clone").with_boot_id(boot);
     let (push_sender, mut pushes) = PushSender::channel();
     marked(&on("one")).await;

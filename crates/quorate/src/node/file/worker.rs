@@ -21,8 +21,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The duration of one try to get the directory's lock. Between two tries, the thread receives new batches
-/// and answers those whose deadline has passed.
+/// The longest time that the thread waits for the directory's lock in one try. Between two tries, it receives
+/// new batches and answers those whose deadline has passed.
 const LOCK_TRY: Duration = Duration::from_millis(5);
 
 /// A batch and the channel for its reply.
@@ -46,13 +46,13 @@ pub(super) fn run(
                 worker.serve(&lock, &inbox, push_sender);
             }
         }
-        // The caller of `open` no longer waits.
+        // The caller of `open` has stopped waiting, so no answer is needed.
         Ok(None) => {}
         Err(cause) => drop(hello.send(Err(cause))),
     }
 }
 
-/// The identity of a directory, created on its first use.
+/// The identity of a directory, which is created when the directory is first used.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Identity {
     run_id: Arc<str>,
@@ -72,8 +72,8 @@ struct SessionWorker {
 /// A batch that has not been executed yet.
 struct PendingBatch {
     batch: Batch,
-    /// The channel for the reply. `None` once the batch has been answered with *timed out*: then only its
-    /// releases remain.
+    /// The channel for the reply. `None` once the batch was answered with *timed out*. From then on, only its
+    /// releases remain to be executed.
     reply: Option<oneshot::Sender<Result<BatchReply, Cause>>>,
     /// The batch's `not_after`, converted to the boot clock.
     not_after: BootTime,
@@ -167,9 +167,9 @@ impl SessionWorker {
         self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
 
-    /// Answers the batches whose `not_after` has passed with *timed out*. Their releases stay pending, since
-    /// an abandoned attempt may hold a lease. Once the session has been dropped, the releases stay pending
-    /// for [`LINGER`] at most.
+    /// Answers *timed out* for the batches whose `not_after` has passed. Their releases stay pending, since an
+    /// abandoned attempt may hold a lease. Once the session has been dropped, the releases stay pending for
+    /// [`LINGER`] at most.
     fn time_out(&mut self) {
         let (now, wall) = (self.world.now(), self.world.wall());
         self.pending.retain_mut(|pending| pending.is_in_time(now, wall));
@@ -187,8 +187,8 @@ impl PendingBatch {
         if let Some(reply) = self.reply.take() {
             let _ = reply.send(Err(Cause::TimedOut));
         }
-        // Only the releases are kept. The node would refuse the other requests because of their time, unless
-        // the wall clock is set back.
+        // Only the releases are kept. The deadline of the other requests has passed, so the node would refuse
+        // them.
         self.batch.requests.retain(Request::is_release);
         !self.batch.requests.is_empty()
     }
@@ -199,8 +199,8 @@ impl PendingBatch {
         let mut store = Transaction::new(dir);
         let mut reply = engine::run(&mut store, &self.batch, clocks);
         let written = store.commit().unwrap_or_else(|e| {
-            // It is not known which of the batch's changes have been stored, so every request that makes a
-            // change is answered with the error.
+            // It is not known which changes of the batch have been stored. So every request that makes a change
+            // is answered with the error.
             let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
             for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
                 if request.sets_a_key() || request.is_release() {
@@ -215,14 +215,14 @@ impl PendingBatch {
 
     fn answer(self, result: Result<BatchReply, Cause>) {
         if let Some(reply) = self.reply {
-            // The caller may no longer wait. The batch has been executed all the same.
+            // The send fails if the caller has stopped waiting. The batch has been executed nevertheless.
             let _ = reply.send(result);
         }
     }
 }
 
-/// Reads the directory's identity, or creates it on first use. Call it only while the directory's lock is
-/// held.
+/// Reads the directory's identity, or creates it when the directory is first used. The caller must hold the
+/// directory's lock.
 fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
     let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let failed = |e: FileError| e.cause(Cause::Unreachable);
@@ -239,7 +239,8 @@ fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
     };
     let marker = store.marker().map_err(unreadable)?;
     if store.commit().map_err(failed)? > 0 {
-        // If the identity is new, the directory may be new too, so its name is also synced.
+        // The identity was created just now, so the directory may be new too. Its name is synced in the parent
+        // directory.
         dir.root().parent().map_or(Ok(()), sync_dir).map_err(failed)?;
     }
     let since = WallTime::from_micros(identity.since_micros);
@@ -259,8 +260,8 @@ fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
 /// The name of the row that contains the machine's [`Record`].
 const MACHINE: &str = "machine";
 
-/// Records that `machine` uses the directory, unless it belongs to another machine. Call it only while the
-/// directory's lock is held.
+/// Records that `machine` uses the directory, unless the directory belongs to another machine. The caller must
+/// hold the directory's lock.
 fn claim_for(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
     let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let mut store = Transaction::new(dir);
@@ -275,8 +276,8 @@ fn claim_for(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
     }
 }
 
-/// Checks that no other machine has taken the directory since [`claim_for`]. Call it only while the
-/// directory's lock is held.
+/// Checks that no other machine has taken over the directory since [`claim_for`]. The caller must hold the
+/// directory's lock.
 fn still_ours(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
     match Transaction::new(dir).read::<Record>(Table::Root, MACHINE) {
         Ok(Some(record)) if !machine::is_still_ours(&record, machine) => Err(foreign(dir, &record, machine)),

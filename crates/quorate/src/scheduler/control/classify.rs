@@ -1,6 +1,6 @@
-//! Decides what to do with the requests in a group's inbox: the part of its ledger to which callers write
-//! requests for the leader. The decisions depend only on the records on the nodes, on the earlier decisions
-//! of this leader, and on the time.
+//! Decides what the leader does with the requests in its group's inbox. The inbox is the part of the group's
+//! ledger to which callers write requests. The decisions depend only on the records on the nodes, on the
+//! earlier decisions of this leader, and on the time.
 
 use crate::{
     env::WallTime,
@@ -38,7 +38,7 @@ pub(super) fn answer_record(request: &JobRequest, answer: &JobResponse) -> Recor
 /// A step that the leader takes for the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Passes the request to the leader.
+    /// Passes the request to the planner, which decides on it.
     PassOn(JobRequest),
     /// Writes the answer over the request, on every node that still has the request.
     Answer(JobRequest, JobResponse),
@@ -46,7 +46,7 @@ pub(super) enum Step {
     Unreadable(Arc<str>, RecordError),
 }
 
-/// The decisions of this leader about requests so far.
+/// The decisions of this leader about the requests in the inbox so far.
 #[derive(Debug, Default)]
 pub(super) struct Classification {
     known: BTreeMap<RequestId, KnownRequest>,
@@ -56,14 +56,15 @@ pub(super) struct Classification {
 #[derive(Debug)]
 struct KnownRequest {
     at: WallTime,
-    /// The answer, once the leader has decided on the request.
+    /// The leader's answer. `None` until the leader has decided on the request.
     answer: Option<JobResponse>,
-    /// The time when the answer was last written.
+    /// The time at which the answer was last written to the nodes.
     written_at: WallTime,
 }
 
 impl Classification {
-    /// Takes the nodes' records as of `now`, and returns the next steps, in the order of the requests' times.
+    /// Takes the records that the nodes have in the inbox at `now`. Returns the next steps, ordered by the
+    /// times of the requests.
     pub(super) fn update(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut requests = BTreeMap::new();
@@ -119,7 +120,7 @@ impl Classification {
             Some(_) => None,
             // The leader refuses a request that has expired, unless an earlier leader has accepted it.
             None if is_new => Some(Step::PassOn(request)),
-            // The request was passed to the leader, which has not answered yet.
+            // The request was passed to the leader before, and the leader has not answered yet.
             None => None,
         }
     }
@@ -134,14 +135,14 @@ impl Classification {
     }
 }
 
-/// Returns the time below which the inbox must be pruned, or `None` if no record is old enough.
+/// Returns the time before which the inbox may be pruned, or `None` if no record is old enough.
 pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     let below = (now - KEPT).as_micros();
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has one. If nodes have different answers, the
-/// result is the same answer that a leader [repeats](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has an answer. If nodes have different answers,
+/// returns the one that a leader would [repeat](Classification::update).
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = id.key();
     let found =
@@ -223,8 +224,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first request has reached only one node, the second both nodes. The sender of the first may
-        // still try the other node.
+        // The first request has reached only one node, and its sender may still send it to the other one. The
+        // second request has reached both nodes.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");

@@ -46,14 +46,14 @@ pub enum JobsError {
         /// The fix.
         fix: &'static str,
     },
-    /// The request reached no node, so it will not be carried out.
+    /// The request reached no node, so no leader will carry it out.
     #[error("the request was not posted, so it will not be carried out: {report}")]
     NotPosted {
-        /// The answers of the nodes.
+        /// The nodes' answers to the last attempt.
         report: NoMajority,
     },
     /// The request did not reach a majority of the nodes. If it reached at least one node, a leader may still
-    /// accept it.
+    /// accept it until the time `until`.
     #[error(
         "the request {id} did not reach a majority; if it reached a node, a leader may accept it until {}: {report}",
         utc(*.until)
@@ -63,7 +63,7 @@ pub enum JobsError {
         id: RequestId,
         /// The time until which a leader may accept it.
         until: WallTime,
-        /// The last answers of the nodes.
+        /// The nodes' answers to the last attempt.
         report: NoMajority,
     },
     /// The request was posted, and no leader has answered it yet.
@@ -76,15 +76,14 @@ pub enum JobsError {
         /// The time until which a leader may accept it.
         until: WallTime,
     },
-    /// The request was posted, and its answer cannot be read because of an error that only an operator can
-    /// fix.
+    /// The request was posted. Its answer cannot be read because of an error that only an operator can fix.
     #[error("the request {id} is posted, and its answer cannot be read; a leader may accept it until {}: {report}", utc(*.until))]
     AnswerUnread {
         /// The request.
         id: RequestId,
         /// The time until which a leader may accept it.
         until: WallTime,
-        /// The outcome of the last read on each node.
+        /// The nodes' answers to the last attempt to read the answer.
         report: NoMajority,
     },
     /// The leader refused the request.
@@ -98,7 +97,7 @@ pub enum JobsError {
     /// A record in the ledger cannot be read.
     #[error("{reason}")]
     Record {
-        /// The record, and the reason.
+        /// The key of the record, and the reason.
         reason: String,
     },
     /// The schedule of a job cannot be read from its row.

@@ -4,8 +4,8 @@
 //! # Not guaranteed
 //!
 //! A leader reads a request in time only if the leader reaches a majority of the nodes while the request is
-//! valid. A request may be passed to several leaders in turn. Each of them recognizes the request by its id,
-//! so that it is carried out once.
+//! valid. If the leader changes, the new leader may receive a request that an earlier one has accepted. It
+//! recognizes the request by its id, so that the request is carried out once.
 
 use crate::scheduler::control::{
     classify::{self, Classification, Step},
@@ -28,13 +28,13 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The time between two prunings of the inbox.
 const INBOX_PRUNE_EVERY: Duration = Duration::from_secs(60);
 
-/// Returns the part of a group's ledger that stores requests.
+/// Returns the part of a group's ledger that is the inbox.
 pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
     ledger.part("inbox")
 }
 
-/// Passes the requests in the inbox of `ledger`'s group to the leader, and writes the answers, until the term
-/// steps down or the leader drops the receiver.
+/// Serves the inbox of `ledger`'s group: passes its requests to the leader's event loop, and writes the
+/// answers. Ends when the term steps down, or when the event loop drops the receiver.
 pub(in crate::scheduler) async fn serve_inbox(
     ledger: Ledger,
     term: Term,
@@ -134,7 +134,8 @@ impl InboxServer<'_> {
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&request.id.key(), Some(&seen), &record).await {
-            // A stored answer of an earlier leader has the same meaning, because the id is unique.
+            // If an earlier leader has stored an answer, this answer is not written. Both answers are for the
+            // same request, so they have the same meaning.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {
                 tracing::debug!(group = &**self.term.group(), id = %request.id, "not answered yet: {error}");

@@ -21,15 +21,16 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The default time to wait for an answer.
+/// The default time for which a call waits for the leader's answer.
 const WAIT: Duration = Duration::from_secs(10);
-/// The default validity of a request.
+/// The default time for which a leader may accept a request.
 const VALID_FOR: Duration = Duration::from_secs(60);
-/// The time between two attempts to post a request, and between two reads of its answer.
+/// The pause between two attempts to post a request, and between two reads of its answer.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
-/// The maximal number of jobs for which a list includes the histories. Each history needs a separate read.
+/// The number of jobs up to which a list includes the newest history entries. Each history needs a read of its
+/// own.
 const HISTORIES_MAX: usize = 256;
-/// The number of histories that are read at a time.
+/// The largest number of histories that are read at the same time.
 const CONCURRENT_READS: usize = 16;
 /// The number of history entries in a status.
 const LAST_MAX: usize = 5;
@@ -38,8 +39,8 @@ const LAST_MAX: usize = 5;
 ///
 /// A status may be out of date when it is returned. A request goes to the leader through an inbox in the
 /// ledger. The leader usually accepts it within half a second, and carries it out once. If a call returns an
-/// error after its request reached a node, a leader may still carry the request out; the error says until
-/// when. Reading needs no marker on the nodes, and works with
+/// error after its request reached a node, a leader may still carry the request out; the error says until when.
+/// Reads work even on nodes without a marker, and with
 /// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 ///
 /// ```
@@ -67,9 +68,9 @@ pub struct Jobs {
 /// A request that the leader has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The request. The history has the outcome of its runs under this id.
+    /// The id of the request. The history shows the outcome of the request's runs under this id.
     pub id: RequestId,
-    /// The answer of the leader, for people.
+    /// The leader's answer, as a text for people.
     pub text: Arc<str>,
     /// The number of runs that the request makes or cancels.
     pub count: u64,
@@ -93,23 +94,23 @@ impl Jobs {
         })
     }
 
-    /// Sets the requester, which the leader logs and [`JobStatus::paused_by`] shows. Default the name of the
-    /// worker.
+    /// Sets the name of the requester. The leader logs it, and [`JobStatus::paused_by`] shows it. The default
+    /// is the name of the worker.
     #[must_use]
     pub fn requester(mut self, name: &str) -> Self {
         self.requester = crate::plain::plain(name, 128).into();
         self
     }
 
-    /// Sets the time to wait for an answer. Default 10 s.
+    /// Sets the time for which a call waits for the leader's answer. Default 10 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Sets the time for which a leader may accept a request after it was sent; half an hour at most. Default
-    /// 60 s.
+    /// Sets the time for which a leader may accept a request after it was sent. The largest value is half an
+    /// hour. Default 60 s.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(VALID_MAX);
@@ -170,7 +171,8 @@ impl Jobs {
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let entries = self.entries(job).await?;
         if entries.is_empty() {
-            // Without entries, either the job is registered and has no ended run, or the job is unknown.
+            // An empty history has two possible causes: no run of the job has ended yet, or there is no job of
+            // this name. The second is an error.
             self.find(job).await?;
         }
         Ok(entries.into_iter().rev().take(limit).collect())
@@ -225,13 +227,13 @@ impl Jobs {
 
     /// Runs the job once now, in addition to its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule
-    /// permits it, if necessary under a later leader. Requested runs alternate with waiting ticks. If the run
-    /// is cancelled or the job is removed before the run starts, the run does not start. The same holds for a
-    /// run that is open to workers, if no worker has taken it when the job's schedule or placement is changed
-    /// on the running leader. The history then has the outcome. In two other cases the run does not start and
-    /// has no entry in the history: the nodes forget the request, or no leader has the job for a long time. A
-    /// paused job still runs on request.
+    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits
+    /// it, if necessary under a later leader. Requested runs alternate with waiting ticks. A paused job still
+    /// runs on request. The run does not start if it is cancelled or if the job is removed before the run
+    /// starts. The same holds if the run is open to workers, and the running leader changes the job's schedule
+    /// or placement before a worker has taken the run. In these cases the history has the outcome. In two rare
+    /// cases the run does not start and the history has no entry: the nodes lose the request, or no leader has
+    /// the job for a long time.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
@@ -275,7 +277,8 @@ impl Jobs {
     }
 
     async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
-        // An unknown job is reported at once, before the wait for a leader.
+        // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
+        // timeout if there is no leader.
         self.find(what.job()).await?;
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;
@@ -303,7 +306,7 @@ impl Jobs {
                     let until = request.valid_until();
                     return Err(JobsError::AnswerUnread { id, until, report });
                 }
-                // Any other failure of the read does not show whether there is an answer.
+                // The nodes may have an answer although this read failed. So the call reads again.
                 Err(_) => {}
             }
             if env.now() >= deadline {
@@ -313,7 +316,8 @@ impl Jobs {
         }
     }
 
-    /// Posts the request to a majority, and returns it as it is stored there.
+    /// Posts the request to a majority of the nodes. Returns the request with the time under which the nodes
+    /// store it.
     async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
         let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
         let mut seen = None;
@@ -322,14 +326,15 @@ impl Jobs {
             let record = classify::request_record(&request);
             let report = match inbox.write(&request.id.key(), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
-                // The request had reached a minority, and a leader has already answered it.
+                // An earlier attempt had reached a minority of the nodes, and a leader has already written its
+                // answer over the request.
                 Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
                 Err(LedgerError::Standing(stored)) => {
                     seen = Some(stored);
                     continue;
                 }
-                // The memories of too many nodes began too late to cover the time of the request. They will
-                // cover a later time, so the request is written again with a later time.
+                // Too many nodes have memories that began after the time of the request, so they do not count
+                // for this write. The request is written again with a later time, which these memories cover.
                 Err(LedgerError::Forgotten(report)) => {
                     may_be_posted = true;
                     seen = Some(record);
@@ -337,7 +342,7 @@ impl Jobs {
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // No leader seals the inbox, so only another program can cause this error.
+                // No leader seals the inbox. So another program must have sealed it.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",
@@ -417,12 +422,13 @@ impl Jobs {
     }
 
     fn now(&self) -> WallTime {
-        // The leader uses the quorum's clock to decide whether a request is valid.
+        // The time for requests comes from the quorum's clock, because the leader uses this clock to decide
+        // whether a request is still valid.
         self.quorum.wall()
     }
 }
 
-/// Converts the result of a read. A read fails only if too few nodes answer.
+/// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
 fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
@@ -432,7 +438,8 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     })
 }
 
-/// Returns whether a node may store a record, although the node did not confirm the write.
+/// Returns whether a node may have stored the record, although it did not confirm the write, for example
+/// because its answer was lost.
 fn may_store_it(outcome: &NodeOutcome) -> bool {
     match outcome {
         NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {

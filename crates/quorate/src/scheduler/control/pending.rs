@@ -2,7 +2,7 @@ use crate::scheduler::control::request::{JobRequest, JobResponse};
 use tokio::sync::oneshot;
 
 /// A request that has reached the leader, with the channel for its answer. The request is carried out even if
-/// the receiver is dropped.
+/// the receiver of the answer is dropped.
 #[derive(Debug)]
 pub(in crate::scheduler) struct IncomingRequest {
     pub(in crate::scheduler) request: JobRequest,

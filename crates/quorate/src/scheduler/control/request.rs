@@ -24,7 +24,7 @@ impl RequestId {
         Self(u128::from(env.random()) << 64 | u128::from(env.random()))
     }
 
-    /// Returns the id with this number.
+    /// Returns the id with this number as its bits.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
@@ -64,7 +64,7 @@ pub struct JobRequest {
     pub by: Arc<str>,
     /// The time of the request.
     pub at: WallTime,
-    /// The time after `at` within which a leader may accept the request. Serialized in milliseconds.
+    /// The time after `at` within which a leader may accept the request. Stored in milliseconds.
     #[serde(with = "crate::scheduler::store::wire::millis")]
     pub valid_for: Duration,
     /// The action.
@@ -116,7 +116,7 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled; `None` for all active runs whose tick is due.
+        /// The tick whose run must be cancelled. `None` for all active runs whose tick is due.
         tick: Option<WallTime>,
     },
 }

@@ -30,15 +30,15 @@ pub struct JobStatus {
     pub rules: Arc<str>,
     /// The workers that may run the job's ticks.
     pub placement: Placement,
-    /// The time from which the job's ticks count: when the job or its present schedule or placement was first
-    /// registered, or when the job was last resumed.
+    /// The time from which the job's ticks count. It is the time at which the job, or its present schedule or
+    /// placement, was first registered, or at which the job was last resumed.
     pub registered: WallTime,
-    /// The time since when the job has been paused; `None` if it is not paused.
+    /// The time since when the job has been paused. `None` if it is not paused.
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,
-    /// The next tick. `None` if the job is paused, is never due again, has a timetable that only its workers
-    /// can compute, or if the tick depends on the end of a run that is active.
+    /// The next tick. `None` if the job is paused, if it is never due again, or if it has a timetable, which
+    /// only its workers can compute. Also `None` if the tick depends on the end of an active run.
     pub next: Option<WallTime>,
     /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
@@ -54,7 +54,7 @@ impl JobStatus {
     }
 }
 
-/// A run that has started and is not recorded as ended.
+/// A run whose start is recorded and whose end is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunStatus {
@@ -67,12 +67,12 @@ pub struct RunStatus {
     pub worker: Arc<str>,
     /// The term under which the run was started, or first opened to workers.
     pub term: FencingToken,
-    /// True if no worker executes the run any more, because the term or the claim of its worker has ended. A
-    /// leader then repeats the run or records it as lost.
+    /// True if the term or the claim under which a worker executed the run has ended, so that no worker
+    /// executes it any more. A leader then repeats the run or records it as lost.
     pub orphaned: bool,
 }
 
-/// A job as the ledger describes it.
+/// A job as the rows and records of the ledger describe it.
 #[derive(Debug)]
 pub(super) struct RegisteredJob {
     pub(super) row: JobRow,
@@ -85,7 +85,7 @@ impl RegisteredJob {
         self.row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
     }
 
-    /// Returns the next tick after `now`, or `None` if it is not known.
+    /// Returns the next tick after `now`. Returns `None` if there is none, or if the ledger does not show it.
     fn next(&self, now: WallTime) -> Option<WallTime> {
         let row = &self.row;
         if row.paused.is_some() {
@@ -128,11 +128,11 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // A row of a later version, which this version cannot read, is left out.
+        // A row that this version cannot read, because a later version wrote it, is left out.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // The row of a removed job has a time that pruning will reach. The row of any other job has the time
-        // `FOR_EVER`.
+        // At the removal of a job, its row is written with a time that pruning will reach. The row of any other
+        // job has the time `FOR_EVER`.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
@@ -162,7 +162,8 @@ fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     newest
 }
 
-/// Returns the runs that a leader has started itself and has not closed, by job.
+/// Returns the runs that a leader executes itself: runs that have a start in the ledger and no end. The runs
+/// are grouped by job.
 fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
     let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
@@ -184,7 +185,7 @@ fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     running
 }
 
-/// A run that is open to workers.
+/// A run that the leader has opened to workers.
 #[derive(Debug, PartialEq)]
 pub(super) struct OpenTick {
     pub(super) run: Arc<str>,
@@ -194,7 +195,7 @@ pub(super) struct OpenTick {
     pub(super) open: OpenRun,
 }
 
-/// Returns the runs that are open to workers, taken or not.
+/// Returns the runs that are open to workers, whether or not a worker has taken them.
 pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
     let open = newest(answers).into_iter().filter_map(|(key, record)| {
         let (request, RunKey { job, tick }) = run_of(key)?;
@@ -208,7 +209,8 @@ fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
     answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
 }
 
-/// Returns the run of a ledger key: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` for a requested run.
+/// Returns the run to which a key of the ledger belongs: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` for a
+/// requested run. Returns `None` for other keys.
 fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     if let Some(rest) = key.strip_prefix("run/") {
         let (id, rest) = rest.split_once('/')?;
@@ -220,7 +222,8 @@ fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
 
 /// Returns the name among `names` that is most similar to `word`, if it is similar enough to be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // The time and memory to compute a distance grow with the product of the lengths.
+    // A long word is not compared. The time and memory to compute a distance grow with the product of the two
+    // lengths, and callers choose `word`.
     if word.len() > 64 {
         return None;
     }

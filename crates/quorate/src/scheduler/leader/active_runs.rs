@@ -31,11 +31,11 @@ pub(in crate::scheduler) struct ActiveRuns {
     slots: Slots,
     list: OpenList,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
-    /// The controls of the runs, by the key of the run.
+    /// The controls with which each run is cancelled or withdrawn, by the key of the run.
     controls: BTreeMap<Arc<str>, RunControl>,
 }
 
-/// A run that was dropped after its work had begun.
+/// A run that the leader dropped after the handler had started.
 pub(in crate::scheduler) struct AbortedRun {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) tick: WallTime,
@@ -76,7 +76,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Executes a run.
+    /// Starts the task that executes a run on the leader.
     pub(in crate::scheduler) fn execute(&mut self, start: RunStart) {
         let (cancel, began) = (Cancel::default(), Began::default());
         let control = RunControl::new(&start, &cancel, RunKind::Executing(Arc::clone(&began)));
@@ -96,7 +96,8 @@ impl ActiveRuns {
         self.add(owner, key, control, task);
     }
 
-    /// Opens a run to workers, or continues an open one.
+    /// Starts the task that opens a run to workers and watches it. If an earlier leader has opened the run, the
+    /// task continues from there.
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
         let (cancel, withdraw) = (Cancel::default(), Withdraw::default());
         let control = RunControl::new(&start, &cancel, RunKind::Open(withdraw.clone()));
@@ -117,7 +118,7 @@ impl ActiveRuns {
         self.add(owner, key, control, task);
     }
 
-    /// Cancels a run.
+    /// Cancels the active run with this key, if there is one.
     pub(in crate::scheduler) fn cancel(&self, key: &str, why: &str) {
         if let Some(run) = self.controls.get(key) {
             run.cancel.cancel(why);
@@ -131,7 +132,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Stops watching an open run, and leaves it open.
+    /// Stops watching an open run, and leaves it open for the next leader or the workers.
     pub(in crate::scheduler) fn release(&self, key: &str) {
         if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
             withdraw.release();
@@ -141,14 +142,15 @@ impl ActiveRuns {
     /// Waits for the next end of a run. Returns `None` if no run is active.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no end: the next call returns it.
+    /// Dropping the future loses no end of a run: the next call returns it.
     pub(in crate::scheduler) async fn next(&mut self) -> Option<RunCompletion> {
         let ended = self.tasks.next().await?;
         self.controls.remove(&ended.key);
         Some(ended)
     }
 
-    /// Drops all runs. Returns those that the leader executed and whose work had begun.
+    /// Drops all active runs. Returns the runs that the leader executed itself and whose handlers had started,
+    /// so that their histories get an entry.
     pub(in crate::scheduler) fn abort(&mut self) -> Vec<AbortedRun> {
         self.tasks.clear();
         let now = self.term.env().now();

@@ -30,10 +30,11 @@ use futures_util::{
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest time between two checks of the wall clock, which may step.
+/// The longest sleep of the loop. The wall clock may step during a sleep, so the loop reads it at least this
+/// often.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The last part of the grace period, reserved for writing the ends of runs. If a fifth of the grace period
-/// is shorter than this, only that fifth is reserved.
+/// The end of the grace period, in which the leader writes the ends of runs. If a fifth of the grace period is
+/// shorter than this constant, only that fifth is reserved.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
@@ -46,15 +47,15 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     rows: RowWriter,
     history: HistoryWriter,
     runs: ActiveRuns,
-    /// The writes that register jobs. Each returns its job's place, which is the job's index in the planner's
-    /// table.
+    /// The tasks that register jobs in the ledger. Each returns the index of its job in the planner's table.
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
-    /// The writes of the rows of granted requests.
+    /// The tasks that write the rows of jobs whose requests were granted, before the answers are sent.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
     /// The task that prunes the ledger. It returns the time before which the ledger has no records any more,
     /// or `None` if it failed.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// The task that finds the jobs that have ended: no worker has had them for the ledger's retention.
+    /// The task that finds the jobs that have ended. A job has ended when no worker has had it for the ledger's
+    /// retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
@@ -98,8 +99,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Runs until the term must end, or a later term has sealed the ledger, or the draining has begun and the
-    /// leader executes no run. Then waits for the runs that the leader still executes.
+    /// Runs the loop until the term must end, or a later term has sealed the ledger, or the draining has begun
+    /// and the leader executes no run. Then waits for the runs that the leader still executes.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
@@ -131,7 +132,8 @@ impl<'a> EventLoop<'a> {
                     Some(request) => self.ask(request),
                     None => listens = false,
                 },
-                // An error is not possible: the registry owns the senders and lives longer than this loop.
+                // `changed` fails only if the sender was dropped. The registry owns the senders and outlives
+                // this loop.
                 Ok(()) = changed.changed() => self.jobs_changed(),
                 Ok(()) = phase.changed() => {}
                 Some(pruned) = OptionFuture::from(self.pruning.as_mut()) => {
@@ -147,7 +149,7 @@ impl<'a> EventLoop<'a> {
                 }
                 () = self.env.sleep_until(wake) => {}
             }
-            // Runs that ended at the same time are reported in the same turn.
+            // Runs that ended at the same time are handled together, before the loop decides and waits again.
             while let Some(Some(ended)) = self.runs.next().now_or_never() {
                 self.run_ended(ended);
             }
@@ -157,8 +159,8 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// Makes the decisions that are due. Returns the time when the next decisions are due, or `None` once the
-    /// draining has begun and the leader executes no run.
+    /// Asks the planner for the decisions that are due, and carries them out. Returns the time at which the
+    /// next decisions are due, or `None` once the draining has begun and the leader executes no run.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
@@ -171,11 +173,13 @@ impl<'a> EventLoop<'a> {
             let effects = self.planner.start_ready(self.now());
             self.carry_out(effects);
         } else if self.planner.executing() == 0 {
-            // The next leader continues the runs that are open to workers.
+            // Runs that are open to workers may still be active. This leader does not wait for them, because
+            // the next leader continues to watch them.
             return None;
         }
         let now = self.env.now();
-        // The ledger is pruned only now: jobs that were not taken over yet may have needed the records.
+        // The ledger is pruned only once every job is taken over. Before that, a job may still need old records
+        // to find its missed ticks.
         if self.planner.is_complete() && !more {
             self.keep_house(now);
         }
@@ -212,7 +216,7 @@ impl<'a> EventLoop<'a> {
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
         self.carry_out(effects);
         match asked {
-            // The send fails if the caller no longer waits for the answer.
+            // The send fails if the caller has stopped waiting for the answer. This is not an error.
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(granted) => {
                 let (key, value) = granted.to_store();
@@ -226,8 +230,8 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // It is not known whether a majority stores the row, so no answer is sent. The inbox then passes
-            // the request on again.
+            // The write may or may not have reached a majority, so the leader sends no answer. The inbox passes
+            // the request to the leader again after a pause.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());
@@ -266,7 +270,7 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Does the housekeeping that is due: prunes the ledger, writes the planner's [mark](Planner::mark), or
-    /// checks which jobs have ended.
+    /// starts the check that finds ended jobs.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();
@@ -309,18 +313,20 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Waits for the runs that the leader executes. Shortly before the time by which they must end
-    /// (`Term::work_until`), drops the runs that are still active, so that there is time to write the ends of
-    /// the others. When the lease's validity ends, the campaign drops this future, and with it the remaining
-    /// runs.
+    /// Waits for the runs that the leader executes. The runs must end by the time `Term::work_until`. Shortly
+    /// before that time, this function drops the runs that are still active, so that the ends of the other runs
+    /// can still be written. When the lease's validity ends, the campaign drops this future, and with it the
+    /// remaining runs.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
-        // The next leader continues the runs that are open to workers.
+        // Only the leader's own runs are counted. The next leader continues to watch the runs that are open to
+        // workers.
         while self.planner.executing() > 0 {
             let Some(until) = self.leading.term.work_until() else { break };
             let until = until - margin;
             let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
-                // The lease may have been extended meanwhile.
+                // No run ended before `until`. The lease may have been extended meanwhile, so the deadline is
+                // computed again before runs are dropped.
                 let work_until = self.leading.term.work_until();
                 if work_until.is_none_or(|until| until - margin <= self.env.now()) {
                     break;

@@ -24,11 +24,11 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// Runs the registry's jobs under the term, until the term must end and every run has ended.
 ///
 /// # Cancel safety
-/// Dropping the future drops the active runs. Their ticks stay recorded as started and not ended.
+/// Dropping the future drops the active runs. The ledger then has their starts and no ends.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
-    // The guard is dropped whenever this function returns or its future is dropped. Callers that drain the
-    // registry wait for that.
+    // Dropping this guard ends the lead, also if the future of this function is dropped. A caller that drains
+    // the registry waits for that.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
         // The draining began before any run started, so there is nothing to lead.
@@ -40,7 +40,8 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
     EventLoop::new(&leading, sealed, rows, history).run(requests).await;
-    // The ends of runs are written before the lease is released, if a majority answers in time.
+    // The term releases its lease when this function returns. So the pending writes of the ends of runs get a
+    // last chance here, within the time that the term still allows.
     let written = async { tokio::join!(&mut writing, &mut noting) };
     if let Some(until) = term.work_until() {
         term.env().before(until, written).await;

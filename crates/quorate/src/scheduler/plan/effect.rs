@@ -12,36 +12,38 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An effect of a decision. The event loop carries the effects out in the order in which the decisions return
-/// them.
+/// An effect of the planner's decisions on the ledger or on runs. The event loop carries the effects out in the
+/// order in which the planner returns them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
-    /// Writes a row that pruning never removes.
+    /// Writes a row of the ledger that pruning never removes.
     PutRow { key: Arc<str>, value: Arc<str> },
-    /// Writes the row of a new job. The end of the write is reported with the job's place in the job table.
+    /// Writes the row of a new job. When the write ends, the event loop reports this to the planner with the
+    /// job's `place` in the job table.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
     /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
     /// can replace the row.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
-    /// Writes a job's state again, so that pruning does not remove it.
+    /// Writes a job's state with a time that pruning never reaches, because the job was added again.
     KeepState(SavedState),
-    /// Writes a job's state with this time, so that pruning removes it later.
+    /// Writes a job's state with this time, so that pruning removes it later. The job was removed.
     CloseState(SavedState, WallTime),
     /// Executes a run on the leader.
     Execute(RunStart),
-    /// Opens a run to workers, or continues an open run. Closes the run when it has ended.
+    /// Opens a run to workers, or continues a run that is already open. The run's task watches the run, and
+    /// closes it when it has ended.
     Open(RunStart),
-    /// Cancels the run under this key, for this reason.
+    /// Cancels the active run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
     /// Ends the open run under this key, unless a worker has taken it.
     Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
-    /// Stops watching the open run under this key, and leaves it open.
+    /// Stops watching the open run under this key. The run stays open.
     Release { key: Arc<str> },
-    /// Enters the end of a run, or of ticks that did not run, in the history.
+    /// Writes the end of a run, or of ticks that did not run, to the history.
     Report(Box<RunReport>),
-    /// Counts the time by which a run began late.
+    /// Adds to the job's statistics the time by which a run began late.
     CountLate { job: Arc<str>, by: Duration },
-    /// Closes a job's history: no further entry follows.
+    /// Drops the history writer's data of a removed job, because no further entry follows.
     CloseHistory(Arc<str>),
 }
 
@@ -57,13 +59,13 @@ pub(in crate::scheduler) struct RunStart {
 /// The job to which a run belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum RunOwner {
-    /// The leader's job at this place of its job table.
+    /// A job of the leader, given by its place in the job table.
     Job(usize),
-    /// A job that the leader does not have.
+    /// A job that the leader does not have, for example a job of another version of the program.
     Unknown,
 }
 
-/// The event that the task of a run has ended.
+/// The event that the task of a run has ended, with the run's result.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunCompletion {
     pub(in crate::scheduler) owner: RunOwner,

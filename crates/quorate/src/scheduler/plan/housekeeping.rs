@@ -4,7 +4,8 @@ use crate::env::BootTime;
 use crate::scheduler::plan::record_life::PRUNE_EVERY;
 use std::time::Duration;
 
-/// The time between two writes of the mark, which stores the time up to which all ticks have been decided on.
+/// The time between two writes of the mark. The mark is a row that stores the time up to which the leader has
+/// decided on all ticks.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
 /// The times at which the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
@@ -22,7 +23,7 @@ struct Recurring {
 }
 
 impl Recurring {
-    /// Returns whether the work is due, and plans the next time if it is.
+    /// Returns whether the work is due at `now`. If it is, sets the next time.
     fn take(&mut self, now: BootTime) -> bool {
         let due = now >= self.at;
         if due {
@@ -33,7 +34,7 @@ impl Recurring {
 }
 
 impl Housekeeping {
-    /// Plans the first pruning and the first check for `now`, and the first mark for later, because the
+    /// Makes the first pruning and the first check due at `now`. The first mark is due later, because the
     /// leader has not decided on any tick yet.
     pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
         Self {

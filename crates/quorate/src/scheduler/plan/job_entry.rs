@@ -18,7 +18,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A job that the leader has.
+/// The leader's data of one of its jobs.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobEntry {
     plan: JobPlan,
@@ -26,33 +26,34 @@ pub(in crate::scheduler) struct JobEntry {
     state: SavedState,
 }
 
-/// A job that the leader is about to take over.
+/// A job that the leader has looked up in the ledger and is about to take over.
 pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) entry: JobEntry,
-    /// The records that the leader closes without executing their runs.
+    /// The runs of earlier terms that this leader only closes, without executing them.
     pub(in crate::scheduler) closes: Vec<RunToClose>,
-    /// True if the ledger has no row of the job.
+    /// True if the ledger has no row of the job, so that the job is new to the group.
     pub(in crate::scheduler) is_new: bool,
-    /// True if the job's row must be written.
+    /// True if the leader must write the job's row, because the row is new or differs from the stored one.
     pub(in crate::scheduler) write: bool,
 }
 
-/// The changes that follow from the replacement of a job.
+/// The consequences of the replacement of a job by a changed one.
 pub(in crate::scheduler) struct Replaced {
     pub(in crate::scheduler) before: Arc<Job>,
-    /// True if the job's row must be written.
+    /// True if the leader must write the job's row.
     pub(in crate::scheduler) write: bool,
-    /// True if the schedule or the placement has changed.
+    /// True if the schedule or the placement has changed, so that the job's earlier ticks no longer count.
     pub(in crate::scheduler) moved: bool,
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
 }
 
-/// A job that the leader removed in this term. The job's records in the sealed snapshot are outdated.
+/// A job that the leader removed in this term. The snapshot of the ledger still has the job's records from
+/// before the removal, so the leader uses this data instead if the job is added again.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
-    /// The time up to which ticks were planned. They are not planned again when the job is added again, even
-    /// if the clock has stepped back.
+    /// The time up to which ticks were planned. If the job is added again, no earlier tick is planned, even if
+    /// the clock has stepped back.
     planned: WallTime,
     /// The job's state, shared with a run that may still be active.
     state: SavedState,
@@ -81,15 +82,15 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the data that the leader keeps in case the job is added again. It contains the row that the
-    /// leader writes when it removes the job.
+    /// Returns the data that the leader keeps in case the job is added again. The data contain the closed row
+    /// that the leader writes to the ledger at the removal.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
-    /// Handles the end of a run. Returns true if the schedule counts from this end, so that the row must be
-    /// written.
+    /// Handles the end of a run. Returns true if the job's schedule counts from the ends of runs. The row must
+    /// then be written, because it stores this end.
     pub(in crate::scheduler) fn on_end(&mut self, now: WallTime) -> bool {
         let counts = self.job().schedule.is_after_end();
         if counts {
@@ -100,7 +101,8 @@ impl JobEntry {
         counts
     }
 
-    /// Replaces the job, unless `job` is the object that this entry already has.
+    /// Replaces the job by `job`. Returns `None` if `job` is the very object that this entry already has, so
+    /// that nothing changes.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Option<Replaced> {
         let before = Arc::clone(self.job());
         if Arc::ptr_eq(&before, &job) {
@@ -119,8 +121,8 @@ impl JobEntry {
         Some(Replaced { before, write, moved, skipped })
     }
 
-    /// Pauses the job on a request. Returns the skipped ticks. Returns `None` if the row already names this
-    /// request, or the job is already paused.
+    /// Pauses the job on a request, and returns the ticks that are skipped because they waited. Returns `None`
+    /// if the job is already paused, or if its row names this request as carried out.
     pub(in crate::scheduler) fn pause(
         &mut self,
         request: RequestId,
@@ -130,15 +132,16 @@ impl JobEntry {
         if self.row.requests.contains(&request) || self.row.paused.is_some() {
             return None;
         }
-        // The pause begins just before the first tick that is due and not planned yet. So this tick is
-        // skipped together with the ticks that follow.
+        // The pause begins just before the first due tick that is not planned yet. So the history entry of the
+        // pause includes this tick.
         self.row.paused = Some(Paused { by: Arc::clone(by), at: self.plan.decided(now) });
         self.row.changed_by(request);
         Some(self.plan.pause())
     }
 
-    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that it left
-    /// out. Returns `None` if the row already names this request, or the job is not paused.
+    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that were due
+    /// during the pause. Returns `None` if the job is not paused, or if its row names this request as carried
+    /// out.
     pub(in crate::scheduler) fn resume(
         &mut self,
         request: RequestId,
@@ -148,7 +151,7 @@ impl JobEntry {
             return None;
         }
         let paused = self.row.paused.take()?;
-        // No leader may run a catch-up for the ticks of the pause.
+        // The new `since` in the row prevents later leaders from running catch-ups for the ticks of the pause.
         self.row.since = self.row.since.max(now).max(self.plan.planned());
         self.row.changed_by(request);
         let span = self.plan.resume(paused.at, now);
@@ -157,8 +160,8 @@ impl JobEntry {
 }
 
 impl RemovedJob {
-    /// Returns the data of a job that has ended as of `now`: the ledger has the job, but no worker has had it
-    /// for the ledger's retention.
+    /// Returns the data of a job that the ledger has and that has ended: no worker has had the job for the
+    /// ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -173,16 +176,16 @@ impl RemovedJob {
         &self.state
     }
 
-    /// Returns whether the nodes have no record of the job left, because they have pruned all records older
-    /// than `mark`.
+    /// Returns whether the nodes have pruned all records of the removed job, when they have pruned the records
+    /// before `mark`. Then the leader can drop this data.
     pub(in crate::scheduler) fn is_forgotten(&self, mark: WallTime) -> bool {
         self.closed.max(self.planned) < mark
     }
 }
 
-/// Takes a job over from the ledger, or creates a new job. `marked` is the time up to which the previous
-/// leader decided on all ticks. `removed` has the data of the job if this leader removed it earlier in its
-/// term.
+/// Looks a job up in the ledger, to take it over or to create it. `marked` is the time up to which the previous
+/// leader decided on all ticks. If this leader removed the job earlier in its term, `removed` has the job's
+/// data from then.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
     sealed: &LedgerSnapshot,
@@ -194,7 +197,8 @@ pub(in crate::scheduler) fn find(
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
-            // The higher revision distinguishes the new row from the closed row.
+            // Both rows have the term of this leader. The new row has the higher revision, so it counts, and
+            // not the closed row.
             (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
         }
         None => {
@@ -208,15 +212,17 @@ pub(in crate::scheduler) fn find(
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job);
     if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // The rows of older versions contain no schedule. The job's schedule then counts as unchanged.
+        // Older versions of this library wrote rows without a schedule. Such a row does not show a change, so
+        // the schedule counts as unchanged.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
-        // The records of the old placement do not show which ticks of the new placement have run.
+        // A change of the placement is handled like a change of the schedule. The records of the old placement
+        // do not show which ticks have run under the new one.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
         moved = other_times || other_placement;
         row = changed;
         if moved {
-            // Runs may have been opened ahead of their ticks. The ticks of the changed job begin after the
-            // last such tick.
+            // An earlier leader may have opened runs ahead of their ticks. The job's ticks count from after the
+            // last such tick, so that no tick runs twice.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
             row.since = now.max(last.unwrap_or_default());
             row.ended = None;
@@ -235,7 +241,7 @@ pub(in crate::scheduler) fn find(
     FoundJob { entry: JobEntry { plan, row, state }, closes, is_new, write }
 }
 
-/// Returns the row with the data of this job, in the next revision.
+/// Returns `row` in its next revision, with the schedule and the rules of `job`.
 fn described(row: &JobRow, job: &Job) -> JobRow {
     JobRow {
         rev: row.rev + 1,
@@ -273,7 +279,7 @@ mod tests {
         )
     }
 
-    /// Returns the row of a new job, written by a leader that found the job at `since`.
+    /// Returns the row of a new job, as a leader writes it if it first had the job at `since`.
     fn written(job: &Arc<Job>, since: u64) -> JobRow {
         let new = find(Arc::clone(job), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(since));
         assert!(new.is_new && new.write);
@@ -381,8 +387,8 @@ mod tests {
         let away = || node(at(0), vec![row(1, &old)]);
         let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
         assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-        // Later the job was added again. One node still has the row from before the removal. Its earlier
-        // `since` must not count.
+        // The job was removed and then added again. One node still has the row from before the removal. The
+        // earlier `since` of this row must not count, or ticks from before the removal would run.
         let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
         let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
         let found = find(job(1), &sealed(nodes), None, None, at(9));
@@ -422,8 +428,8 @@ mod tests {
         );
         let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
         assert_eq!(same.entry.row.since, at(3));
-        // An unfinished run still runs after a change in the opposite direction, even if an earlier leader
-        // has already written the new placement.
+        // An unfinished run is still executed if the placement changes and changes back, even if an earlier
+        // leader has already written the new placement.
         for row_before in [written(&job(1), 3), old] {
             let records = vec![row(1, &row_before), tick_record(11, 1, false)];
             let all = sealed(vec![node(at(0), records); 2]);

@@ -1,4 +1,4 @@
-//! The plan of one job: which of its ticks run, wait or are skipped. The plan is computed from the sealed
+//! The plan of one job. It says which ticks of the job run, wait or are skipped. It depends only on the sealed
 //! ledger, the events of the term, and the time.
 
 use crate::scheduler::{
@@ -18,11 +18,12 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// A run that was interrupted more often than this, in one term, is postponed.
+/// The number of interruptions of a run in one term after which the run starts again only after a pause.
 const INTERRUPTED_MAX: u32 = 3;
-/// The pause before a postponed run starts again: it doubles each time, from the first value to the second.
+/// The pause before such a run starts again. The pause doubles with each further interruption, from the first
+/// value to the second.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
-/// The largest number of ticks of one job that are opened ahead at once.
+/// The largest number of ticks of one job whose runs are open to workers before the ticks are due.
 const AHEAD_RUNS: usize = 1_000;
 
 /// The ticks of one job that run or wait to be run.
@@ -32,40 +33,42 @@ pub(in crate::scheduler) struct JobPlan {
     jitter: Jitter,
     /// All ticks up to this time have been planned.
     planned: WallTime,
-    /// No tick before this time is due. It is `since` of the job's row when the leader took the job over or
-    /// changed it.
+    /// The time before which no tick is due. It is the `since` of the job's row, from when the leader took the
+    /// job over or changed it.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
-    /// The requested runs that wait. They start one after another, and alternate with the waiting ticks.
+    /// The requested runs that wait to be started. They start one after another. If ticks wait too, requested
+    /// runs and ticks start alternately.
     requested: VecDeque<PendingRun>,
-    /// The runs that were interrupted several times, each with the time when it starts again.
+    /// The runs that wait because they were interrupted several times, each with the time at which it starts
+    /// again.
     postponed: Vec<(WallTime, PendingRun)>,
-    /// The earliest time of a record that stays *started* until the next leader decides on it.
+    /// The earliest time of the records that stay *started* until the next leader decides on their runs. The
+    /// ledger must not prune these records.
     left_to_next: Option<WallTime>,
-    /// True if a tick has started since the last requested run, so that a requested run starts next.
+    /// True if the last started run was the run of a tick. The next run is then a requested run, if one waits.
     requested_next: bool,
     active: Vec<ActiveRun>,
-    /// The time when the run of the next tick is due.
+    /// The time at which the run of the next tick is due, jitter included.
     next: Option<WallTime>,
-    /// The next tick of a schedule that counts from the end of the previous run; `None` until that run has
-    /// ended.
+    /// The next tick, if the schedule counts from the end of the previous run. `None` until that run has ended.
     after_end: Option<WallTime>,
     paused: bool,
-    /// The time before a tick at which its run is opened to workers.
+    /// The time by which the leader opens a run to workers before the run's tick.
     ahead: Duration,
 }
 
-/// The decisions on the ticks of one job that have come due.
+/// The decisions on the ticks of one job that are now due.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::scheduler) struct DueDecisions {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
-    /// The tick for which the active runs must be cancelled.
+    /// The tick for which the active runs must be cancelled, if the overlap rule says so.
     pub(in crate::scheduler) cancel_for: Option<WallTime>,
 }
 
 impl JobPlan {
-    /// Creates the plan of a job. The ticks after `from` are due, and the `unfinished` runs must still be
-    /// executed.
+    /// Creates the plan of a job. The job's ticks after `from` are still to be planned. The `unfinished` runs
+    /// of earlier terms must still be executed.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
@@ -96,7 +99,7 @@ impl JobPlan {
         plan
     }
 
-    /// Sets the time before which no tick is due. Sets also the end of the last run (`ended`), from which
+    /// Sets `since`, the time before which no tick is due, and `ended`, the end of the last run, from which
     /// some schedules count.
     pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
         self.since = since;
@@ -104,7 +107,7 @@ impl JobPlan {
         self
     }
 
-    /// Sets the time before a tick at which its run is opened to workers.
+    /// Sets the time by which the leader opens a run to workers before the run's tick.
     pub(in crate::scheduler) fn open_ahead_by(&mut self, ahead: Duration) {
         self.ahead = ahead;
     }
@@ -118,8 +121,8 @@ impl JobPlan {
         self.next
     }
 
-    /// Returns the time up to which all ticks have been planned. A changed schedule counts from this time or
-    /// later.
+    /// Returns the time up to which all ticks have been planned. If the schedule changes, no tick of the new
+    /// schedule is due before this time.
     pub(in crate::scheduler) fn planned(&self) -> WallTime {
         self.planned
     }
@@ -132,8 +135,9 @@ impl JobPlan {
         self.paused
     }
 
-    /// Plans the next tick of a schedule that counts from the ends of runs: the first tick, or the tick after
-    /// `ended`. Plans nothing while a run of the job waits or is active.
+    /// Plans the next tick of a schedule that counts from the ends of runs. The tick is the first of the job,
+    /// or follows a run that ended at `ended`. Plans nothing while a run of the job waits or is active, because
+    /// its end is not known yet.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
         if schedule.is_after_end() && self.waiting.is_empty() && self.active.is_empty() {
@@ -142,7 +146,7 @@ impl JobPlan {
         }
     }
 
-    /// Decides on the ticks that have come due.
+    /// Decides on the ticks that are due at `now` and not planned yet.
     pub(in crate::scheduler) fn plan_due(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         self.resume_postponed(now);
         if self.paused {
@@ -157,7 +161,8 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // A tick with a record was planned by an earlier leader, and is not reported as missed.
+        // A tick that has a record was planned by an earlier leader. So it was not missed, and gets no entry as
+        // missed.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.recorded(&self.job.name, span.first, span.last)));
@@ -173,7 +178,8 @@ impl JobPlan {
         decisions
     }
 
-    /// Decides on a tick that counts from the end of the previous run. The tick is never too late.
+    /// Decides on the tick of a schedule that counts from the end of the previous run. Such a tick is never too
+    /// late, because without it no further tick would follow.
     fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         let mut decisions = DueDecisions::default();
         if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
@@ -188,8 +194,8 @@ impl JobPlan {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on ticks of the near future before they are due. Their runs are then open to workers even
-    /// while a new leader is elected.
+    /// Decides on ticks of the near future before they are due, so that workers can execute their runs even
+    /// while a new leader is being elected.
     fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
@@ -200,7 +206,8 @@ impl JobPlan {
         }
     }
 
-    /// Returns the next tick, if the overlap rule permits the leader to open its run before it is due.
+    /// Returns the next tick, if its run may be opened before the tick is due. The overlap rule may forbid
+    /// that.
     fn next_ahead(&self) -> Option<WallTime> {
         let idle = || {
             !self.is_busy()
@@ -227,7 +234,8 @@ impl JobPlan {
         let at = record_from(&self.job, tick, self.since);
         let decided = sealed.decide(self.job.delivery, &key, at);
         match decided.decision {
-            // A tick with a record that is not closed was taken over when the term began.
+            // The tick has a record that is not closed. Its run was added to the plan when the leader took the
+            // job over, so it is not added again.
             _ if decided.seen.is_some() => {}
             Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
@@ -254,9 +262,9 @@ impl JobPlan {
         }
     }
 
-    /// Skips waiting ticks in favour of later ones. Under the misfire rule run-all, the latest [`DUE_MAX`]
-    /// ticks stay, unless the overlap rule is cancel-old. In all other cases only the latest tick stays.
-    /// Unfinished runs always stay.
+    /// Skips waiting ticks if a later tick replaces them. Unfinished runs are never skipped. Under the misfire
+    /// rule run-all, and unless the overlap rule is cancel-old, the latest [`DUE_MAX`] ticks stay. Under all
+    /// other rules only the latest tick stays.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
@@ -278,8 +286,9 @@ impl JobPlan {
         !self.active.is_empty()
     }
 
-    /// Takes back a run that was interrupted within the term. It starts again before all other runs: at once,
-    /// or after a pause if it was interrupted several times. Returns the end of that pause.
+    /// Puts a run that was interrupted in this term back at the head of the waiting runs. A run that was
+    /// interrupted several times must wait for a pause first. In that case this function returns the end of the
+    /// pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
@@ -307,12 +316,13 @@ impl JobPlan {
         due.into_iter().for_each(|(_, run)| self.push_front(run));
     }
 
-    /// Leaves a run to the next leader. The run's record, of the time `at`, stays *started*.
+    /// Leaves a run to the next leader. The run's record, which was written at `at`, stays *started*, and the
+    /// ledger must keep it.
     pub(in crate::scheduler) fn leave_to_next(&mut self, at: WallTime) {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// Returns the time when [`JobPlan::plan_due`] has work.
+    /// Returns the next time at which [`JobPlan::plan_due`] has something to decide.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
         let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
         let next = self.next.map(|next| next - ahead);
@@ -335,15 +345,17 @@ impl JobPlan {
     }
 
     /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick
-    /// that is not planned.
+    /// that is not planned yet.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
-        // After a backward step of the clock, ticks that have been planned still count as decided.
+        // After a backward step of the clock, `planned` may be later than `now`. Ticks up to `planned` still
+        // count as decided.
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the waiting ticks, interrupted ones included, as
-    /// skipped. Open runs stay in the plan, because they can be ended only through their slots.
+    /// Pauses the job, so that no tick is due from now on. Returns the waiting ticks, including interrupted
+    /// ones, as skipped. Open runs stay in the plan: a worker may execute them, and they can be ended only
+    /// through their slots.
     pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
@@ -356,8 +368,8 @@ impl JobPlan {
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Resumes the job: ticks after `now` are due. Returns the span of the ticks that the pause since
-    /// `paused` left out. The span includes ticks from before this leader took the paused job over.
+    /// Resumes the job, so that ticks after `now` are due. Returns the span of the ticks since `paused` that
+    /// the pause left out. The span may begin before this leader's term.
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -380,16 +392,16 @@ impl JobPlan {
         span
     }
 
-    /// Replaces the job. If the schedule or the placement has changed, the job's ticks count from `now`, and
-    /// the waiting ticks are skipped. Unfinished runs stay.
+    /// Replaces the job by a changed one. If the schedule or the placement has changed, only ticks after `now`
+    /// count, and the waiting ticks are skipped. Unfinished runs stay.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
         let mut skipped = Vec::new();
         if moved {
-            // If the clock has stepped back, ticks later than `now` have already been planned. They must not
-            // start again.
+            // If the clock has stepped back, ticks later than `now` may have run already. They must not run
+            // again, so the plan continues after them.
             self.planned = self.planned.max(now);
             self.since = self.planned;
             let (unfinished, dropped): (_, VecDeque<_>) =
@@ -410,17 +422,19 @@ impl JobPlan {
         skipped
     }
 
-    /// Returns the earliest time of a record that this leader still needs, so that the ledger keeps it.
+    /// Returns the earliest time of the records that this leader still needs. The ledger must not prune them.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
     }
 
-    /// Returns the run that may start now. A run that an earlier leader has opened comes first. A worker may
-    /// already execute such a run, so this leader must watch its slot from the beginning.
+    /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
+    /// comes first. A worker may already execute such a run, so this leader must watch the run's slot from the
+    /// beginning of its term.
     ///
-    /// If runs of the job must not overlap, the open runs start one after another, in the order of [`open_first`].
+    /// If runs of the job must not overlap, the open runs start one after another, in the order of
+    /// [`open_first`].
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
         let beside = self.job.overlap == Overlap::Allow;
         if let Some(open) = self.open_queue() {
@@ -438,15 +452,15 @@ impl JobPlan {
         !self.active.iter().any(|run| run.request.is_some())
     }
 
-    /// Returns the queue whose first run is open to workers, if there is one.
+    /// Returns the queue whose first run an earlier leader has opened to workers, if there is such a queue.
     fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
         [&self.waiting, &self.requested]
             .into_iter()
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes the run that [`JobPlan::head`] returns. Requested runs and ticks alternate. Otherwise no
-    /// requested run would start if runs take longer than the gap between ticks.
+    /// Removes and returns the run that [`JobPlan::head`] shows. Requested runs and ticks take turns. Otherwise
+    /// no requested run would ever start if runs take longer than the gap between ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -462,16 +476,16 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
-    /// Removes and returns the run to start now, and the ticks that have waited for longer than the misfire
-    /// window.
+    /// Removes and returns the run that starts now, if there is one. Also returns the ticks that are skipped
+    /// because they waited for longer than the misfire window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // Only a scheduled run can be too late. A catch-up run was within the window when the leader
-            // decided on it. An unfinished run may have been started: only its slot or its record shows how
-            // it ends (rule R7 of `docs/design/scheduler.md`).
+            // decided on it. An unfinished run may have been started before, and only its slot or its record
+            // shows how it ends (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {
@@ -483,21 +497,24 @@ impl JobPlan {
         (None, too_late)
     }
 
-    /// Adds a run that has started.
+    /// Adds a started run to the active runs.
     pub(in crate::scheduler) fn begin(&mut self, run: ActiveRun) {
         self.active.push(run);
     }
 
-    /// Removes the active run under `key`.
+    /// Removes and returns the active run under `key`.
     pub(in crate::scheduler) fn end(&mut self, key: &str) -> Option<ActiveRun> {
         let at = self.active.iter().position(|run| *run.key == *key)?;
         Some(self.active.remove(at))
     }
 }
 
-/// Orders the unfinished runs of a job: open runs first, and of these the run with the record of the highest term. A
-/// leader opens a run of a job without overlap only if it found no other open run of the job. So an open record of a lower
-/// term never had a majority, and no worker has taken that run.
+/// Returns the sort key of the unfinished runs of a job: open runs come first, and of these the run whose
+/// record has the highest term.
+///
+/// If two open runs of a job without overlap are found, only the one of the highest term can have been taken. A
+/// leader opens such a run only if it found no other open run of the job. So the record of the lower term never
+/// had a majority, and no worker has taken that run.
 fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
     let term = run.seen.as_ref().filter(|_| run.is_open()).map(|record| record.term);
     (!run.is_open(), Reverse(term))

@@ -23,7 +23,7 @@ fn plan(job: Job, from: WallTime) -> JobPlan {
     JobPlan::new(Arc::new(job), from, Vec::new(), false)
 }
 
-/// Starts the next run, which is active from now on; returns its tick.
+/// Starts the next run, which then is active, and returns its tick.
 fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     let run = plan.start(now).0?;
     let active = ActiveRun::new(&run, plan.job());
@@ -31,7 +31,7 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     Some(run.tick)
 }
 
-/// Returns all ticks that start if each run ends at once, and whether each is a catch-up run.
+/// Returns all ticks whose runs start if each run ends at once. The flag is true for a catch-up run.
 fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
     let mut ticks = Vec::new();
     while let (Some(start), _) = plan.start(now) {
@@ -245,7 +245,7 @@ fn a_requested_run_has_its_turn_even_if_a_tick_always_waits() {
     plan.add_requested(requested(5));
     plan.add_requested(requested(6));
     let mut begun = Vec::new();
-    // Each run lasts longer than the gap to the next tick.
+    // In this test, each run lasts longer than the gap to the next tick.
     for second in [13, 15, 17, 19, 21] {
         plan.plan_due(&sealed, at(second));
         let head = plan.head().map(|start| start.tick);
@@ -401,7 +401,7 @@ fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
     assert_eq!(plan.pause().len(), 2, "a pause skips it");
-    // After the leader leaves a run to the next leader, the low-water mark keeps that run's record.
+    // The plan asks the ledger to keep the record of a run that this leader leaves to the next leader.
     plan.leave_to_next(at(9));
     plan.leave_to_next(at(12));
     assert_eq!(plan.oldest(), Some(at(9)));
@@ -486,12 +486,12 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
     assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
 }
 
-/// A run that an earlier leader has opened: workers may have taken it.
+/// Returns a run that an earlier leader has opened, so that a worker may have taken it.
 fn opened(tick: u64) -> PendingRun {
     opened_by(1, tick)
 }
 
-/// A run that the leader of this term has opened.
+/// Returns a run that the leader of the term `term` has opened.
 fn opened_by(term: u64, tick: u64) -> PendingRun {
     let open = OpenRun {
         generation: 1,
@@ -509,8 +509,8 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
-/// Rule R7 of `docs/design/scheduler.md`: an open run can be ended only through its slot. So the leader
-/// watches the run from the beginning, even if the run is late or other runs are active.
+/// Tests rule R7 of `docs/design/scheduler.md`: an open run can be ended only through its slot. So the leader
+/// watches the run from the beginning of its term, even if the run is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {
     let job = || job(Delivery::AtMostOnce).overlap(Overlap::Allow);
@@ -526,8 +526,9 @@ fn an_open_run_is_watched_at_once_and_never_skipped() {
     assert_eq!(start(&mut plan, at(1_000)), Some(at(21)));
 }
 
-/// Regression (simulation, plan `contact-all`, seed 40574): the first leader stored its open run on one node. The second
-/// did not find it, and opened a later run, which a worker took. The third found both, and opened both again.
+/// Regression (simulation, plan `contact-all`, seed 40574). The first leader stored its open run on one node
+/// only. The second leader did not find that run, and opened a later run, which a worker took. The third leader
+/// found both runs, and opened both again, so they overlapped.
 #[test]
 fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first() {
     let runs = vec![opened_by(1, 2), opened_by(3, 4), PendingRun { seen: None, ..opened(3) }];

@@ -1,5 +1,5 @@
-//! The jobs that the leader has, by name and by place (an index in the table). Each job has a timer and a
-//! position in the ready queue.
+//! The jobs that the leader has, by name and by place, which is an index in the table. Each job has a timer and
+//! a position in the ready queue.
 
 use crate::env::WallTime;
 use crate::scheduler::plan::{
@@ -10,8 +10,8 @@ use crate::scheduler::plan::{
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A place is an index that belongs to one job until the job is removed and its last run
-/// has ended.
+/// The leader's jobs. A job keeps its place until it is removed and its last run has ended. Then another job
+/// may get the place.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     slots: Vec<Option<Slot>>,
@@ -26,10 +26,10 @@ pub(in crate::scheduler) struct JobTable {
 #[derive(Debug)]
 struct Slot {
     entry: JobEntry,
-    /// True while the first write of the job's row is in flight. Until it has ended, no run of the job
-    /// starts.
+    /// True while the first write of the job's row is in progress. No run of the job starts before this write
+    /// has ended.
     registering: bool,
-    /// True if the job was removed. No further run of the job starts.
+    /// True if the job was removed. Active runs continue, and no further run of the job starts.
     removed: bool,
     timer: Option<WallTime>,
     place: Option<ReadyOrder>,
@@ -67,8 +67,8 @@ impl JobTable {
         self.slots.get(place)?.as_ref().map(|slot| &slot.entry)
     }
 
-    /// Adds a job. If its row must be written first (`registering`), no run of the job starts before
-    /// [`JobTable::registered`].
+    /// Adds a job, and returns its place. If `registering` is true, the job's row must be written first: no run
+    /// starts before [`JobTable::registered`] is called.
     pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
@@ -81,8 +81,8 @@ impl JobTable {
         place
     }
 
-    /// Changes a job, and updates its timer and its position in the ready queue. Returns `None` for a vacant
-    /// place.
+    /// Lets `change` modify a job, then updates the job's timer and its position in the ready queue. Returns
+    /// `None` if no job has this place.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
         place: usize,
@@ -101,7 +101,7 @@ impl JobTable {
         self.reschedule(place);
     }
 
-    /// Removes a job's name. The place stays until the job's last run has ended.
+    /// Marks a job as removed, so that its name is free. The job keeps its place until its last run has ended.
     pub(in crate::scheduler) fn remove(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         slot.removed = true;
@@ -119,8 +119,8 @@ impl JobTable {
         self.timers.next()
     }
 
-    /// Removes the timer of the first job that is due at `now`, and returns the job's place.
-    /// [`JobTable::change`] sets the next timer.
+    /// Removes the timer of the job that is due first, if it is due at `now`, and returns the job's place. The
+    /// next [`JobTable::change`] of the job sets its timer again.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
         let place = self.timers.pop(now)?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
@@ -129,8 +129,8 @@ impl JobTable {
         Some(place)
     }
 
-    /// Removes the first job with a run that may start now from the ready queue, and returns its place.
-    /// [`JobTable::change`] adds the job again.
+    /// Takes the first job of which a run may start now out of the ready queue, and returns the job's place.
+    /// The next [`JobTable::change`] of the job puts it back.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<usize> {
         let place = self.ready.pop()?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
@@ -139,7 +139,7 @@ impl JobTable {
         Some(place)
     }
 
-    /// Adds a run that has started.
+    /// Adds a started run to the active runs of its job.
     pub(in crate::scheduler) fn begin(&mut self, place: usize, run: ActiveRun) {
         if run.here {
             self.ready.on_start();
@@ -147,7 +147,7 @@ impl JobTable {
         self.change(place, |entry| entry.plan_mut().begin(run));
     }
 
-    /// Removes a run that has ended, and changes its job before the job's timer is updated.
+    /// Removes a run that has ended, and lets `change` modify the run's job. Then updates the job's timer.
     pub(in crate::scheduler) fn end<T>(
         &mut self,
         place: usize,
@@ -181,8 +181,8 @@ impl JobTable {
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
-            // The write that registers the job reports the job's place when it ends. So the place stays occupied until
-            // then.
+            // If the job's row is still being written, the place is not vacant yet. The end of that write is
+            // reported with the place, and must not reach another job.
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
         }
@@ -204,7 +204,7 @@ mod tests {
         find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
     }
 
-    /// Starts the first run of the job at `place`, as of `now`. Returns the key of the run.
+    /// Starts the first run of the job at `place` at the time `now`, and returns the run's key.
     fn start(jobs: &mut JobTable, place: usize, now: u64) -> Arc<str> {
         let run = jobs.change(place, |entry| entry.plan_mut().start(at(now)).0).flatten().unwrap();
         let job = Arc::clone(jobs.get(place).unwrap().job());

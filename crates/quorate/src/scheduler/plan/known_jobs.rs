@@ -1,4 +1,4 @@
-//! The jobs that the sealed ledger contains. This leader may have them or not.
+//! The jobs that the sealed ledger contains, including jobs that this leader does not have.
 
 use crate::scheduler::{
     plan::open_request::requests_in,
@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// Returns the jobs of which the ledger has a row, a state or an open request that pruning cannot remove.
+/// Returns the jobs of which the ledger has a row, a state or an open request that pruning does not remove by
+/// itself.
 pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
     let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
     let of = |prefix: &'static str| {
@@ -25,20 +26,21 @@ pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
 
-/// Returns the keys of all records that the ledger keeps of a job, except the records of its runs.
+/// Returns the keys of a job's row, state and requests: all records of the job in the ledger, except the
+/// records of its runs.
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
     let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
     let requests = of_job.map(|(row, _)| row.id().key());
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or the row of
-/// the highest term is closed.
+/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or if the row of
+/// the highest term is closed, because the job was removed.
 ///
-/// If nodes store different rows, the row of the highest term counts. Its `since` is replaced by the earliest
-/// `since` of all rows with the same schedule: a leader that wrote a later time had not seen the earlier row.
-/// If the row of the highest term is closed, the job was removed. A node that still has an open row was
-/// unreachable when the job was removed, and its row is outdated.
+/// If nodes store different rows, the row of the highest term counts. But its `since` is replaced by the
+/// earliest `since` of all rows with the same schedule: a leader that wrote a later time had not seen the
+/// earlier row. A node that still has an open row of a removed job was unreachable at the removal, so its row
+/// does not count.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
@@ -48,7 +50,7 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
         return None;
     }
     let all = || records.iter().flatten().filter_map(read);
-    // A row from before the job's removal does not say when the job was added again, so it is left out.
+    // Rows from before the last removal of the job are left out. They do not say when the job was added again.
     let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
     let same_schedule = all().filter(|(other, kept, term)| {
         *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
@@ -57,26 +59,27 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
     Some((row, everywhere))
 }
 
-/// Returns the state that the runs of a job have saved.
+/// Returns the stored state of a job, which its runs have saved.
 pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> StateRow {
     let read =
         |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
     match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
         Some(((row, true), _)) => row,
-        // The text of a closed state is dropped, but its revision is kept: the next row must have the highest
-        // revision.
+        // A closed state belongs to a removed job. Its text is dropped. Its revision is kept, because the next
+        // row must have a higher one.
         Some(((row, false), _)) => StateRow { text: None, ..row },
         None => StateRow::default(),
     }
 }
 
-/// Returns whether pruning keeps a record. Pruning removes the record of a removed job.
+/// Returns whether the record is one that pruning never removes. At the removal of a job, its records get a
+/// time, so that pruning removes them.
 fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the seal shows. This includes jobs that this
-/// leader does not have, because a leader of another version may have them.
+/// The records that the ledger must keep for the jobs that the leader found at the seal. They include jobs that
+/// this leader does not have, because a leader of another version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,
@@ -100,7 +103,7 @@ impl NeededRecords {
         all
     }
 
-    /// Returns the longest window in the rows of all jobs.
+    /// Returns the longest of the windows that the jobs' rows store.
     pub(in crate::scheduler) fn window(&self) -> Duration {
         self.window
     }
@@ -110,7 +113,7 @@ impl NeededRecords {
         self.unfinished.iter().map(|(job, at)| (job, *at))
     }
 
-    /// Determines again which records must be kept for a job, after one of its runs was closed.
+    /// Computes again which records the ledger must keep for a job, after one of the job's runs was closed.
     pub(in crate::scheduler) fn refresh(&mut self, job: &str, sealed: &LedgerSnapshot) {
         if self.unfinished.remove(job).is_none() {
             return;
@@ -121,8 +124,8 @@ impl NeededRecords {
         }
     }
 
-    /// Ends the hold for a job's unfinished records and open requests. The ledger still keeps the records
-    /// within the window in the job's row.
+    /// Stops keeping a job's unfinished records and open requests. The ledger still keeps the records that are
+    /// within the window of the job's row.
     pub(in crate::scheduler) fn release(&mut self, job: &str) {
         self.unfinished.remove(job);
     }

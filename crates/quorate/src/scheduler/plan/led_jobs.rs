@@ -1,5 +1,5 @@
-//! Decides on the jobs that the leader has: when a job is taken over, replaced, removed, due or paused, and when its
-//! run starts or ends.
+//! The decisions on the jobs that the leader has: what follows when a job is taken over, replaced, removed, due
+//! or paused, and when its run starts or ends.
 
 use crate::scheduler::{
     plan::{
@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// The jobs that the leader has, the jobs that were removed in its term, and the sealed ledger that the decisions are
-/// based on.
+/// The jobs that the leader has, the jobs that it removed in this term, and the sealed ledger, on which the
+/// decisions are based.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedJobs {
     sealed: LedgerSnapshot,
@@ -35,18 +35,18 @@ pub(in crate::scheduler) struct LedJobs {
     reporter: Reporter,
     /// The time up to which the previous leader decided on all ticks.
     marked: Option<WallTime>,
-    /// The time before a tick at which the leader opens its run to workers.
+    /// The time by which the leader opens a run to workers before the run's tick.
     ahead: Duration,
 }
 
-/// The consequence of the end of a run.
+/// The consequence of the end of a run's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum AfterRun {
-    /// The run has ended, or counts as ended: the next run of the job or of the request may start.
+    /// The run has ended, or counts as ended. The next run of its job or its request may start.
     Finished,
-    /// The run has not ended: it is still active, starts again, or is left to the next leader.
+    /// The run has not ended: a worker still executes it, or it starts again, or the next leader decides on it.
     Unfinished,
-    /// A later term has sealed the ledger, so this leader cannot start any run.
+    /// A later term has sealed the ledger, so this leader cannot start any further run.
     Superseded,
 }
 
@@ -72,7 +72,8 @@ impl LedJobs {
         &self.sealed
     }
 
-    /// Records in the snapshot that this leader has closed the run under `key`.
+    /// Notes in the snapshot that this leader has closed the run under `key`, so that it does not decide on the
+    /// run again.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         self.sealed.settle(key);
     }
@@ -90,7 +91,7 @@ impl LedJobs {
         self.table.place(job).is_some() || self.removed.contains_key(job)
     }
 
-    /// Takes a job over from the ledger, or replaces the leader's job of the same name.
+    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces it.
     pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         match self.table.place(&job.name) {
             Some(place) => self.replace(place, job, now, out),
@@ -98,7 +99,8 @@ impl LedJobs {
         }
     }
 
-    /// Finds the time from which a job's ticks are due, and emits the effect that writes this time to the ledger.
+    /// Looks the job up in the ledger, plans its ticks, and emits the effects that write the job's row and
+    /// close its ended runs.
     fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
@@ -136,8 +138,9 @@ impl LedJobs {
         self.skip(&replaced.before, replaced.skipped, out);
     }
 
-    /// Removes a job: none of its runs starts from now on. Pruning later removes the job's row, so that a job of this
-    /// name that is added later starts as a new one. Returns the requests whose runs are active.
+    /// Removes a job, so that none of its runs starts from now on. The job's row is closed, and pruning removes
+    /// it later. A job of this name that is added then starts as a new one. Returns the requests that have an
+    /// active run of the job.
     pub(in crate::scheduler) fn remove(
         &mut self,
         place: usize,
@@ -156,7 +159,8 @@ impl LedJobs {
         requests
     }
 
-    /// Closes the records of a job that has ended: no worker has had the job for the ledger's retention.
+    /// Closes the ledger's records of a job that the leader does not have and that has ended: no worker has had
+    /// the job for the ledger's retention.
     pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = RemovedJob::of_ended(&self.sealed, job, now);
         let (key, value) = (JobRow::key(job), removed.row().to_value());
@@ -165,7 +169,8 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Forgets the removed jobs of which the nodes have pruned all records, before `mark`. Returns the jobs' names.
+    /// Drops the data of removed jobs once the nodes have pruned all their records, which are older than
+    /// `mark`. Returns the names of these jobs.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self
@@ -187,7 +192,8 @@ impl LedJobs {
         self.table.registered(place);
     }
 
-    /// Closes the state and the history of each removed job whose last run has ended, unless the job was added again.
+    /// Closes the state and the history of each removed job whose last run has ended. A job that was added
+    /// again keeps both.
     pub(in crate::scheduler) fn close_ended(&mut self, now: WallTime, out: &mut Vec<Effect>) {
         for entry in self.table.take_ended() {
             let name = &entry.job().name;
@@ -198,7 +204,7 @@ impl LedJobs {
         }
     }
 
-    /// Decides on the ticks of the job that is due first. Returns false if no job is due.
+    /// Decides on the due ticks of the job that is due first. Returns false if no job is due.
     pub(in crate::scheduler) fn plan_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_due(now) else { return false };
         let sealed = &self.sealed;
@@ -216,7 +222,8 @@ impl LedJobs {
         true
     }
 
-    /// Starts the first run that may start within the limit of runs. Returns false if there is none.
+    /// Starts the first waiting run, if the limit of concurrent runs permits it. Returns false if no run can
+    /// start.
     pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_ready() else { return false };
         let start = |entry: &mut JobEntry| {
@@ -226,8 +233,8 @@ impl LedJobs {
         if let Some(run) = run {
             let active = ActiveRun::new(&run, &job);
             let (here, key) = (active.here, Arc::clone(&active.key));
-            // The leader that accepted the pause may have ended before it withdrew the run. So this leader withdraws
-            // the run.
+            // An earlier leader accepted a pause of the job, and may have ended before it withdrew this open
+            // run. So this leader withdraws the run.
             let scheduled = run.is_open() && run.request().is_none();
             let paused = scheduled && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
             self.table.begin(place, active);
@@ -290,8 +297,9 @@ impl LedJobs {
                     tick = shown(),
                     "its run panicked; the next leader decides on it"
                 );
-                // A scheduled run counts as ended, so that a schedule which counts from ends continues. A
-                // request does not continue with its next run: the next leader decides on this run first.
+                // This leader leaves the run to the next one. A scheduled run counts as ended, so that a
+                // schedule that counts from ends can continue. A request does not continue with its next run:
+                // the next leader must first decide on this run.
                 let scheduled = cause.request().is_none();
                 return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
             }
@@ -333,12 +341,13 @@ impl LedJobs {
                 tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
                 AfterRun::Superseded
             }
-            // Another leader has ended the run. The seal did not show that leader's record.
+            // A later leader has ended the run. This leader's seal did not show that record yet.
             LedgerError::Standing(stored) if stored.last => {
                 tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
                 AfterRun::Finished
             }
-            // At-most-once: the run was started, or may have been started, so no leader starts it now.
+            // The job is at-most-once, and the run was started or may have been started. So no leader starts it
+            // now, and it is lost.
             LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
                 let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
                 self.report_not_run(job, NotRun { tick, until: None, cause, end, why }, out);
@@ -367,8 +376,8 @@ impl LedJobs {
         out.push(Effect::Report(Box::new(self.reporter.ran(job, tick, cause, end, ran))));
     }
 
-    /// Handles the record `met`, which is later than the one that the seal found, and now decides on the run.
-    /// Closes the run, or returns it so that the leader continues from that record.
+    /// Handles a record that is later than the one the seal found, and that now decides on the run. Closes the
+    /// run, or returns the run for this leader to continue from that record.
     fn on_met(
         &self,
         job: &Arc<Job>,
@@ -385,7 +394,8 @@ impl LedJobs {
         }
     }
 
-    /// Handles the end of a run or of skipped ticks. The schedule of the job may count from this end.
+    /// Notes the end of a run or of skipped ticks. If the job's schedule counts from ends, its next tick
+    /// follows from this end.
     pub(in crate::scheduler) fn on_end(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
         let Some(entry) = self.table.get(place) else { return };
         // The row of a removed job is closed, and must not be written again.
@@ -397,7 +407,8 @@ impl LedJobs {
         }
     }
 
-    /// Pauses a job on a request, unless this request has already changed the job's row, or the job is paused.
+    /// Pauses a job on a request. Does nothing if the job is paused, or if its row names this request as
+    /// carried out.
     pub(in crate::scheduler) fn pause(
         &mut self,
         place: usize,
@@ -408,13 +419,14 @@ impl LedJobs {
     ) -> bool {
         let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, by, now)?));
         let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
-        // A pause concerns ticks. What an operator has requested still runs.
+        // A pause skips ticks only. Runs that an operator has requested continue.
         self.withdraw(place, |run| run.request.is_none(), RunOutcome::SkippedPaused, PAUSED, out);
         self.skip(&job, skipped, out);
         true
     }
 
-    /// Resumes a job on a request, unless this request has already changed the job's row, or the job is not paused.
+    /// Resumes a job on a request. Does nothing if the job is not paused, or if its row names this request as
+    /// carried out.
     pub(in crate::scheduler) fn resume(
         &mut self,
         place: usize,
@@ -433,7 +445,7 @@ impl LedJobs {
         true
     }
 
-    /// Cancels the active runs of a job for which `selects` is true. Returns the number of cancelled runs.
+    /// Cancels the active runs of a job for which `selects` returns true. Returns their number.
     pub(in crate::scheduler) fn cancel(
         &self,
         place: usize,
@@ -464,12 +476,12 @@ impl LedJobs {
         active.filter_map(|run| run.request).collect()
     }
 
-    /// Closes a run under this term, and reports its end.
+    /// Emits the effect that closes a run of an earlier term under this term, and reports the run's end.
     pub(in crate::scheduler) fn close(&self, job: &Arc<Job>, close: RunToClose, out: &mut Vec<Effect>) {
         out.push(Effect::Report(Box::new(self.reporter.closed(job, close))));
     }
 
-    /// Reports ticks that did not run.
+    /// Emits the effect that enters ticks that did not run in the history.
     pub(in crate::scheduler) fn report_not_run(&self, job: &Arc<Job>, ticks: NotRun, out: &mut Vec<Effect>) {
         out.push(Effect::Report(Box::new(self.reporter.not_run(job, ticks))));
     }
@@ -479,7 +491,8 @@ impl LedJobs {
         out.extend(reports.map(|report| Effect::Report(Box::new(report))));
     }
 
-    /// Ends the open runs of a job that `selects` names, unless a worker has taken them.
+    /// Emits the effects that end the open runs of a job for which `selects` returns true, unless a worker has
+    /// taken them.
     fn withdraw(
         &self,
         place: usize,

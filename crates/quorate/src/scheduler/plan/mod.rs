@@ -1,5 +1,6 @@
-//! The leader's decisions: which runs start, which ticks are skipped, and what a record means. All functions
-//! are pure: from an event and the time they compute effects, which the leader's event loop carries out.
+//! The leader's decisions: which runs start, which ticks are skipped, and what a record of the ledger means.
+//! All functions are pure. From an event and the time they compute effects, and the leader's event loop carries
+//! the effects out.
 
 pub(super) mod effect;
 pub(super) mod housekeeping;

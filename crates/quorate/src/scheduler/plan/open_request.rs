@@ -1,9 +1,9 @@
 //! A request for runs, from its acceptance until all its runs have ended.
 //!
-//! The runs of a request are made one after another. The request's row in the ledger stores the first tick
-//! whose run has not ended. So the next leader continues with this tick, and needs no records of the ended
-//! runs. The row also stores the time at which it was last advanced. None of the remaining runs can have been
-//! started before that time, so none of their records is earlier.
+//! The runs of a request start one after another. The request's row in the ledger stores the first tick whose
+//! run has not ended. A new leader continues with this tick, and needs no records of the ended runs. The row
+//! also stores the time at which the previous run ended. No later run of the request can have been started
+//! before that time, so the leader looks only for records since then.
 
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RecordedRun, RunToClose},
@@ -24,8 +24,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// The largest number of runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// The number up to which the ticks of a refused request are counted. The text of the refusal names the
-/// count.
+/// The largest number of ticks that are counted for a back-fill that is too long. The text of the refusal names
+/// the count.
 const COUNTED_MAX: usize = 100_000;
 
 /// The row of a request in the ledger, under `ask/ID`.
@@ -35,10 +35,10 @@ pub(in crate::scheduler) struct RequestRow {
     answer: JobResponse,
     /// The schedule that gives the ticks of a backfill.
     schedule: Arc<str>,
-    /// The first tick whose run has not ended; `None` if no run is left.
+    /// The first tick whose run has not ended. `None` if no run is left.
     next: Option<WallTime>,
-    /// The time when the most recent run of the request ended, or, before any has ended, when the request was
-    /// accepted.
+    /// The time at which the last ended run of the request ended. Until a run has ended, the time at which the
+    /// request was accepted.
     moved: WallTime,
 }
 
@@ -46,7 +46,7 @@ pub(in crate::scheduler) struct RequestRow {
 #[derive(Debug)]
 pub(in crate::scheduler) struct OpenRequest {
     row: RequestRow,
-    /// The job as it was when the request was accepted, for reports after the job is removed.
+    /// The job as it was when the request was accepted. Reports need it, even after the job is removed.
     job: Arc<Job>,
     ticks: VecDeque<WallTime>,
 }
@@ -56,9 +56,9 @@ pub(in crate::scheduler) struct OpenRequest {
 pub(in crate::scheduler) enum NextRun {
     /// Starts this run.
     Run(PendingRun),
-    /// Closes this run. Its end is recorded, but the record is not known to be stored on a majority.
+    /// Closes this run. A record has the run's end, but the record may be stored on a minority only.
     Close(Box<RunToClose>),
-    /// Leaves this run out, for this reason.
+    /// Leaves this run out for this reason, and continues with the next one.
     Skip(PendingRun, SkipReason),
     /// Closes the request: all its runs have ended.
     Finished,
@@ -82,12 +82,12 @@ impl RequestRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the time since which the ledger must keep records for this request.
+    /// Returns the earliest time whose records the ledger must keep for this request.
     pub(in crate::scheduler) fn oldest(&self) -> WallTime {
         self.moved
     }
 
-    /// Reads a request from the nodes' records of its row. Also returns whether the row is closed.
+    /// Reads a request from the records that the nodes have of its row. The flag is true if the row is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {
             let row: Self = serde_json::from_str(&record.value).ok()?;
@@ -98,7 +98,7 @@ impl RequestRow {
 }
 
 impl OpenRequest {
-    /// Accepts a request for runs at `now`.
+    /// Creates an open request from a request for runs that the leader accepts at `now`.
     ///
     /// # Errors
     /// The reason why the request is refused.
@@ -120,8 +120,9 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
-    /// Takes over a request that an earlier leader accepted. If the schedule has changed since, a back-fill has no run
-    /// left: its runs were those of the old schedule. The run of a trigger does not depend on the schedule.
+    /// Continues a request that an earlier leader accepted. If the job's schedule has changed since then, a
+    /// back-fill has no runs left, because its ticks were those of the old schedule. The run of a trigger does
+    /// not depend on the schedule.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
         let is_valid = matches!(row.request.what, JobAction::Trigger { .. })
             || *row.schedule == *job.schedule.to_string();
@@ -131,7 +132,7 @@ impl OpenRequest {
         Self { row, job: Arc::clone(job), ticks }
     }
 
-    /// Decides on the next run of the request.
+    /// Returns the next step of the request, from the ledger's records of its next run.
     pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> NextRun {
         let Some(&tick) = self.ticks.front() else { return NextRun::Finished };
         let (id, at) = (self.row.request.id, self.row.moved);
@@ -163,7 +164,7 @@ impl OpenRequest {
         }
     }
 
-    /// Handles the end, at `now`, of the request's next run.
+    /// Notes that the next run of the request has ended at `now`.
     pub(in crate::scheduler) fn on_run_end(&mut self, now: WallTime) {
         self.ticks.pop_front();
         self.row.next = self.ticks.front().copied();
@@ -175,12 +176,12 @@ impl OpenRequest {
         &self.ticks
     }
 
-    /// Drops all runs but the active one.
+    /// Drops the runs that are not active. The first run is active and stays.
     pub(in crate::scheduler) fn keep_active(&mut self) {
         self.ticks.truncate(1);
     }
 
-    /// Drops all runs.
+    /// Drops all runs of the request.
     pub(in crate::scheduler) fn drop_all(&mut self) {
         self.ticks.clear();
         self.row.next = None;
@@ -195,7 +196,7 @@ impl OpenRequest {
     }
 }
 
-/// Returns the requests in the sealed ledger, each with true if it is closed.
+/// Returns the requests in the sealed ledger. The flag of each is true if the request is closed.
 pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
     sealed.rows(RequestId::PREFIX).filter_map(|(_, records)| RequestRow::find(records))
 }

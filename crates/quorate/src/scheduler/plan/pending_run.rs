@@ -1,5 +1,5 @@
-//! The runs and ticks of one job on which the leader decides: runs that wait, active runs, runs to close, and
-//! ticks that do not run.
+//! The runs and ticks of one job on which the leader decides: waiting runs, active runs, runs that the leader
+//! only closes, and ticks that do not run.
 
 use crate::scheduler::store::{run_writer::RunId, snapshot::LedgerSnapshot};
 use crate::{
@@ -22,20 +22,22 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
+    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`. Then a
+    /// run without a record was certainly not started.
     pub(in crate::scheduler) remembering: bool,
-    /// No worker starts the run before this time.
+    /// The time before which no worker starts the run: its tick, delayed by the jitter.
     pub(in crate::scheduler) not_before: WallTime,
-    /// The record that decides on the run; `None` if there is no record.
+    /// The record that decides on the run, as the seal found it. `None` if there is no record.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record of the run, and too few nodes would remember a record of the time `at`.
+    /// True if no node has a record of the run, but too few nodes would remember one. So it is not known
+    /// whether the run was started.
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
 }
 
 impl PendingRun {
-    /// Returns the run of a tick with the record that the seal found.
+    /// Creates the run of a tick from the record that the seal found, if it found one.
     pub(in crate::scheduler) fn recorded(
         key: Arc<str>,
         tick: WallTime,
@@ -56,7 +58,7 @@ impl PendingRun {
         }
     }
 
-    /// Returns the next step for the run, on which `record` decides.
+    /// Returns the next step for the run, now that `record` decides on it.
     pub(in crate::scheduler) fn decided_by(self, record: Record, delivery: Delivery) -> RecordedRun {
         let written = RunRecord::parse(&record.value);
         let run = Self { seen: Some(record), unknown: false, ..self };
@@ -75,8 +77,8 @@ impl PendingRun {
         }
     }
 
-    /// Returns whether the run was started before, or may have been started. Such a run is not skipped in favour of a
-    /// later tick.
+    /// Returns whether the run was started before, or may have been started. The leader does not skip such a
+    /// run in favour of a later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
         self.seen.is_some() || self.unknown
     }
@@ -103,7 +105,7 @@ impl PendingRun {
     }
 }
 
-/// A run that the leader has started or opened: the leader executes it, or it is open to workers.
+/// A run that has started. The leader executes it, or it is open to workers.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) key: Arc<str>,
@@ -118,7 +120,7 @@ pub(in crate::scheduler) struct ActiveRun {
 }
 
 impl ActiveRun {
-    /// Returns the active run that replaces the waiting run `pending`.
+    /// Creates the active run from the waiting run `pending`, which starts now.
     pub(in crate::scheduler) fn new(pending: &PendingRun, job: &Job) -> Self {
         Self {
             key: Arc::clone(&pending.key),
@@ -130,22 +132,22 @@ impl ActiveRun {
         }
     }
 
-    /// Returns false for a run that the leader has opened ahead of its tick.
+    /// Returns whether the run's tick is due. It is not for a run that the leader has opened ahead of its tick.
     pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
         self.here || self.not_before <= now
     }
 }
 
-/// The next step for a run that an earlier leader has started, opened or closed.
+/// The next step for a run that has a record of an earlier leader.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum RecordedRun {
-    /// Start the run again, or continue the open run.
+    /// The run must be started again or, if it is open, continued.
     Continue(PendingRun),
-    /// Close the run without executing it.
+    /// The leader closes the run without executing it.
     Close(RunToClose),
 }
 
-/// A run whose record the leader closes without executing the run.
+/// A run that the leader closes without executing it.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct RunToClose {
     pub(in crate::scheduler) run: PendingRun,
@@ -157,15 +159,15 @@ pub(in crate::scheduler) struct RunToClose {
 /// Ticks that do not run, and the reason.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum SkippedTick {
-    /// No leader ran them in time, and the misfire rule skips them.
+    /// The ticks were not planned in time, and the misfire rule skips them.
     Missed(MisfiredTicks),
-    /// The tick waited, and a later tick runs in its place, or too many ticks waited.
+    /// The tick waited until a later tick replaced it, or until too many ticks waited.
     Overtaken(WallTime),
     /// The tick came due during an earlier run of the job, and the job's overlap rule skips such ticks.
     Overlapped(WallTime),
     /// The tick waited for longer than the misfire window.
     TooLate(WallTime),
-    /// The ledger's records do not permit that the tick runs.
+    /// The records in the ledger do not permit that the tick runs.
     Decided(WallTime, SkipReason),
     /// The job was paused while the tick waited.
     Paused(PendingRun),

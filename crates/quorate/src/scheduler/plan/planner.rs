@@ -27,10 +27,10 @@ use std::{
     time::Duration,
 };
 
-/// The largest number of jobs that one event takes over or decides on. The limit lets other tasks run in
-/// between: the lease must be extended in time.
+/// The largest number of jobs on which the planner decides in one call. Between two calls, other tasks can run,
+/// such as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
-/// The key of the mark: the row that stores the time up to which all ticks have been decided on.
+/// The key of the mark. The mark is a row that stores the time up to which the leader has decided on all ticks.
 const MARK: &str = "looked";
 
 /// The settings of the leader that the planner plans for.
@@ -57,15 +57,15 @@ pub(in crate::scheduler) struct Planner {
     needed: NeededRecords,
     /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
-    /// Jobs that the leader got later in its term. They are taken over once the leader has stopped watching
-    /// their open runs as runs of unknown jobs.
+    /// Jobs that this leader was given later in its term while it watched open runs of them. It takes each of
+    /// them over once the tasks that watch these runs have ended.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
-    /// True once the leader has taken over the jobs that it had when its term began, and the requests of
-    /// earlier leaders.
+    /// True once the leader has taken over the jobs that it had when its term began, and the open requests.
     is_complete: bool,
     /// The time up to which this leader has decided on all ticks.
     decided: Option<WallTime>,
-    /// True once a warning was logged that the ledger forgets unfinished runs.
+    /// True once a warning was logged that the ledger drops records of unfinished runs. The warning is logged
+    /// only once.
     warned: bool,
     superseded: bool,
 }
@@ -98,7 +98,7 @@ impl Planner {
     }
 
     /// Returns whether the leader has taken over the jobs and the requests that existed when its term began.
-    /// Before that, a request may not find its job, and the ledger must not be pruned.
+    /// Before that, a request may not find its job, and pruning may remove records that a job still needs.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -123,8 +123,8 @@ impl Planner {
         self.jobs.reporter()
     }
 
-    /// Compares the planner's jobs with those of the registry. Jobs that the registry no longer has are
-    /// removed at once. [`Planner::take_over`] takes over the others later.
+    /// Compares the leader's jobs with those of the registry. Removes the jobs that the registry no longer has.
+    /// The new and changed jobs wait for [`Planner::take_over`].
     pub(in crate::scheduler) fn change(
         &mut self,
         jobs: &BTreeMap<Arc<str>, Arc<Job>>,
@@ -145,8 +145,8 @@ impl Planner {
         out
     }
 
-    /// Takes over some of the waiting jobs. After the last job, takes over the requests that were open when
-    /// the term began, and starts to watch the open runs of jobs that the leader does not have.
+    /// Takes over some of the waiting jobs. After the last of them, takes over the open requests, and starts to
+    /// watch the open runs of jobs that the leader does not have.
     pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -232,7 +232,7 @@ impl Planner {
                 tracing::warn!(job = &*job.name, run = &*key, "cannot watch an open run: {error}");
             }
             None => tracing::error!(job = &*job.name, run = &*key, "the watch of an open run panicked"),
-            // A leader that has the job will continue the run.
+            // The run stays open. A leader that has the job will continue it.
             Some(_) => {}
         }
         if !self.unknown_runs.jobs().contains(&job.name) {
@@ -240,7 +240,8 @@ impl Planner {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader no longer starts runs.
+    /// Decides on a request. `is_open` is false once the leader starts no more runs, because it is stepping
+    /// down or is drained.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -252,7 +253,7 @@ impl Planner {
         (out, asked)
     }
 
-    /// Handles the event that a majority stores the row of a request. Returns the answer.
+    /// Handles the event that a majority has stored the row of a request. Returns the answer to the request.
     pub(in crate::scheduler) fn stored(
         &mut self,
         granted: Granted,
@@ -263,26 +264,26 @@ impl Planner {
         (out, answer)
     }
 
-    /// Handles the event that the row of a request cannot be stored.
+    /// Handles the event that the row of a request could not be stored, so that the request gets no answer now.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.requests.not_stored();
     }
 
-    /// Returns the effect that writes the mark; `None` until all due ticks were decided on for the first
-    /// time. If ticks after the mark are older than the misfire window and have no record, the next leader
-    /// enters them in the history as missed.
+    /// Returns the effect that writes the mark. Returns `None` until the leader has decided on all due ticks
+    /// for the first time. The next leader enters ticks in the history as missed if they are later than the
+    /// mark, older than the misfire window, and without a record.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 
-    /// Returns the low-water mark, before which the ledger may be pruned. No job needs an older record,
-    /// except for runs that have been unfinished for longer than the ledger keeps their records.
+    /// Returns the low-water mark, so that the ledger can prune older records. No job needs an older record.
+    /// The exception is a run that has been unfinished for longer than the ledger keeps such records.
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
-        // The leader knows which records its own jobs need. Another leader may need the records of other
-        // jobs.
+        // For its own jobs, the leader computes which records they need. For all other jobs, it keeps the
+        // unfinished records that the seal showed, because another leader may have these jobs.
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
@@ -299,15 +300,15 @@ impl Planner {
         mark
     }
 
-    /// Handles the event that the nodes have pruned the ledger's records before `mark`.
+    /// Handles the event that the nodes have pruned the records before `mark`.
     pub(in crate::scheduler) fn pruned(&mut self, mark: WallTime) {
         for job in self.jobs.forget_removed(mark) {
             self.needed.release(&job);
         }
     }
 
-    /// Returns the jobs that are in the ledger and that the leader does not have. Some of them may have
-    /// ended, so that [`Planner::jobs_ended`] must close their records.
+    /// Returns the jobs that the ledger has and the leader does not have. For each of them the leader checks
+    /// whether it has ended, and if so calls [`Planner::jobs_ended`].
     pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
         let mut unknown = jobs_in_ledger(self.jobs.sealed());
         unknown.extend(self.unknown_runs.jobs());

@@ -1,11 +1,11 @@
-//! The jobs with a run that may start, and the limit of runs on the leader.
+//! The queue of the jobs that have a run to start, with the limit of concurrent runs on the leader.
 
 use crate::env::WallTime;
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// The position of a job's first run among the runs that may start. Runs for workers come first, since the
-/// limit of the leader does not apply to them. The other runs are ordered by priority, then by time, then by
-/// the place of the job.
+/// The position of a job in the ready queue. Jobs with a run for workers come first, since the limit of the
+/// leader does not apply to their runs. The others are ordered by priority, then by the time of the run, then
+/// by the place of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,
@@ -34,7 +34,8 @@ impl ReadyQueue {
         Self { runs: BTreeSet::new(), executing: 0, max_executing }
     }
 
-    /// Moves a job's run from the position `before` to the position `place`.
+    /// Moves a job from the position `before` to the position `place`. `None` means that the job is not in the
+    /// queue.
     pub(in crate::scheduler) fn set(&mut self, before: Option<ReadyOrder>, place: Option<ReadyOrder>) {
         if before == place {
             return;
@@ -45,7 +46,7 @@ impl ReadyQueue {
         self.runs.extend(place);
     }
 
-    /// Removes the first run that may start within the leader's limit, and returns its job.
+    /// Removes the first job whose run may start within the leader's limit, and returns the job's place.
     pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
         let first = self.runs.first()?;
         if first.here && self.executing >= self.max_executing {

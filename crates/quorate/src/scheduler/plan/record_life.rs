@@ -11,17 +11,17 @@ use std::time::Duration;
 pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
 /// The longest time before a tick at which any version of this library opens the tick's run.
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
-/// The time between two prunings of the ledger.
+/// The time between two prunings of the ledger by the leader.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// The time for which records are kept after the end of any misfire window. It covers the time from the
-/// decision on a run, which may be at the end of the window, to the start of the run. [`kept`] also adds
-/// twice `max_clock_offset`, because the clocks of two leaders may differ by that much.
+/// The time for which records are kept after the end of their misfire window. A leader may decide on a run at
+/// the end of the window and start the run a little later. [`kept`] also adds twice `max_clock_offset`, because
+/// the clocks of two leaders may differ by that much.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// The upper limit of the additional time for which the ledger keeps records because some are unfinished.
-/// Jobs whose timeouts allow longer runs raise this limit.
+/// The upper limit of the extra time for which the ledger keeps its records because of an unfinished run. Jobs
+/// whose timeouts allow longer runs raise this limit.
 const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The largest number of ticks that are kept because of unfinished records. A new leader reads all of them,
-/// so their number must have a limit.
+/// The largest number of ticks that the ledger keeps because of unfinished runs. A new leader reads all of
+/// them, so their number must be limited.
 const HELD_RECORDS: u128 = 1_000_000;
 
 /// Returns the earliest time at which a record of a tick may exist. `since` is the time since which ticks of
@@ -33,11 +33,11 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
     }
 }
 
-/// Returns the time for which the records of a job's ticks may be needed, rounded up to a whole millisecond.
-/// The job's row stores it. The time is the misfire window plus the jitter and the time by which runs are
-/// opened ahead.
+/// Returns the time for which the records of a job's ticks may be needed, rounded up to a whole millisecond. It
+/// is the misfire window, plus the jitter, plus the time by which runs are opened ahead. The job's row stores
+/// it.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
-    // The record of a run that is opened ahead is older than the run's tick.
+    // If a run is opened ahead of its tick, its record is older than the tick.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
     let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
@@ -53,8 +53,8 @@ pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Dur
     kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
 }
 
-/// Returns the upper limit of the additional time for which records are kept because some are unfinished, or
-/// because other workers need them.
+/// Returns the upper limit of the extra time for which the ledger keeps its records, because runs are
+/// unfinished or other workers need the records.
 pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {
         let (most, pauses) = (job.retries.attempts().max(1), job.retries.max_backoff());
@@ -67,9 +67,8 @@ pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
 
-/// Returns the low-water mark, before which the ledger may prune its records. The ledger keeps all records of
-/// the last `kept`. It also keeps older records from `wanted` on, but none older than `kept` and `held`
-/// together.
+/// Returns the low-water mark, below which the ledger may prune records. All records of the last `kept` stay.
+/// Records that are still needed, from the time `wanted` on, stay too, but for at most `held` longer.
 pub(in crate::scheduler) fn low_water(
     now: WallTime,
     kept: Duration,
@@ -80,8 +79,8 @@ pub(in crate::scheduler) fn low_water(
     wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
 }
 
-/// Returns the number of ticks of a job that the ledger has to keep if the ticks are as close together as
-/// they ever are.
+/// Returns the number of ticks of a job that the ledger has to keep. The number assumes that all ticks are as
+/// close together as the job's two closest ticks.
 pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
     let kept = window(job) + KEPT_BESIDES + PRUNE_EVERY;
     kept.as_nanos() / job.gap.as_nanos().max(1) + 1

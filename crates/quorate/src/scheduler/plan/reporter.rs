@@ -1,5 +1,5 @@
-//! Makes the history entries of a leader, and the closed records of the runs that the leader drops, or ends
-//! without executing them.
+//! Creates the history entries for the leader's decisions, and the closed records of runs that the leader does
+//! not execute to their end.
 
 use crate::scheduler::{
     plan::{
@@ -29,7 +29,7 @@ pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job
 /// The reason of a run that does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
 
-/// Ticks that did not run, for a history entry.
+/// Ticks that did not run, as the data for their history entry.
 pub(in crate::scheduler) struct NotRun {
     pub(in crate::scheduler) tick: WallTime,
     /// The last tick, if there are several.
@@ -39,7 +39,7 @@ pub(in crate::scheduler) struct NotRun {
     pub(in crate::scheduler) why: Arc<str>,
 }
 
-/// Makes reports under the name and the term of one leader.
+/// Creates reports that name one leader and its term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Reporter {
     worker: Arc<str>,
@@ -57,7 +57,7 @@ impl Reporter {
         &self.worker
     }
 
-    /// Reports a run that was executed, by the leader or by a worker.
+    /// Returns the report of a run that the leader or a worker executed.
     pub(in crate::scheduler) fn ran(
         &self,
         job: &Arc<Job>,
@@ -82,15 +82,15 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: None, ended: None }
     }
 
-    /// Reports ticks that did not run and have no record to close.
+    /// Returns the report of ticks that did not run and have no record to close.
     pub(in crate::scheduler) fn not_run(&self, job: &Arc<Job>, ticks: NotRun) -> RunReport {
         let NotRun { tick, until, cause, end, why } = ticks;
         let entry = HistoryEntry { until, reason: why, ..self.entry(job, tick, cause, end) };
         RunReport { job: Arc::clone(job), entry, close: None, ended: None }
     }
 
-    /// Reports a run that the leader dropped because the run did not stop in time. `started` is the record of
-    /// the run.
+    /// Returns the report of a run that the leader dropped because the run did not stop within the grace
+    /// period. `started` is the run's record.
     pub(in crate::scheduler) fn aborted(
         &self,
         job: &Arc<Job>,
@@ -107,7 +107,8 @@ impl Reporter {
             attempts: 1,
             ..self.entry(job, tick, cause, RunOutcome::Cancelled)
         };
-        // Under at-most-once the run has ended. Under at-least-once the next leader executes it again.
+        // An at-most-once run has ended, so its record is closed. An at-least-once run stays open, so that the
+        // next leader executes it again.
         let close = (job.delivery == Delivery::AtMostOnce).then(|| {
             let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
             self.close(run, Some(started), RunOutcome::Cancelled, reason)
@@ -115,8 +116,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close, ended: None }
     }
 
-    /// Reports a run of an earlier term, and closes it under this term. Either the run was or may have been
-    /// started and has no recorded end, or its recorded end is not known to be stored on a majority.
+    /// Returns the report that closes a run of an earlier term under this term. Either the run may have been
+    /// started and has no recorded end, or its recorded end may be stored on a minority only.
     pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
         let RunToClose { run, end, why } = found;
         let seen = run.seen.as_ref();
@@ -141,7 +142,7 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close: Some(close), ended }
     }
 
-    /// Reports a tick that was skipped. Returns `None` if the record of the tick is already closed.
+    /// Returns the report of a tick that was skipped, or `None` if the record of the tick is already closed.
     pub(in crate::scheduler) fn skipped(
         &self,
         job: &Arc<Job>,
@@ -168,8 +169,8 @@ impl Reporter {
             }
             SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
-                // Without a closed record, the next leader would conclude that no leader had decided on the
-                // tick, and might run it.
+                // The tick gets a closed record. Otherwise the next leader would conclude that no leader had
+                // decided on the tick, and might run it.
                 closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::TooLate(tick) => {
@@ -203,16 +204,16 @@ impl Reporter {
         self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
     }
 
-    /// Returns the closed record as this leader writes it, for a run whose history entry has the term `term`.
-    /// The record also stores a time: a node counts for the record only if the node's memory began before
-    /// that time (rule R13 of `docs/design/scheduler.md`).
+    /// Returns the closed record of a run, for this leader to write. `term` is the term of the run's history
+    /// entry. The record also stores the time before which a node's memory must have begun for the node to
+    /// count for the record (rule R13 of `docs/design/scheduler.md`).
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }
     }
 }
 
-/// Returns the identity of a run for which the seal found no record.
+/// Returns the identity of a run of which the seal found no record.
 fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
     let at = record_from(job, tick, WallTime::default());
     RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }

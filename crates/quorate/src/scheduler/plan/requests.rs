@@ -1,4 +1,4 @@
-//! Decides on requests: to pause a job, to resume it, to run it, or to cancel its runs.
+//! The leader's decisions on requests to pause a job, to resume it, to run it, or to cancel its runs.
 
 use crate::scheduler::{
     plan::{
@@ -22,28 +22,28 @@ use std::{
 
 /// The largest number of open requests for runs.
 const OPEN_MAX: usize = 1_000;
-/// The number of answers that the leader remembers, so that it can repeat an answer to a request that arrives
-/// again.
+/// The number of answers that the leader remembers. If a request arrives again, the leader repeats its answer.
 const ANSWERS_MAX: usize = 10_000;
 
-/// The open requests, and the answers to earlier ones.
+/// The open requests, and the answers to earlier requests.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct Requests {
     open: BTreeMap<RequestId, OpenRequest>,
     answers: BTreeMap<RequestId, JobResponse>,
-    /// The rows that this leader took over, and that perhaps only a minority stores. Such a request is answered once a
-    /// majority stores its row: otherwise the next leader may not find a request that was answered.
+    /// The rows of requests of earlier leaders that may be stored on a minority only, by the id of the request.
+    /// Such a request is answered once a majority stores its row. Otherwise the next leader might not find a
+    /// request that was already answered.
     unconfirmed: BTreeMap<RequestId, Arc<str>>,
-    /// The number of requests whose rows are being written.
+    /// The number of requests whose rows are being written now.
     storing: usize,
 }
 
-/// The decision on a request.
+/// The decision on a request, or the answer to it.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Asked {
     Answer(JobResponse),
-    /// The leader answers the request once a majority stores its row. Until then the answer is not final,
-    /// because this leader may fail to write the row.
+    /// The leader answers once a majority stores the row. The request is not accepted before, because the write
+    /// may fail.
     Store(Box<Granted>),
 }
 
@@ -58,13 +58,13 @@ pub(in crate::scheduler) struct Granted {
 }
 
 impl Granted {
-    /// Grants a change of a job's row.
+    /// Creates the grant of a request that changed a job's row.
     fn row(id: RequestId, text: &str, job: &str, row: &JobRow) -> Self {
         let answer = JobResponse::Accepted { text: text.into(), count: 0 };
         Self { id, answer, key: JobRow::key(job), value: row.to_value(), open: None }
     }
 
-    /// Returns the key and the value of the row.
+    /// Returns the key and the value of the row that must be stored.
     pub(in crate::scheduler) fn to_store(&self) -> (Arc<str>, Arc<str>) {
         (Arc::clone(&self.key), Arc::clone(&self.value))
     }
@@ -81,8 +81,8 @@ impl Requests {
                 self.unconfirmed.insert(id, row.to_value());
             }
             let place = jobs.table().place(row.job()).filter(|_| !closed);
-            // A job that this worker does not have may be a job of a newer version. The next leader may have
-            // it.
+            // This worker does not have the job of the request. Another version of the program may have it, so
+            // the request stays open for a later leader.
             let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
             let request = OpenRequest::resume(row, entry.job());
             put(&request, out);
@@ -91,7 +91,7 @@ impl Requests {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader no longer starts runs.
+    /// Decides on a request. `is_open` is false once the leader starts no more runs.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -127,7 +127,7 @@ impl Requests {
         asked
     }
 
-    /// Handles the event that a majority stores the row of a request. Returns the answer.
+    /// Handles the event that a majority has stored the row of a request. Returns the answer to the request.
     pub(in crate::scheduler) fn stored(
         &mut self,
         granted: Granted,
@@ -137,7 +137,8 @@ impl Requests {
     ) -> JobResponse {
         self.storing -= 1;
         let Granted { id, answer, open, .. } = granted;
-        // A request that arrived a second time before its row was stored is opened only once.
+        // A request may arrive a second time before its row is stored. It is then granted twice, but must be
+        // opened only once.
         let first = !self.answers.contains_key(&id);
         self.remember(id, &answer);
         self.unconfirmed.remove(&id);
@@ -148,8 +149,8 @@ impl Requests {
         answer
     }
 
-    /// Handles the event that this leader cannot store the row of a request. The request gets no answer, and
-    /// the inbox passes it on again.
+    /// Handles the event that this leader could not store the row of a request. The request gets no answer now,
+    /// and the inbox passes it to the leader again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.storing -= 1;
     }
@@ -170,8 +171,8 @@ impl Requests {
         self.enqueue_next(id, jobs, now, out);
     }
 
-    /// Cancels the requests of a job that was removed. `active` are those requests that have an active run,
-    /// which continues to its end.
+    /// Cancels the requests for a job that was removed. The requests in `active` have an active run, which
+    /// continues to its end.
     pub(in crate::scheduler) fn drop_job(
         &mut self,
         job: &Arc<str>,
@@ -182,12 +183,12 @@ impl Requests {
     ) {
         for id in self.of_job(job) {
             self.drop_runs(id, active.contains(&id), REMOVED, jobs, now, out);
-            // A request with an active run is closed too, because no other run follows.
+            // A request with an active run is closed too. That run is its last one.
             self.close(id, now, out);
         }
     }
 
-    /// Returns the time since which the ledger must keep records for the open requests.
+    /// Returns the earliest time whose records the ledger must keep for the open requests.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         self.open.values().map(|request| request.row().oldest()).min()
     }
@@ -226,9 +227,9 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels the run of one tick. Without a tick in the request, cancels the active runs that are due, and the requested
-    /// runs that have not begun. Runs that are open ahead of their ticks stay: an operator who cancels what runs now does
-    /// not mean the next ticks.
+    /// Cancels runs of a job. A request that names a tick cancels the run of this tick only. Any other request
+    /// cancels the active runs that are due, and the requested runs that have not begun. It does not cancel
+    /// runs that are open ahead of their ticks, because the operator means what runs now.
     fn cancel(
         &mut self,
         place: usize,
@@ -258,8 +259,8 @@ impl Requests {
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 
-    /// Drops the runs of a request that have not begun. Closes the request unless one of its runs is
-    /// `active`. Returns the number of dropped runs.
+    /// Drops the runs of a request that have not begun, and returns their number. Closes the request, unless
+    /// one of its runs is `active`.
     fn drop_runs(
         &mut self,
         id: RequestId,
@@ -324,8 +325,8 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests of a job that has ended. The requests and their rows are
-/// those that the seal found.
+/// Returns the effects that close the open requests for a job that has ended. The seal has found these
+/// requests.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
@@ -337,7 +338,7 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
     of_job.map(close).collect()
 }
 
-/// Returns the place of a request's job.
+/// Returns the place of the request's job in the job table.
 ///
 /// # Errors
 /// The leader does not have the job, or the request has expired and no earlier leader has changed the job's row for it.
@@ -393,8 +394,8 @@ fn resume(
     row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
 }
 
-/// Grants a request that is answered once the job's row is stored. The row is written even if it is
-/// unchanged, because it may not be stored yet.
+/// Grants a request that changed a job's row, or found the row already changed. The row is written in both
+/// cases, because an earlier write may not have reached a majority.
 fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let granted = Granted::row(request.id, text, &entry.job().name, entry.row());
@@ -409,10 +410,10 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
 
-/// Returns whether a requested run that is left out is reported as lost. A run that has ended (`Final`) is
-/// already in the history. If the ledger has pruned the run's time (`Pruned`), the request may have been
-/// closed before: its row then comes from a node that was unreachable at that time. A report would wrongly
-/// name all runs of the request as lost, up to a thousand.
+/// Returns whether a requested run that is left out must be reported as lost. A run that has ended (`Final`) is
+/// already in the history. If the ledger has pruned the run's time (`Pruned`), the row of the request may come
+/// from a node that missed the end of the request. Then up to a thousand ended runs would wrongly be reported
+/// as lost.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

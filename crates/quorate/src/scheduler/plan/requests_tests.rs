@@ -17,12 +17,12 @@ use crate::{
 
 const NOW: u64 = 10;
 
-/// Returns a leader's only job `j`, which is not due, and the leader's requests.
+/// Returns the jobs and the requests of a leader. Its only job is `j`, which is not due.
 fn led() -> (LedJobs, Requests) {
     led_from(sealed(&[], &[]))
 }
 
-/// Returns the same for a leader that found this ledger.
+/// Returns the same for a leader that found `ledger` at its seal.
 fn led_from(ledger: LedgerSnapshot) -> (LedJobs, Requests) {
     let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
     let mut jobs = LedJobs::new(ledger, reporter, None, SECOND, 1);
@@ -54,7 +54,7 @@ fn to_store(asked: Asked) -> Granted {
     }
 }
 
-/// Returns the keys of the rows that these effects close.
+/// Returns the keys of the rows that the effects close.
 fn closed_rows(effects: &[Effect]) -> Vec<&str> {
     fn close(effect: &Effect) -> Option<&str> {
         match effect {
@@ -87,7 +87,8 @@ fn a_request_is_answered_and_run_once_its_row_is_stored_however_often_it_comes()
     assert!(matches!(again, Asked::Answer(answer) if answer == answers[0]));
 }
 
-/// The row that a leader finds on one node of three may be gone for the next leader.
+/// Checks that the leader first stores the row again: the leader found the row on one node of three, so the
+/// next leader may not find it.
 #[test]
 fn a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row() {
     let (mut jobs, mut requests) = led();
@@ -183,7 +184,7 @@ fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks(
     let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
     jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
     jobs.registered(1);
-    // The leader opens runs one second ahead.
+    // The leader opens runs one second ahead of their ticks, so the run of the next tick is already open.
     while jobs.plan_next(at(NOW), &mut out) {}
     while jobs.start_next(at(NOW), &mut out) {}
     let opened = |effect: Effect| match effect {
@@ -276,8 +277,8 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
         (3, || JobAction::Resume { job: "j".into() }),
     ];
     for (id, what) in actions {
-        // The test never reports a row as stored. So the leader remembers no answer, and recognizes a
-        // repeated request by the ids in the job's row alone.
+        // The test never reports a row as stored, so the leader remembers no answer. It can recognize a
+        // repeated request only by the ids in the job's row.
         let granted = to_store(requests.ask(request(id, what()), true, &mut jobs, at(NOW), &mut out));
         let row = JobRow::parse(&granted.to_store().1).unwrap();
         let JobResponse::Accepted { text, .. } = granted.answer else { panic!("accepted") };

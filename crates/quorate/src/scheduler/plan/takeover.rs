@@ -1,4 +1,5 @@
-//! The takeover of one job by a new leader: its unfinished runs, and the time after which its ticks are due.
+//! The takeover of one job by a new leader. It finds the job's unfinished runs, and the time after which the
+//! job's ticks are due.
 
 use crate::scheduler::{
     plan::{
@@ -12,8 +13,8 @@ use crate::{
     scheduler::{Job, RunKey},
 };
 
-/// Finds the ticks of a job that have a record, but no end that a majority is known to store. Returns the
-/// runs to start or to continue, and the runs to close.
+/// Finds the ticks of a job that have a record, but whose end may be stored on a minority only or is not
+/// recorded. Returns the runs to start or to continue, and the runs to close.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -29,12 +30,11 @@ pub(in crate::scheduler) fn unfinished(
     (runs, closes)
 }
 
-/// Returns the time after which ticks are due for a leader that begins `now`.
+/// Returns the time after which ticks are due for a leader that begins at `now`.
 ///
-/// Ticks within the misfire window are due. Earlier ticks are due too, if they are later than `marked`, the
-/// time up to which the previous leader decided on all ticks, and later than the last tick before the window
-/// that has a record. The leader enters such earlier ticks in the history as missed. No tick before `since`
-/// is due.
+/// Ticks within the misfire window are due. Earlier ticks are due too, so that the leader can enter them in the
+/// history as missed. They must be later than `marked`, the time up to which the previous leader decided on all
+/// ticks, and later than the last tick before the window that has a record. No tick before `since` is due.
 pub(in crate::scheduler) fn due_after(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -42,7 +42,8 @@ pub(in crate::scheduler) fn due_after(
     marked: Option<WallTime>,
     now: WallTime,
 ) -> WallTime {
-    // A tick that is late by no more than LATE_AFTER is on time under every misfire rule.
+    // A tick that is at most LATE_AFTER late is on time under every misfire rule, so the window is at least
+    // that long.
     let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
     let before = marked.filter(|marked| *marked < window);
     let ran = before.and_then(|_| sealed.last_before(&job.name, window));
@@ -69,7 +70,7 @@ mod tests {
         job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 
-    /// Returns the snapshot of two nodes whose memory began at `since`. Both store an open record of the tick
+    /// Returns the snapshot of two nodes whose memories began at `since`. Both store an open record of the tick
     /// 12.
     fn opened(since: u64, cause: RunCause) -> LedgerSnapshot {
         let open = OpenRun {

@@ -1,17 +1,18 @@
-//! The times at which each job has ticks to decide on.
+//! The times at which jobs have ticks to decide on.
 
 use crate::env::WallTime;
 use std::collections::BTreeSet;
 
-/// The times at which jobs are due. The cost of finding the due jobs depends on their number, and hardly on
-/// the number of all jobs.
+/// The time at which each job is due, in order. The cost of finding the due jobs grows with their number, and
+/// hardly with the number of all jobs.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct TimerQueue {
     timers: BTreeSet<(WallTime, usize)>,
 }
 
 impl TimerQueue {
-    /// Moves the timer of a job from `before` to `at`.
+    /// Moves the timer of a job from the time `before` to the time `at`. `None` means that the job has no
+    /// timer.
     pub(in crate::scheduler) fn set(&mut self, job: usize, before: Option<WallTime>, at: Option<WallTime>) {
         if before == at {
             return;

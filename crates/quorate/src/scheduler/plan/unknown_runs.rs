@@ -1,11 +1,11 @@
 //! The open runs of unknown jobs: jobs that the leader does not have.
 //!
-//! An unknown job may belong to another version of the program, or may have been removed. Workers that have
-//! the job can still take its open runs. The leader watches these runs like those of its own jobs, so that
-//! each run gets its end in the history. A run that a worker executes is closed with its outcome. A run that
-//! no worker takes in time is closed: as skipped in its first generation, and as cancelled in a later
-//! generation. Only a leader that has the job opens another generation. So a lost at-least-once run waits for
-//! a leader that has the job, at most until no worker has had the job for the ledger's retention.
+//! An unknown job may belong to another version of the program, or may have been removed. Workers that have the
+//! job can still take its open runs. The leader watches these runs like those of its own jobs, so that each run
+//! gets its end in the history. A run that a worker executes is closed with its outcome. A run that no worker
+//! takes in time is closed: as skipped in its first generation, and as cancelled in a later generation. Only a
+//! leader that has the job opens another generation. So a lost at-least-once run waits for such a leader. It is
+//! ended once no worker has had the job for the ledger's retention.
 
 use crate::scheduler::{
     plan::{
@@ -24,10 +24,11 @@ use std::{
     sync::Arc,
 };
 
-/// The reason of a run that is ended because its job has ended.
+/// The reason of a run that is ended because no worker has its job any more.
 const ENDED: &str = "no worker has had the job for the ledger's retention";
 
-/// The watched runs, by key, each with a [stand-in](stand_in) for its job.
+/// The watched runs, by key. Each has a [stand-in](stand_in) for its job, because the leader does not have the
+/// job itself.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct UnknownRuns {
     runs: BTreeMap<Arc<str>, Arc<Job>>,
@@ -61,15 +62,15 @@ impl UnknownRuns {
         self.runs.values().map(|job| Arc::clone(&job.name)).collect()
     }
 
-    /// Stops watching the runs of a job that the leader now has. Returns whether any run was watched. If so,
-    /// the leader takes the job over once the tasks that watch these runs have ended.
+    /// Stops watching the runs of a job that the leader was given just now. Returns whether any run was
+    /// watched. If so, the leader takes the job over only once the tasks that watch these runs have ended.
     pub(in crate::scheduler) fn release(&self, job: &str, out: &mut Vec<Effect>) -> bool {
         let before = out.len();
         out.extend(self.of_job(job).map(|key| Effect::Release { key: Arc::clone(key) }));
         out.len() > before
     }
 
-    /// Ends the runs of a job that has ended.
+    /// Ends the watched runs of a job that no worker has had for the ledger's retention.
     pub(in crate::scheduler) fn end_job(&self, job: &str, out: &mut Vec<Effect>) {
         let end = |key| Effect::Withdraw { key, end: RunOutcome::Cancelled, why: ENDED.into() };
         out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
@@ -85,9 +86,9 @@ impl UnknownRuns {
     }
 }
 
-/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler
-/// never runs. The leader does not know how many history entries the job keeps, so the stand-in keeps all. A
-/// leader that has the job prunes the history later.
+/// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler never
+/// runs. It keeps all history entries, because the leader does not know how many the job keeps. A leader that
+/// has the job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =
         Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });

@@ -1,5 +1,6 @@
-//! Interprets the records that the nodes have of a run: may a leader start the run, may it overwrite a
-//! record, or must it leave the run alone? The rules R1 to R14 are explained in `docs/design/scheduler.md`.
+//! Interprets the records that the nodes have of a run: whether a leader may start the run, whether it may
+//! overwrite a record, or whether it must leave the run alone. `docs/design/scheduler.md` explains the rules R1
+//! to R14.
 
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
@@ -13,10 +14,11 @@ use std::{sync::Arc, time::Duration};
 
 impl Delivery {
     #[doc(hidden)]
-    /// Decides whether a tick runs, from the verdict on its records.
+    /// Decides whether a tick runs under this delivery rule. The verdict comes from the nodes' records of the
+    /// tick.
     pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {
-            // Under either delivery rule, the leader continues an open run.
+            // An open run is continued under both delivery rules: its slot decides whether it was started.
             (RunVerdict::NotStarted | RunVerdict::Opened { .. }, _) => Decision::Run,
             (RunVerdict::Started { .. } | RunVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
             (RunVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
@@ -50,7 +52,8 @@ pub enum SkipReason {
     /// The run may have been started, and the job is at-most-once.
     #[error("it was started before, and the job is at-most-once")]
     Started,
-    /// Too few nodes would remember whether the run was started, and the job is at-most-once.
+    /// Too few nodes would remember whether the run was started, so it may have been started. The job is
+    /// at-most-once.
     #[error("too few nodes remember that time, and the job is at-most-once")]
     Unknown,
     /// The tick is older than the records that the ledger keeps.
@@ -58,10 +61,10 @@ pub enum SkipReason {
     Pruned,
 }
 
-/// The answer of one node to the seal, as far as it concerns one tick.
+/// The part of one node's answer to the seal that concerns one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAnswer<'a> {
-    /// The time at which the node's memory began, on the node's own wall clock. The node's marker stores it.
+    /// The beginning of the node's memory, by the node's own wall clock. It is stored in the node's marker.
     pub since: NodeTime,
     /// The low-water mark of the ledger on this node.
     pub low_water: u64,
@@ -70,53 +73,53 @@ pub struct NodeAnswer<'a> {
 }
 
 impl NodeAnswer<'_> {
-    /// Returns whether the node would still have a record of this tick if one had been written to the node.
-    /// This is true if the node's memory began before the tick was due, even if its clock is off by
-    /// `max_clock_offset`. A node for which this is false counts neither in the seal nor in a write.
+    /// Returns whether the node would still have a record of this tick if one had been written to it. This is
+    /// so if the node's memory began before the tick was due, even if the node's clock is off by
+    /// `max_clock_offset`. Any other node counts neither in the seal nor in a write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
 }
 
-/// The verdict on a tick from the answers of all nodes.
+/// The conclusion about a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// No node has a record, and a majority would remember a record. After the seal, no earlier leader can
-    /// start the tick.
+    /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the
+    /// tick any more.
     NotStarted,
-    /// The record that decides is *started*: the run may have been started.
+    /// The deciding record is *started*, so the run may have been started.
     Started {
-        /// The term of that record.
+        /// The term of the deciding record.
         term: FencingToken,
-        /// The worker that wrote it; `None` if the record's text cannot be read.
+        /// The worker that wrote the deciding record. `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The record that decides. A leader that overwrites it names it as the record that it has seen.
+        /// The deciding record. A leader that overwrites this record names it in its write.
         record: Record,
     },
     /// The deciding record is *open*: workers may take the run, or one of them has taken it.
     Opened {
-        /// The record that decides.
+        /// The deciding record.
         record: Record,
     },
-    /// The record that decides is closed.
+    /// The deciding record is closed, so the tick has ended.
     Final {
-        /// The record that decides.
+        /// The deciding record.
         record: Record,
     },
-    /// No node has a record, and no majority would remember a record.
+    /// No node has a record, and no majority would remember one. So the run may have been started.
     Unknown,
     /// The tick is older than the ledger's low-water mark.
     Pruned,
-    /// Fewer nodes than a majority have answered.
+    /// Too few nodes have answered for a conclusion.
     NoQuorum,
 }
 
-/// Orders the records that nodes have of one run: the record of the highest rank decides, closed or not (rule
-/// R11b).
+/// Returns the rank of a record among the records that nodes have of one run. The record of the highest rank
+/// decides on the run, whether it is closed or not (rule R11b).
 ///
 /// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks
-/// higher. Two different records of one term and stage are ordered by their text. So every leader that sees
-/// both decides by the same record, in any order of the nodes.
+/// higher. Two different records of one term and stage are ordered by their text, so that all leaders that see
+/// both decide by the same record.
 pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
     (record.term, stage(record), &record.value)
 }
@@ -127,13 +130,13 @@ pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
     RunRecord::parse(&record.value).map_or(Stage::Started, |written| written.stage())
 }
 
-/// Returns whether a leader may overwrite `met`, a record of an earlier term that it met on a node, with
-/// `target` (rule R14).
+/// Returns whether a leader may overwrite `met` with `target` (rule R14). `met` is a record of an earlier term
+/// that the leader finds on a node when it writes. `seen` is the record that the seal found.
 ///
-/// `seen` is the record that the seal found. `remembering` is true if the seal was answered by a majority of
-/// nodes that remember the run. The seal then found every record that ever had a majority. Otherwise, a
-/// record later than `seen` may have had a majority. The leader does not overwrite such a record, but
-/// continues from it. A closed record may overwrite any record of an earlier term.
+/// `remembering` is true if the seal was answered by a majority of nodes that remember the run. The seal then
+/// found every record that ever had a majority, so `met` had none. Otherwise a record later than `seen` may
+/// have had a majority. The leader does not overwrite such a record, but continues from it. A closed record may
+/// overwrite any record of an earlier term.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
@@ -144,9 +147,10 @@ pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader adopts from the record that decides (rule R2b). `remembering` is true if the
-/// seal was answered by a majority of nodes that remember the run. Otherwise, a later record than *skipped*
-/// may have had a majority and be forgotten. The run may then have been started, so *skipped* becomes *lost*.
+/// Returns the end that a leader gives to a run whose deciding record says that it ended as `end` (rule R2b).
+/// `remembering` is true if the seal was answered by a majority of nodes that remember the run. Otherwise, a
+/// record later than *skipped* may have had a majority and be forgotten. The run may then have been started, so
+/// *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -158,8 +162,8 @@ pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     }
 }
 
-/// Returns the end of a generation that the leader ended through its slot. A generation after the first is
-/// never skipped as a misfire, because an earlier generation may have been started.
+/// Returns the end of a generation that the leader ended through its slot because of `end`. A generation after
+/// the first does not end as a skipped misfire, because an earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -171,22 +175,23 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     }
 }
 
-/// Returns the number of the generation that a leader opens if it found no *open* record of the run. Unless a
-/// majority of the nodes remembers that there was no record, an earlier generation may have been started. The
-/// new generation then counts as the second (rule R2c).
+/// Returns the number of the generation that a leader opens if it found no *open* record of the run.
+/// `remembering` is true if a majority of the nodes would remember such a record. Otherwise an earlier
+/// generation may have been started, so the new one counts as the second (rule R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun, for the node to count for a leader's writes
-/// and for the generations that the leader opens. It is the later of the run's time and the beginning of the
-/// leader's term (rule R13).
+/// Returns the time before which a node's memory must have begun, so that the node counts for a leader's writes
+/// and for the generations that the leader opens. It is the run's time or the beginning of the leader's term,
+/// whichever is later (rule R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
 
-/// Returns the open record that a worker may take, if there is one. Of the `nodes` nodes, a majority whose
-/// memories cover the record's `at` must show exactly the same record, including its term (rule R3).
+/// Returns the open record that a worker may take, if there is one. A majority of the `nodes` nodes must store
+/// exactly the same record, including its term. A node counts only if its memory covers the record's `at` (rule
+/// R3).
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;
@@ -198,13 +203,13 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
     })
 }
 
-/// Decides on the tick due at `tick` from the nodes' answers to the *seal*, one for each node that has
-/// answered.
+/// Concludes from the nodes' answers to the *seal* what happened to the tick due at `tick`. `answers` has one
+/// answer for each node that has answered.
 ///
 /// The record of the highest term decides, closed or not. A record counts on every node, even if the node's
-/// memory began later than the tick, because a leader did write it. *No record* counts only from a node that
-/// would remember one. One *started* record on one node is enough to count as a start: the nodes that did not
-/// answer may have the record too.
+/// memory began after the tick, because a leader did write it. The absence of a record counts only on a node
+/// that would remember one. One *started* record on one node is enough to count as a start: the nodes that did
+/// not answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,
@@ -302,7 +307,8 @@ mod tests {
         skipped.into_record(TICK, FencingToken::new(term))
     }
 
-    /// Regression: the *skipped* of a deposed leader on a minority once hid the *started* of a later leader.
+    /// Regression: a minority of the nodes had a *skipped* record of a deposed leader. It once took precedence
+    /// over the *started* record of a later leader.
     #[test]
     fn the_record_of_the_highest_term_decides_closed_or_not() {
         let (old, new) = (skipped(3), started(5));

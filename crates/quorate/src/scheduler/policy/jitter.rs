@@ -1,15 +1,15 @@
 use crate::{env::WallTime, scheduler::schedule::Schedule};
 use std::time::Duration;
 
-/// The largest number of ticks that a search for the last due run examines. The jitter is no longer than the
-/// shortest gap, so the search rarely examines more than one.
+/// The largest number of ticks that the search for the last due run examines. The jitter is not longer than the
+/// shortest gap between ticks, so the search rarely examines more than one.
 const WALK_MAX: usize = 64;
 
 /// The delay between a tick and the start of its run.
 ///
-/// It is a pure function of the job's name and the tick, so it is the same on every worker, in every version
-/// and on every machine: FNV-1a over the name, plus the tick's microseconds, then the output function of
-/// SplitMix64, scaled to the window. Over the ticks of a job, the delays are uniform on `[0, max)`.
+/// It is a pure function of the job's name and the tick, so that all workers of all versions compute the same
+/// delay. The function is FNV-1a over the name, plus the tick's microseconds, then the output function of
+/// SplitMix64, scaled to the range. Over the ticks of a job, the delays are uniform on `[0, max)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::scheduler) struct Jitter {
     seed: u64,
@@ -33,13 +33,13 @@ impl Jitter {
         Duration::from_micros(u64::try_from(scaled).unwrap_or(self.max_micros))
     }
 
-    /// Returns the time when the run of a tick is due.
+    /// Returns the time at which the run of a tick is due: the tick plus its delay.
     pub(in crate::scheduler) fn ripe(self, tick: WallTime) -> WallTime {
         tick + self.of(tick)
     }
 
-    /// Returns the time up to which ticks have runs that are due at `at`. A single time suffices, because the
-    /// delays never reorder ticks: no delay is longer than the shortest gap between ticks.
+    /// Returns the time of the last tick whose run is due at `at`. The runs of all earlier ticks are due as
+    /// well: no delay is longer than the shortest gap between ticks, so delays never change the order of ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;
@@ -74,8 +74,7 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Regression: these values must never change, because workers of different versions must compute the
-    /// same delays.
+    /// Checks that these values never change. Workers of different versions must compute the same delays.
     #[test]
     fn delays_do_not_change_between_versions() {
         assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "from the table of test values of FNV-1a");
@@ -97,8 +96,8 @@ mod tests {
             assert!(delay < MINUTE);
             seconds[usize::try_from(delay.as_secs()).unwrap()] += 1;
         }
-        // Each second of the window has about 1,000 of the delays. The limits are five standard deviations
-        // away.
+        // About 1,000 of the delays are in each second of the range. The limits are five standard deviations
+        // away from that.
         let counts = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
         assert!(*counts.start() > &840 && *counts.end() < &1_160, "{counts:?}");
         assert_eq!(Jitter::new("j", Duration::ZERO).of(tick(1)), Duration::ZERO);

@@ -2,7 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::{policy::jitter::Jitter, schedule::Schedule};
 use std::time::Duration;
 
-/// The maximal number of ticks to run in one [`DueTicks`].
+/// The largest number of ticks that one decision ([`DueTicks`]) can run.
 pub const DUE_MAX: usize = 10_000;
 
 /// The smallest step of a wall clock.
@@ -50,8 +50,9 @@ impl Misfire {
         Self::RunAll { within }
     }
 
-    /// Returns the default rule of a job: one run for all ticks missed within an hour, or within a thousand
-    /// times the shortest gap between two ticks if that is less, so that the ledger keeps few ticks.
+    /// Returns the default rule of a job: one run for all missed ticks within the window. The window is an
+    /// hour, or a thousand times the shortest gap between two ticks if that is less, so that the ledger keeps
+    /// few ticks.
     pub fn default_for(schedule: &Schedule) -> Self {
         Self::default_for_gap(schedule.busiest_gap())
     }
@@ -79,7 +80,7 @@ impl std::fmt::Display for Misfire {
     }
 }
 
-/// The ticks to decide on now, and the next tick.
+/// The decision on the ticks that are due now, and the next tick.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DueTicks {
     /// The ticks to run, oldest first; at most [`DUE_MAX`].
@@ -103,15 +104,16 @@ pub struct MisfiredTicks {
 }
 
 impl MisfiredTicks {
-    /// Removes the `recorded` ticks, which have a run in the ledger, from this span. Returns the spans that
-    /// are left, oldest first.
+    /// Removes the ticks in `recorded` from this span, because they have a run in the ledger. Returns the spans
+    /// that are left, oldest first.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
         recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
-        // All ticks between two recorded ticks form one span, because there may be millions of them.
+        // The spans between the recorded ticks are computed without listing their ticks, because there may be
+        // millions of them.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
         for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
             take(after, before(tick));
@@ -146,17 +148,16 @@ pub enum MisfireReason {
     TooMany,
 }
 
-/// Returns the ticks to run at `now`, the ticks that are skipped because they are too late, and the next
-/// tick.
+/// Returns the ticks to run at `now`, the ticks that are skipped because they are too late, and the next tick.
 ///
 /// Ticks at or before `from` are ignored, so that no tick is repeated after a wall clock has stepped back.
-/// `from` is the newest tick that has been decided on, or the time before which no tick counts: the ledger's
-/// low-water mark, or the time at which the job was registered. A tick is on time while `now` is no more than
-/// `late_after` past it.
+/// `from` is the newest tick on which the leader has decided, or the time before which no tick counts (the
+/// ledger's low-water mark, or the job's registration). A tick is on time until `late_after` has passed since
+/// it.
 ///
 /// The function does not know the ledger, which may already have a record of a returned tick: see
-/// [`verdict`](crate::internals::verdict). Its running time is bounded: after an outage of a week, it does
-/// not walk through the sixty million ticks of an `every 10ms`.
+/// [`verdict`](crate::internals::verdict). Its running time is bounded: after an outage of a week, it does not
+/// walk through the sixty million ticks of an `every 10ms`.
 pub fn due(
     schedule: &Schedule,
     misfire: Misfire,
@@ -167,8 +168,8 @@ pub fn due(
     due_with(schedule, misfire, Jitter::default(), from, now, late_after)
 }
 
-/// Does the same as [`due`] for a job with a jitter. The run of a tick is due at the tick plus its delay, and
-/// its lateness counts from that time.
+/// Decides like [`due`] for a job with a jitter. The run of a tick is due at the tick plus its delay, and its
+/// lateness counts from then.
 pub(in crate::scheduler) fn due_with(
     schedule: &Schedule,
     misfire: Misfire,
@@ -178,8 +179,8 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // The ticks of this schedule come one at a time, because each follows the end of the run before it. A
-        // late tick is never skipped: without its run, no further tick would follow.
+        // Each tick of this schedule follows the end of the run before it, so only one tick is known at a time.
+        // A late tick is never skipped: without its run, no further tick would follow.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
@@ -193,8 +194,8 @@ pub(in crate::scheduler) fn due_with(
     let mut skipped = Vec::new();
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
-    // The ticks fall into three spans of time: older than the window, missed within the window, and on time.
-    // Each span excludes its beginning.
+    // Three spans of time follow one another: older than the window, missed within the window, and on time.
+    // Each span excludes its first instant and includes its last.
     let on_time = from.max(upto(before(clock - late_after)));
     let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
@@ -232,7 +233,7 @@ fn before(at: WallTime) -> WallTime {
     at - MICRO
 }
 
-/// Returns the ticks later than `after` and not later than `until`, or `None` if there are more than `room`.
+/// Returns the ticks in `(after, until]`, or `None` if there are more than `room` of them.
 fn at_most(schedule: &Schedule, after: WallTime, until: WallTime, room: usize) -> Option<Vec<WallTime>> {
     let upto = |at: &WallTime| schedule.next_after(*at).filter(|tick| *tick <= until);
     let ticks: Vec<_> = std::iter::successors(upto(&after), upto).take(room + 1).collect();
@@ -261,8 +262,8 @@ mod tests {
         Cron::parse("* * * * *").unwrap().into()
     }
 
-    /// Returns the decision on a job that is due each minute and missed ten ticks, 30 s after the last of
-    /// them.
+    /// Returns the decision on a job that is due each minute. It missed ten ticks, and the decision is 30 s
+    /// after the last of them.
     fn missed(rule: Misfire) -> DueTicks {
         due(&minutely(), rule, at(0), at(630), Duration::from_secs(10))
     }

@@ -1,5 +1,5 @@
-//! The rules of a job other than its schedule: for missed ticks, overlapping runs, failed attempts, delivery,
-//! placement and jitter. All functions are pure.
+//! The rules of a job besides its schedule. They cover missed ticks, overlapping runs, failed attempts,
+//! delivery, placement and jitter. All functions are pure.
 
 mod delivery;
 mod jitter;

@@ -2,16 +2,16 @@ use std::fmt;
 
 /// The rule for a tick that is due while an earlier run of the same job is active.
 ///
-/// No overlap rule skips a requested run, or a run that was or may have been started before and has no
-/// recorded end. Except under [`Overlap::Allow`], such runs wait. [`Overlap::Skip`] also lets the catch-up
+/// The rule never skips two kinds of runs: requested runs, and runs that may have been started before and have
+/// no recorded end. Except under [`Overlap::Allow`], such runs wait. [`Overlap::Skip`] also lets the catch-up
 /// run of a missed tick wait. Requested runs run one after another under every rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {
     /// The tick does not run.
     Skip,
-    /// The tick waits for the end of the earlier run. If several ticks wait, the latest runs; under the
-    /// misfire rule run-all, each of them runs.
+    /// The tick waits for the end of the earlier run. If several ticks wait, only the latest of them runs.
+    /// Under the misfire rule run-all, each of them runs.
     #[default]
     Queue,
     /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace

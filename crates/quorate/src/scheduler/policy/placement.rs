@@ -2,14 +2,14 @@ use std::fmt;
 
 /// The workers that may run a job's ticks.
 ///
-/// The leader plans the ticks in both cases, so the rules for misfires and overlap, and all pauses,
+/// The leader plans the ticks in both cases. So the rules for misfires and overlap, and all pauses,
 /// cancellations and requests, apply to the runs of all workers. If the placement of a job changes, its ticks
-/// count from that moment, as with another schedule: no earlier tick gets a catch-up run. A run that is
-/// already open to workers stays open to them, even if the placement has changed since.
+/// count from that moment, as with another schedule: no earlier tick gets a catch-up run. A run that is already
+/// open to workers stays open to them, even if the placement has changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// The leader.
+    /// Only the leader.
     #[default]
     Leader,
     /// Any worker that [runs](crate::scheduler::Scheduler::run) a scheduler with the job, including the

@@ -47,8 +47,8 @@ impl Retry {
         self.max
     }
 
-    /// Returns the wait after `failed` attempts, or `None` if no attempt is left. The number `random` selects
-    /// the wait from its range.
+    /// Returns the wait after `failed` attempts, or `None` if no attempt is left. The wait has a range of
+    /// possible values, and the number `random` selects one of them.
     pub(in crate::scheduler) fn pause(self, failed: u32, random: u64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;

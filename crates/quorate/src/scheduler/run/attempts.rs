@@ -14,7 +14,7 @@ pub(in crate::scheduler) struct Execution {
     pub(in crate::scheduler) tick: WallTime,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) guard: RunGuard,
-    /// The data that the handler sets in addition to its result.
+    /// The output and the state that the handler sets, besides its result.
     pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
     /// The time that a cancelled run has to end.
@@ -25,13 +25,14 @@ pub(in crate::scheduler) struct Execution {
 #[derive(Debug)]
 pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, or the reason of the cancellation. May be empty.
+    /// The last error, or the reason of the cancellation. It is empty if the run has neither.
     pub(in crate::scheduler) reason: Arc<str>,
-    /// The error of the last failed attempt, if the run ended as neither failed nor timed out.
+    /// The error of the last failed attempt, if the run did not end with that error. For example, a later
+    /// attempt succeeded.
     pub(in crate::scheduler) error: Option<Arc<str>>,
     pub(in crate::scheduler) attempts: u32,
     pub(in crate::scheduler) took: Duration,
-    /// The state for later runs, if the handler set one and the run is done.
+    /// The state that the handler set for later runs of the job. Present only if the run is done.
     pub(in crate::scheduler) state: Option<Arc<str>>,
     pub(in crate::scheduler) output: Option<Arc<str>>,
 }
@@ -50,7 +51,7 @@ pub(in crate::scheduler) enum ExecutionEnd {
 }
 
 impl ExecutionEnd {
-    /// Returns the outcome of the run's tick; `None` if the tick runs again.
+    /// Returns the outcome that the run's tick gets in the history, or `None` if the tick runs again.
     pub(in crate::scheduler) fn of_tick(self) -> Option<RunOutcome> {
         match self {
             Self::Done => Some(RunOutcome::Done),
@@ -62,33 +63,34 @@ impl ExecutionEnd {
     }
 }
 
-/// The reason of a run whose handler marked the run as interrupted and returned `Ok`.
+/// The reason in the history entry of a run whose handler marked it as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
-/// The signals that decide, after an attempt, whether the run goes on.
+/// The signals that decide, together with an attempt's result, whether the run gets another attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signals {
-    /// The handler called [`RunContext::mark_interrupted`].
+    /// The handler has called [`RunContext::mark_interrupted`].
     marked: bool,
-    /// The term or the claim has ended, or is about to end.
+    /// The term or the claim of the run has ended, or is about to end.
     must_end: bool,
-    /// The run was cancelled, for now or for good.
+    /// The run was cancelled or interrupted: see [`Cancel`].
     cancelled: bool,
-    /// The run was cancelled for good, on request or for a later tick: no worker executes it again.
+    /// The run was cancelled on request or for a later tick, so no worker executes it again.
     for_good: bool,
 }
 
 impl Signals {
-    /// Decides how a run ends after an attempt that ended as `attempt`. Returns `None` if another attempt may
-    /// follow.
+    /// Decides how the run ends after an attempt with the result `attempt`. Returns `None` if another attempt
+    /// may follow.
     ///
-    /// The handler's mark has precedence over its result. A run that was cut short has not done its work,
-    /// even if the handler returned `Ok`.
+    /// If the handler has marked the run as interrupted, its result does not count. An interrupted run has not
+    /// done its work, even if the handler returned `Ok`.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
-            // The handler succeeded, even if the run was cancelled while it worked.
+            // The work is done. The result counts even if the run was cancelled while the handler worked.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
-            // A handler that sees its token cancelled cannot distinguish a cancellation from a step-down.
+            // A step-down and a cancellation cancel the same token, so the handler cannot distinguish them. The
+            // signals can.
             _ if self.must_end || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
@@ -139,8 +141,8 @@ impl Execution {
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // A task of the handler may have marked the run as interrupted during the pause, through a clone
-            // of the context.
+            // The handler may have started a task of its own. During the pause, this task may have marked the
+            // run as interrupted through a clone of the context.
             if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }
@@ -164,7 +166,7 @@ impl Execution {
         }
     }
 
-    /// Runs one attempt. Returns *done*, *failed* or *timed out*, and the error.
+    /// Calls the handler once. Returns *done*, *failed* or *timed out*, and the text of the error.
     async fn attempt(&self, attempt: u32) -> (ExecutionEnd, String) {
         let env = self.guard.env();
         let stop = self.guard.step_down_token().child_token();
@@ -195,8 +197,8 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // The handler has the grace period to clean up, as at a step-down. Its result no longer
-                // counts.
+                // After a timeout, the handler has the grace period to clean up, as at a step-down. Its result
+                // is ignored.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }

@@ -9,12 +9,13 @@ pub(in crate::scheduler) struct Cancel {
     reasons: Arc<Reasons>,
 }
 
-/// The first reason of a cancellation, and the first reason of an interruption.
+/// The reasons of a run's end: the first reason of a cancellation, and the first reason of an interruption.
 #[derive(Debug, Default)]
 struct Reasons {
-    /// The reason of a cancellation: the run ends as cancelled, even under at-least-once.
+    /// The reason of a cancellation. If it is set, the run ends as cancelled and is not repeated, even under
+    /// at-least-once.
     cancel: OnceLock<Arc<str>>,
-    /// The reason of an interruption: another worker may run the tick again.
+    /// The reason of an interruption. If only this reason is set, another worker may run the tick again.
     interrupt: OnceLock<Arc<str>>,
 }
 
@@ -49,13 +50,13 @@ impl Cancel {
     }
 }
 
-/// Returns the reason of a run that is cancelled on the request of `by`.
+/// Returns the text that says that the run was cancelled on the request of `by`.
 pub(in crate::scheduler) fn on_request(by: &str) -> String {
     format!("on request of {by}")
 }
 
-/// A signal to the task that watches an open run: to end the run unless a worker has taken it, or to stop
-/// watching. Clones share it.
+/// A signal to the leader's task that watches an open run. *Withdraw* asks the task to end the run unless a
+/// worker has taken it. *Release* asks it to stop watching. Clones share the signal.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Withdraw {
     token: CancellationToken,
@@ -63,13 +64,13 @@ pub(in crate::scheduler) struct Withdraw {
 }
 
 impl Withdraw {
-    /// Ends the run with this outcome, unless a worker has taken it.
+    /// Asks the task to end the run with this outcome, unless a worker has taken it.
     pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
         let _ = self.why.set((end, why.into()));
         self.token.cancel();
     }
 
-    /// Stops the watch of the run and leaves the run open, unless the run is already withdrawn.
+    /// Asks the task to stop watching and to leave the run open. Does nothing if the run is already withdrawn.
     pub(in crate::scheduler) fn release(&self) {
         self.token.cancel();
     }
@@ -87,7 +88,7 @@ impl Withdraw {
         self.token.cancelled().await;
     }
 
-    /// Returns the outcome and the reason, if the run is withdrawn.
+    /// Returns the outcome and the reason with which the run was withdrawn, or `None` if it was not.
     pub(in crate::scheduler) fn why(&self) -> Option<(RunOutcome, Arc<str>)> {
         self.why.get().cloned()
     }

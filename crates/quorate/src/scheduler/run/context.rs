@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest state that a job keeps between its runs, in bytes.
 const STATE_MAX: usize = 1024;
-/// The longest state, as JSON, in bytes, that a run of a job placed on any worker saves.
+/// The longest state, in bytes of JSON, that a run of a job placed on any worker saves. It is shorter, because
+/// this state is stored with the result in the run's slot.
 const SLOT_STATE_MAX: usize = 512;
 
 /// The argument of a job's handler: one attempt of one run.
@@ -33,7 +34,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The data that the handler sets in addition to its result, in all attempts of one run. Clones share it.
+/// The output and the state that the handler sets in all attempts of one run. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -47,7 +48,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Texts {
-    /// The state that an earlier run saved.
+    /// The state that an earlier run of the job saved.
     earlier: Option<Arc<str>>,
     state: Option<Arc<str>>,
     output: Option<Arc<str>>,
@@ -80,8 +81,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term under which the run executes; `None` if the run was opened to workers, and so
-    /// executes under a claim on its slot.
+    /// Returns the term of the leader that executes the run. Returns `None` if the run was opened to workers:
+    /// it then executes under a claim on its slot.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -89,15 +90,15 @@ impl RunContext {
         }
     }
 
-    /// Returns the fencing token of the term or the claim, if this worker holds the term or claim now. Pass
-    /// the token to the next write.
+    /// Returns the fencing token of the term or the claim, if this worker holds the term or claim now. Pass the
+    /// token to the next write.
     ///
-    /// If the job is placed on the leader, the tokens of terms order all its runs. If the job is placed on
-    /// any worker, a token comes from the claim of one generation of one run, and orders only the executions
-    /// under that claim. To refuse writes of the job's older runs, a store must also compare the ticks.
+    /// If the job is placed on the leader, the tokens of terms order all its runs. If the job is placed on any
+    /// worker, a token comes from the claim of one generation of one run, and orders only the executions under
+    /// that claim. To refuse writes of the job's older runs, a store must also compare the ticks.
     ///
     /// # Errors
-    /// [`LeaseLost`] if the term or the claim has ended.
+    /// [`LeaseLost`] if the term or the claim has ended, so that this worker must not write any more.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.guard.fencing_token()
     }
@@ -114,28 +115,29 @@ impl RunContext {
         &self.stop
     }
 
-    /// Returns the time by which the handler should return, on this worker's boot clock. It is the earlier of
-    /// the attempt's timeout and [`RunContext::held_until`], which each extension of the term or the claim
-    /// moves. `None` once the term or the claim has ended.
+    /// Returns the time by which the handler should return, on this worker's boot clock: the attempt's timeout
+    /// or [`RunContext::held_until`], if that is earlier. Each extension of the term or the claim moves the
+    /// second time. Returns `None` once the term or the claim has ended.
     pub fn deadline(&self) -> Option<BootTime> {
         let until = self.guard.work_until()?;
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
     /// Returns the time by which other processes that work for the run must have ended, on this worker's boot
-    /// clock. It is the time at which the term or the claim ends without another extension. After the leader
-    /// was asked to resign, it is the end of the grace period, if that is earlier. `None` once the term or
-    /// the claim has ended.
+    /// clock. At this time the term or the claim ends, unless it is extended. If the leader was asked to
+    /// resign, this is the end of the grace period, if that is earlier. Returns `None` once the term or the
+    /// claim has ended.
     pub fn held_until(&self) -> Option<BootTime> {
         self.guard.work_until()
     }
 
-    /// Returns the time until [`RunContext::deadline`]; zero once it has passed.
+    /// Returns the time left until [`RunContext::deadline`], or zero if the deadline has passed.
     pub fn remaining(&self) -> Duration {
         self.deadline().map_or(Duration::ZERO, |at| self.guard.env().now().until(at))
     }
 
-    /// Returns the state that an earlier run of the job, or this run, has set with [`RunContext::set_state`].
+    /// Returns the job's state: the text that this run or an earlier run has set with
+    /// [`RunContext::set_state`].
     pub fn state(&self) -> Option<Arc<str>> {
         let texts = self.output.texts();
         texts.state.clone().or_else(|| texts.earlier.clone())
@@ -219,7 +221,7 @@ impl RunOutput {
         self.0.interrupted.load(Ordering::Acquire)
     }
 
-    /// Takes the state that the run has set, and its output.
+    /// Takes the state and the output that the handler has set, and leaves none.
     pub(in crate::scheduler) fn take(&self) -> (Option<Arc<str>>, Option<Arc<str>>) {
         let mut texts = self.texts();
         (texts.state.take(), texts.output.take())

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
     Term(Term),
-    /// The claim of the run's slot.
+    /// The claim on the slot of an open run, and the clock that shows whether the claim is still valid.
     Claim(Arc<Lease>, Env),
 }
 
@@ -41,15 +41,14 @@ impl RunGuard {
         }
     }
 
-    /// Returns whether the run should end, or its lease has ended. Also checks the clock, because after a pause of the
-    /// process the token may be cancelled late.
+    /// Returns whether the run should end, because its token is cancelled or its lease has ended. The clock is
+    /// checked too: after a pause of the process, the token may be cancelled late.
     pub(in crate::scheduler) fn must_end(&self) -> bool {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 
-    /// Returns the time at which the lease ends without another extension. After the leader was asked to
-    /// resign its term, it is the end of the grace period, if that is earlier. `None` once the lease has
-    /// ended.
+    /// Returns the time at which the lease ends unless it is extended. If the leader was asked to resign its
+    /// term, this is the end of the grace period, if that is earlier. Returns `None` once the lease has ended.
     pub(in crate::scheduler) fn work_until(&self) -> Option<BootTime> {
         match self {
             Self::Term(term) => term.work_until(),

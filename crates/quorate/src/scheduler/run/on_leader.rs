@@ -38,16 +38,17 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The time at which the handler of a run began, by both clocks, and the *started* record. Empty until the
-/// handler begins.
+/// The moment at which the handler of a run began, by the wall clock and by the boot clock, with the run's
+/// *started* record. Empty until the handler begins.
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. If the future is dropped, the handler is dropped too, and the record stays
-    /// *started*.
+    /// Executes the run. If the future is dropped, the handler is dropped too, and the ledger keeps the
+    /// *started* record without an end.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
-            // This leader has written no record of the run. The next leader decides on the run.
+            // The run has no record of this leader, so nothing needs to be undone. The next leader decides on
+            // the run.
             return RunEnd::Abandoned;
         }
         let started = match self.write_started().await {
@@ -55,14 +56,14 @@ impl Run {
             Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
         };
-        // The process may have been paused after the write. A later leader may then have started a catch-up
-        // run.
+        // The process may have been paused after the write. In the meantime a later leader may have started a
+        // catch-up run of the same tick, so the term is checked again.
         let checks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // A step-down may have begun during the write of *started*. An at-least-once run is then left to the
-        // next leader. An at-most-once run would not be started by any other worker. So it is executed here
+        // A step-down may have begun while *started* was written. The next leader repeats an at-least-once run,
+        // so this leader abandons it. No worker would repeat an at-most-once run. So this leader executes it
         // for the rest of the grace period, with a cancelled token.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
@@ -83,7 +84,8 @@ impl Run {
         self.record_end(started, began, result).await
     }
 
-    /// Records the end of the run. The end of an interrupted run is not recorded: the run is executed again.
+    /// Records the end of the run in the ledger. For an interrupted run no end is recorded, so that the run is
+    /// executed again.
     async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
         if let Some(text) = worked.state.take()
@@ -105,15 +107,15 @@ impl Run {
         RunEnd::Ended(end, RunSummary::on_leader(began, worked))
     }
 
-    /// Writes *started* until a majority stores it.
+    /// Writes *started*, and tries again until a majority stores it or the term ends.
     async fn write_started(&self) -> Result<Record, NotWritten> {
         let run = self.start.run();
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // The run is unknown: too few nodes remember its time to show whether it was started. Only
-            // at-least-once runs are executed if they are unknown. They are executed even if no majority
-            // stores the record.
+            // The run is unknown: too few nodes remember its time to show whether it was started before. Only
+            // at-least-once jobs execute such a run. They do so even if no majority stores the record of its
+            // start.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -124,8 +126,8 @@ impl Run {
         }
     }
 
-    /// Writes the end of the run, repeatedly while the term lasts. If no write succeeds, an at-least-once
-    /// tick runs again.
+    /// Writes the end of the run, and tries again while the term lasts. If no write succeeds, the next leader
+    /// repeats an at-least-once run.
     async fn write_closed(&self, started: Record, closed: RunRecord) {
         let run = self.start.run();
         let closed = closed.remembered(self.writer.memory(&run), self.term.token());
@@ -137,22 +139,22 @@ impl Run {
         }
     }
 
-    /// Returns whether the run should end. Also checks the clock, because the token may be cancelled late
-    /// after a pause of the process.
+    /// Returns whether the run should end. The clock is checked too: after a pause of the process, the token
+    /// may be cancelled late.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
 }
 
-/// The data of an executed run for its history entry.
+/// The data about an executed run that go into its history entry.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunSummary {
-    /// The time at which the first attempt began, if there was one.
+    /// The time at which the first attempt began. `None` if no attempt began.
     pub(in crate::scheduler) began: Option<WallTime>,
     pub(in crate::scheduler) worked: ExecutionResult,
-    /// The worker that executed the run; `None` if the leader executed it.
+    /// The worker that executed the run. `None` if the leader executed it.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term of the history entry; `None` if it is the leader's present term.
+    /// The term that the history entry names. `None` for the leader's present term.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
@@ -162,7 +164,7 @@ impl RunSummary {
     }
 }
 
-/// The end of the task of one run.
+/// The way in which the task of one run ended, as the event loop sees it.
 #[derive(Debug)]
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended. Its record is closed, unless the leader executed the run and could not write the
@@ -171,14 +173,15 @@ pub(in crate::scheduler) enum RunEnd {
     /// The run was interrupted, and must be executed again. The pending run has the *started* record as its
     /// `seen` record.
     Interrupted(RunSummary, Box<PendingRun>),
-    /// The record of the start could not be written.
+    /// The leader could not write the record of the start, so the handler was not called.
     NotStarted(LedgerError),
-    /// The leader met this record of another term, which decides on the run.
+    /// The ledger already has this record of another term. The planner decides by this record whether the run
+    /// goes on.
     Met(Record, Box<PendingRun>),
     /// The term ended, or the step-down began, before the handler started.
     Abandoned,
-    /// The run is not closed: the step-down began or the term ended, the leader stopped watching the run, or
-    /// the run's closed record could not be written. The next leader continues the run. A leader that stopped
-    /// watching because it has now been given the run's job continues the run itself.
+    /// The run stays open, because the step-down began, the term ended, the leader stopped watching the run, or
+    /// its closed record could not be written. The next leader continues the run. If this leader stopped
+    /// watching because it was given the run's job only now, it continues the run itself.
     Left,
 }

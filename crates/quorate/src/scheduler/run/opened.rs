@@ -1,5 +1,5 @@
-//! The leader's side of a run that a worker executes: the leader opens the run, watches its slot, and closes
-//! the run. The protocol is described in `docs/design/scheduler.md`.
+//! The leader's side of a run that a worker executes. The leader opens the run to workers, watches its slot,
+//! and closes the run. `docs/design/scheduler.md` describes the protocol.
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, record_life::LATE_AFTER},
@@ -33,13 +33,13 @@ const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration
 /// The time within which a worker may take a run that the misfire rule does not limit: a requested run, a
 /// catch-up run, a generation after the first, or a run of a schedule that counts from the ends of runs.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// The time from `take_by`, after which no worker should take a run, to the horizon, after which no node lets
-/// a worker take it. The values are a number of gaps between ticks, and the lower and the upper limit of the
-/// time.
+/// The parameters of the time from `take_by` to the horizon. Workers take a run until `take_by`. After the
+/// horizon, the nodes refuse to let a worker take it. The time in between is this many gaps between ticks, but
+/// at least the second and at most the third value.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
-/// The time after which the leader stores the record of a run that no worker has taken on more nodes. The leader does
-/// so again each time when the run has waited twice as long.
+/// The wait after which the leader stores the record of an untaken run on further nodes: workers may not see
+/// the record because too few nodes have it. The leader repeats this each time the total wait has doubled.
 const SPREAD_AFTER: Duration = Duration::from_secs(1);
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
@@ -53,11 +53,11 @@ pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
-    /// True if the leader has the job. Only then may it open another generation after a lost one.
+    /// True if the leader has the run's job. Only then may it open another generation after the loss of one.
     pub(in crate::scheduler) reopens: bool,
 }
 
-/// The end of one generation, as its slot shows it.
+/// The end of one generation, as the leader reads it from the slot.
 #[derive(Debug)]
 enum SlotEnd {
     /// The worker recorded this end.
@@ -65,14 +65,14 @@ enum SlotEnd {
     /// This leader, or an earlier one, ended the generation before a worker took it. The fields are the
     /// outcome and the reason.
     Void(RunOutcome, Arc<str>),
-    /// A worker took the generation, or may have taken it, and recorded no end. No worker holds the claim any
-    /// more. The fields are the worker, if it is known, and the reason.
+    /// A worker took the generation, or may have taken it, and its claim ended without a recorded end. The
+    /// fields are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
     /// The step-down began, the term ended, or the leader stopped watching the run. The run stays open.
     Left,
 }
 
-/// The leader's next step for a generation that has ended.
+/// The step that the leader takes after a generation has ended.
 #[derive(Debug, PartialEq)]
 enum Next {
     /// Closes the run.
@@ -81,8 +81,8 @@ enum Next {
     Reopen,
 }
 
-/// Decides on the step after a lost or interrupted generation. Only a run of an at-least-once job that is not
-/// cancelled gets another generation.
+/// Decides on the step after a generation was lost or interrupted. The run gets another generation only if its
+/// job is at-least-once and the run is not cancelled.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -102,8 +102,8 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // If an earlier leader executed the run itself, or may have done so, that was the first
-            // generation, and this one is the second.
+            // A record or an unknown past means that an earlier leader may have executed this run itself. That
+            // execution counts as the first generation, so this one is the second.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });
@@ -185,8 +185,8 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns the generation's end, and the record of the
-    /// run that was written last.
+    /// Watches the slot until the generation has ended. Returns how the generation ended, and the last record
+    /// of the run that this leader wrote.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = open.slot(&run.key);
         let env = self.writer.term().env().clone();
@@ -248,7 +248,8 @@ impl Opened {
             }
             if taken {
                 if self.cancel.is_for_good() && open.cancel.is_none() {
-                    // The worker reads this record about once a second, and then cancels the run.
+                    // The cancellation is stored in the run's record. The worker that executes the run reads
+                    // this record about once a second, and then cancels the run.
                     open.cancel = Some(self.cancel.why());
                     let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
                     if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
@@ -259,8 +260,8 @@ impl Opened {
                 }
                 continue;
             }
-            // Perhaps no worker takes the run because nodes that count for it lack the record: they missed it, or the
-            // others have forgotten it since.
+            // Workers take a run only if a majority of the nodes store its record. Nodes may have missed the
+            // record or lost it since, so it is stored on further nodes.
             if spread_at <= now {
                 self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
                 spread_at = due + due.until(self.now()).max(SPREAD_AFTER) * 2;
@@ -274,14 +275,14 @@ impl Opened {
         }
     }
 
-    /// Returns whether too few nodes remember the generation for a worker to take it, though this leader can still write
-    /// the records of the run (rule R9c).
+    /// Returns whether so few nodes remember the generation that no worker can take it. The leader can still
+    /// write the records of the run, so it can end the generation as lost (rule R9c).
     fn is_forgotten(&self, run: &RunId, slot: &SlotId) -> bool {
         !self.slots.is_remembered(slot.at) && self.slots.is_remembered(self.writer.memory(run))
     }
 
-    /// Returns the outcome and the reason with which the run must end now unless a worker has taken it;
-    /// `None` if it may stay open.
+    /// Returns the outcome and the reason with which the run must end now, provided that no worker has taken
+    /// it. Returns `None` if the run may stay open.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
@@ -292,9 +293,9 @@ impl Opened {
         })
     }
 
-    /// Takes the slot to end the generation. If no worker has taken the slot, the generation ends for the
-    /// reason `void`. If a node has counted an attempt to take the slot, the generation ends as lost. Returns
-    /// `None` if the slot cannot be ended yet.
+    /// Takes the slot itself, so that no worker can take it, and so ends the generation. If no worker has taken
+    /// the slot, the generation ends for the reason `void`. If a node has counted an attempt to take the slot,
+    /// the generation ends as lost. Returns `None` if the slot cannot be ended yet.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -306,8 +307,9 @@ impl Opened {
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
-                // No node has counted an attempt, and no worker starts a run without a count. So the
-                // generation is not lost, and it ends only if `void` gives a reason.
+                // Every worker lets the nodes count its attempt before it starts a run. No node has counted
+                // one, so no worker has started this generation. It is not lost, and it ends only if `void`
+                // gives a reason.
                 let (end, why) = void?;
                 if claim.take().await {
                     let void = VoidResult { end, why: Arc::clone(&why) };
@@ -335,7 +337,8 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason of a slot that was found void, if the stored reason cannot be read.
+    /// Returns the outcome and the reason of a generation that a leader ended in its slot. Used if the reason
+    /// in the slot cannot be read.
     fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());
@@ -366,7 +369,8 @@ impl Opened {
         let closed = closed.remembered(self.writer.memory(run), open.term);
         let record = self.writer.record(run, closed);
         if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
-            // The run stays unclosed. The next leader finds its end in the slot.
+            // The run stays open in the ledger. The next leader finds the run's end in the slot and closes the
+            // run.
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
             return RunEnd::Left;
         }
@@ -379,7 +383,8 @@ impl Opened {
         )
     }
 
-    /// Returns the result of a generation whose handler is not known to have run.
+    /// Returns the result of a generation whose handler may not have run at all. The result therefore has no
+    /// duration and no output.
     fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
             worker: Arc::clone(self.writer.worker()),
@@ -398,8 +403,9 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the job has ended: no worker has had it for the ledger's retention, so no leader will open
-    /// another generation. Returns false if the step-down begins before that, or if the leader gets the job.
+    /// Waits until the run's job has ended, that is, until no worker has had the job for the ledger's
+    /// retention. Then no leader will open another generation. Returns false if the step-down begins before
+    /// that, or if the leader is given the job.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

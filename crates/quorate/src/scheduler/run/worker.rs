@@ -38,19 +38,20 @@ use tokio_util::sync::CancellationToken;
 
 /// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// The longest sleep while a run is not due yet. In a longer sleep, a step of the wall clock could be missed.
+/// The longest sleep of a worker that waits until a run is due. The wall clock may step during a sleep, so the
+/// worker reads it at least this often.
 const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
-/// The pause between two reads of the records of active runs.
+/// The pause between two reads of the records of active runs, which show cancellations.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
-/// The upper limit of the random wait before a worker tries to take a run: the first value, plus the second
-/// value for each active run.
+/// The upper limit of the random wait before a worker tries to take a run. The limit is the first value, plus
+/// the second value for each run that the worker executes. So idle workers usually take runs first.
 const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
-/// The largest number of active runs that lengthen this wait.
+/// The largest number of executed runs that are counted for this wait.
 const SHARE_WAIT_RUNS: u32 = 10;
-/// The pause after an attempt to take a run that too few nodes answered.
+/// The pause before the next attempt to take a run, after an attempt that too few nodes answered.
 const TAKE_RETRY: Duration = Duration::from_millis(200);
 
-/// The parameters with which a worker takes runs.
+/// The settings with which a worker takes open runs.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Taking {
     pub(in crate::scheduler) registry: JobRegistry,
@@ -58,7 +59,7 @@ pub(in crate::scheduler) struct Taking {
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) max_running: usize,
-    /// The TTL of a slot's claim: the longest time for which a crashed worker blocks a run.
+    /// The TTL of the claim on a slot, and so the longest time for which a crashed worker blocks a run.
     pub(in crate::scheduler) ttl: Duration,
     /// The time that the handler of a cancelled run has to return.
     pub(in crate::scheduler) grace: Duration,
@@ -91,16 +92,17 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
-    /// The current read of the list of open runs, the time of the next read, and the pause between reads.
+    /// The read of the list of open runs, if one is active, the time of the next read, and the present pause
+    /// between reads.
     listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
     list_at: BootTime,
     list_pause: Duration,
-    /// The current read of the records of active runs, and the time of the next one.
+    /// The read of the records of active runs, if one is active, and the time of the next read.
     polling: Option<ScopedTask<Result<Polled, LedgerError>>>,
     poll_at: BootTime,
 }
 
-/// The memory, and the record under one key, of each node that answered.
+/// The answers of the nodes to the read of one key: each node's memory, and its record under the key.
 type Answers = Vec<(Memory, Option<Record>)>;
 
 /// The keys of active runs, and the answers for each key.
@@ -110,7 +112,7 @@ type Polled = (Vec<Arc<str>>, Vec<Answers>);
 #[derive(Debug)]
 struct Candidate {
     not_before: WallTime,
-    /// The time of the next attempt to take the run; `None` before the run is due.
+    /// The time of the next attempt to take the run. `None` before the run is due.
     try_at: Option<BootTime>,
 }
 
@@ -121,12 +123,12 @@ struct Active {
     not_before: WallTime,
 }
 
-/// The result of one attempt to take a run.
+/// The result of an attempt to take a run.
 #[derive(Debug)]
 enum Tried {
-    /// This worker executed the run, or does not take this generation of the run.
+    /// The worker has executed the run, or must not take this generation of it. It makes no further attempt.
     Finished,
-    /// The next attempt may follow after this time.
+    /// The run is not taken yet. The worker may try again after this time.
     Again(Duration),
 }
 
@@ -157,7 +159,8 @@ impl Worker {
         self.last_runs(stop).await;
     }
 
-    /// Takes no more runs, and waits for the active runs. They may still be cancelled.
+    /// Takes no more runs, and waits until the runs that this worker executes have ended. Until then, the
+    /// leader may still cancel them.
     async fn last_runs(&mut self, stop: &CancellationToken) {
         loop {
             if stop.is_cancelled() {
@@ -181,12 +184,12 @@ impl Worker {
         }
     }
 
-    /// Returns the time of the next read of the list. A worker without jobs reads nothing.
+    /// Returns the time of the next read of the list, or `None` if the worker has no jobs.
     fn next_list(&self) -> Option<BootTime> {
         (self.listing.is_none() && !self.with.registry.jobs().is_empty()).then_some(self.list_at)
     }
 
-    /// Returns the time of the next read of the records of active runs.
+    /// Returns the time of the next read of the records of active runs, or `None` if there are none.
     fn next_poll(&self) -> Option<BootTime> {
         (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at)
     }
@@ -252,7 +255,8 @@ impl Worker {
         }
     }
 
-    /// Tries to take the runs that are due, in order of priority and then of time, up to `max_running`.
+    /// Starts attempts to take the runs that are due, in order of priority and then of time. At most
+    /// `max_running` runs are active at once.
     fn take(&mut self) {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let busy = u32::try_from(self.active.len()).unwrap_or(u32::MAX).min(SHARE_WAIT_RUNS);
@@ -292,7 +296,7 @@ impl Worker {
             cancel,
         };
         let trying = self.env.spawn_scoped(attempt.run());
-        // If the task panics, the leader finds the end of the run in its slot.
+        // A panic of the task is treated as an end. The leader finds the run's state in the slot.
         self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Finished))).boxed());
     }
 
@@ -300,7 +304,8 @@ impl Worker {
         let Some(Active { not_before, .. }) = self.active.remove(key) else { return };
         let after = match tried {
             Tried::Again(after) => *after + self.env.random_below(SHARE_WAIT.0),
-            // The leader soon removes the run from the list, unless it opens the run again.
+            // The run is not tried again at once, because the list that this worker has still names it. The
+            // leader soon removes it from the list, unless it opens another generation.
             Tried::Finished => LIST_PAUSE.1,
         };
         let try_at = Some(self.env.now() + after);
@@ -320,12 +325,12 @@ impl Worker {
     }
 }
 
-/// Returns the job of a run's key.
+/// Returns the name of the job to which a run's key belongs.
 fn job_of(key: &str) -> Option<&str> {
     job_and_tick(key).map(|(job, _)| job)
 }
 
-/// Returns the reason why the run must be cancelled, if the record that decides on the run contains one.
+/// Returns the reason of the cancellation, if the newest record of the run in `answers` contains one.
 fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     let decides =
         answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
@@ -336,7 +341,7 @@ fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     }
 }
 
-/// One attempt to take a run.
+/// One attempt of this worker to take a run.
 struct Attempt {
     key: Arc<str>,
     job: Arc<Job>,
@@ -361,7 +366,8 @@ impl Attempt {
         }
         match self.slots.claim(&open.slot(&self.key)).await {
             Claimed::Free(claim) => self.execute(claim, open).await,
-            // Another attempt may have started the run. The leader decides what follows.
+            // Another attempt on this slot was counted or has ended, so a worker may have started the run. The
+            // leader decides whether another generation follows.
             Claimed::Counted(_) | Claimed::Ended(_) => Tried::Finished,
             Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
             Claimed::Unavailable => Tried::Again(TAKE_RETRY),
@@ -383,10 +389,10 @@ impl Attempt {
         }
     }
 
-    /// Takes the slot by letting the nodes count this attempt, checks the claim, and executes the run.
+    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
-        // After the count, no other attempt can take this slot. If a later step fails, the leader closes the
-        // run or opens its next generation.
+        // Once this attempt is counted, no other attempt can take this slot. If a later step fails, the leader
+        // closes the run or opens its next generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
             return Tried::Finished;
         }
@@ -415,7 +421,8 @@ impl Attempt {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Finished;
         };
-        // Another worker executes the run again if only a shutdown of this worker cancelled it.
+        // If only the shutdown of this worker cancelled the run, its result is *interrupted*, and another
+        // worker executes the run again.
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
@@ -431,8 +438,8 @@ impl Attempt {
             output: result.output,
         };
         if output.is_unreleased() {
-            // Processes of the handler may still be running. So the slot is completed one TTL later, and the
-            // next run starts no sooner than after an expired claim.
+            // Processes of the handler may still be running. So the slot is completed only one TTL later. The
+            // next run then starts no sooner than it would after an expired claim.
             env.sleep(self.with.ttl).await;
         }
         if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
@@ -442,9 +449,9 @@ impl Attempt {
     }
 }
 
-/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released,
-/// or left to expire if the handler called
-/// [`end_without_release`](crate::scheduler::RunContext::end_without_release).
+/// A slot that this worker has taken. If this value is dropped while the handler runs, it releases the claim,
+/// so that the leader sees the loss at once. If the handler has called
+/// [`end_without_release`](crate::scheduler::RunContext::end_without_release), the claim is left to expire.
 struct TakenSlot {
     claim: SlotClaim,
     output: RunOutput,

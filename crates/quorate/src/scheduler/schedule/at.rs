@@ -2,12 +2,12 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::zone::Zone;
 use std::fmt;
 
-/// A schedule with one tick, at one moment.
+/// A schedule with a single tick, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(pub(super) WallTime);
 
 impl At {
-    /// Returns the tick if it is later than `after`.
+    /// Returns the tick if it is later than `after`, and `None` otherwise.
     pub(super) fn next_after(self, after: WallTime) -> Option<WallTime> {
         (self.0 > after).then_some(self.0)
     }

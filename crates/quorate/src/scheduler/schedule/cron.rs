@@ -60,7 +60,8 @@ impl Cron {
         Ok(cron)
     }
 
-    /// Parses a line that was valid when it was stored, even if it no longer has any ticks.
+    /// Parses a line that was valid when it was stored. Unlike [`Cron::parse`], it accepts a line that has no
+    /// more ticks.
     pub(super) fn read(text: &str) -> Result<Self, InvalidSchedule> {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

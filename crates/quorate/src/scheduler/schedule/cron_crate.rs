@@ -12,10 +12,10 @@ use crate::scheduler::schedule::{
 use ::cron::TimeUnitSpec;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Converts a line that the `cron` crate has parsed, in UTC unless [`Cron::zone`] sets another zone. Its text
-/// decides whether it is a fixed-time or an interval job ([`Dst`]), as for [`Cron::parse`]. A line that never
-/// fires is accepted, and has no ticks. If the line names no year, its ticks continue after 2100, where the
-/// crate itself stops.
+/// Converts a line that the `cron` crate has parsed. The line is in UTC unless [`Cron::zone`] sets another
+/// zone. The text of the line decides whether it is a fixed-time or an interval job ([`Dst`]), as for
+/// [`Cron::parse`]. A line that never fires is accepted, and has no ticks. If the line names no year, its ticks
+/// continue after 2100, where the crate itself stops.
 impl From<::cron::Schedule> for Cron {
     fn from(line: ::cron::Schedule) -> Self {
         let as_written = normalized(line.source());
@@ -28,7 +28,7 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// Converts the line to a [`Cron`] in UTC, and the [`Cron`] to a schedule.
+/// Converts the line to a [`Cron`] in UTC, and the [`Cron`] to a [`Schedule`].
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
         Cron::from(schedule).into()
@@ -52,13 +52,13 @@ impl From<&::cron::Schedule> for Line {
     }
 }
 
-/// Returns whether a line of six or seven fields is a fixed-time job.
+/// Returns whether a line of six or seven fields is a fixed-time job, as [`Dst`] defines it.
 fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// Returns the source of a line with spaces only between the fields, because the crate also accepts spaces
-/// within a list.
+/// Returns the text of a line with spaces only between the fields. The crate also accepts spaces within a list,
+/// but the number of fields is found by splitting at spaces.
 fn normalized(text: &str) -> String {
     let mut result = String::new();
     for word in text.split_whitespace() {
@@ -71,7 +71,7 @@ fn normalized(text: &str) -> String {
     result
 }
 
-/// Writes the text of a line from its values.
+/// Returns a text for a line, written from the values of its fields.
 fn rewritten(line: &::cron::Schedule) -> String {
     fn text(field: &impl TimeUnitSpec) -> String {
         if field.is_all() { "*".to_owned() } else { list(field.iter()) }

@@ -14,7 +14,7 @@ use days::Days;
 use field::{DAY, Dialect, Field, HOUR, InvalidItem, MINUTE, MONTH, SECOND, YEAR};
 use std::collections::BTreeSet;
 
-/// Reads a line in either of the two dialects, or an `@word`.
+/// Reads a cron line in either of the two dialects, or a shorthand such as `@daily`.
 pub(super) fn read(text: &str) -> Result<LocalTimes, InvalidSchedule> {
     if text.trim_start().starts_with('@') {
         return word(text.trim()).and_then(read);
@@ -44,7 +44,8 @@ pub(super) fn read(text: &str) -> Result<LocalTimes, InvalidSchedule> {
 fn count_hint(fields: &[&str]) -> &'static str {
     match fields {
         [] => "; an empty line has no ticks",
-        // A text that begins with one of these words describes another kind of schedule.
+        // A text that begins with one of these words is meant as another kind of schedule, so the hint names
+        // that kind.
         ["every", ..] => "; for a fixed period use `every` instead of a cron line",
         ["at", ..] => "; for one time use `at` instead of a cron line",
         ["delay", ..] => "; to wait after each end use `delay` instead of a cron line",
@@ -73,7 +74,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the lines whose times together are the times of the text.
+    /// Returns the lines whose times together are the times of the cron line.
     fn line(
         &self,
         clock: [&str; 3],
@@ -98,9 +99,9 @@ impl Reader<'_> {
         Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
-    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match
-    /// either field, unless one of the fields begins with `*`. (Cronie looks only at the first character, so
-    /// `*/2` counts as a star.)
+    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match either
+    /// field, unless one of the fields begins with `*`. Like cronie, this looks only at the first character, so
+    /// `*/2` counts as `*`.
     fn days(&self, day: &str, weekday: &str) -> Result<BTreeSet<Days>, InvalidSchedule> {
         let of_month = self.dialect.days_of_month(day).map_err(|invalid| self.fail(DAY.name, invalid))?;
         let of_week =

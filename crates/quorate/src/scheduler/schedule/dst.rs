@@ -38,15 +38,15 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dst {
-    /// The rule of cronie. Fixed-time jobs run once: right after a gap, and in the first pass of a
-    /// repetition. Interval jobs follow real time.
+    /// The rule of cronie. A fixed-time job runs once per tick: right after a gap, and in the first pass of a
+    /// repeated hour. An interval job follows real time.
     #[default]
     Vixie,
-    /// As `Vixie`, but skipped times do not run.
+    /// Like `Vixie`, but skipped times do not run.
     Skip,
-    /// As `Vixie`, but repeated times count in the first pass only, even for interval jobs.
+    /// Like `Vixie`, but repeated times are ticks in the first pass only, even for interval jobs.
     First,
-    /// As `Vixie`, but repeated times count in both passes, even for fixed-time jobs.
+    /// Like `Vixie`, but repeated times are ticks in both passes, even for fixed-time jobs.
     Both,
 }
 
@@ -64,12 +64,12 @@ impl Dst {
         }
     }
 
-    /// Returns whether skipped times run right after the gap.
+    /// Returns whether skipped times of a job run right after the gap. `fixed` is true for a fixed-time job.
     pub(super) const fn runs_skipped(self, fixed: bool) -> bool {
         fixed && !matches!(self, Self::Skip)
     }
 
-    /// Returns whether a repeated time is not a tick in its second pass.
+    /// Returns whether a repeated time is a tick in its first pass only. `fixed` is true for a fixed-time job.
     pub(super) const fn ignores_second_pass(self, fixed: bool) -> bool {
         match self {
             Self::Vixie | Self::Skip => fixed,

@@ -102,7 +102,7 @@ impl fmt::Display for ZoneFix<'_> {
     }
 }
 
-/// Returns the part of an input that an error repeats.
+/// Returns the part of an input that an error repeats: all of a short input, and the beginning of a long one.
 pub(super) fn shown(text: &str) -> String {
     plain(text, SHOWN_MAX)
 }

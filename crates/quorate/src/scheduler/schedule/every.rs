@@ -2,10 +2,11 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::error::InvalidSchedule;
 use std::{fmt, time::Duration};
 
-/// The shortest period: about the time that it takes to write the records of a tick.
+/// The shortest period. It is about the time that it takes to write the records of a tick, so shorter periods
+/// could not be kept.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A tick at each whole multiple of a period since the Unix epoch.
+/// A schedule with a tick at each whole multiple of a period since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every {
     micros: u64,
@@ -38,7 +39,7 @@ impl fmt::Display for Every {
     }
 }
 
-/// Returns `time` in microseconds, or an error if it cannot be the distance between two ticks.
+/// Returns `time` in microseconds. Returns an error if it cannot be the time between two ticks.
 pub(super) fn whole_micros(name: &'static str, time: Duration) -> Result<u64, InvalidSchedule> {
     let fraction = !time.subsec_nanos().is_multiple_of(1_000);
     match u64::try_from(time.as_micros()) {

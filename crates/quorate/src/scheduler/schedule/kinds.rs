@@ -10,8 +10,8 @@ use crate::scheduler::schedule::{
 };
 use std::{fmt, time::Duration};
 
-/// The points in time at which a job is due, its *ticks*: made by [`every`], [`delay`], [`at`], a [`Cron`]
-/// line, or [`Schedule::custom`].
+/// The points in time at which a job is due, its *ticks*. A schedule is made by [`every`], [`delay`], [`at`], a
+/// [`Cron`] line, or [`Schedule::custom`].
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Schedule, every};
@@ -68,7 +68,8 @@ pub const fn at(moment: WallTime) -> Schedule {
 }
 
 impl Schedule {
-    /// Returns a schedule with the ticks of `table`. See [`Timetable::next_after`] for the checks.
+    /// Returns a schedule with the ticks of `table`. The results of `table` are checked: see
+    /// [`Timetable::next_after`].
     pub fn custom(table: impl Timetable + 'static) -> Self {
         Self(Kind::Custom(GuardedTimetable::new(table)))
     }
@@ -77,8 +78,8 @@ impl Schedule {
     ///
     /// This is a pure function, so every worker computes the same ticks. If each result is passed to the next
     /// call, the calls return all ticks in order. If ticks depend on the ends of runs
-    /// ([`Schedule::is_after_end`]), `after` is the end of the last run, and the sequence of calls assumes
-    /// runs that take no time.
+    /// ([`Schedule::is_after_end`]), `after` is the end of the last run. A sequence of calls then gives the
+    /// ticks that would follow if each run took no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Every(every) => every.next_after(after),
@@ -95,14 +96,14 @@ impl Schedule {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. If so, at most
-    /// one tick is known in advance, and no tick may be left out.
+    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. If so, at most one
+    /// tick is known in advance. No tick may be skipped, because without its run no further tick would follow.
     pub const fn is_after_end(&self) -> bool {
         matches!(self.0, Kind::Delay(_))
     }
 
-    /// Returns the tick that follows a run which ended at `end` by the ledger, or `None` if ticks do not
-    /// depend on the ends of runs.
+    /// Returns the tick that follows a run which ended at `end`, as the ledger records it. Returns `None` if
+    /// ticks do not depend on the ends of runs.
     pub fn next_after_end(&self, end: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Delay(delay) => delay.next_after_end(end),
@@ -110,12 +111,12 @@ impl Schedule {
         }
     }
 
-    /// Returns the first `count` ticks later than `from`, lazily. If ticks depend on the ends of runs,
-    /// returns at most one tick.
+    /// Returns the first `count` ticks later than `from`. Each tick is computed only when the iterator reaches
+    /// it. If ticks depend on the ends of runs, returns at most one tick.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // `successors` would compute one tick more than `count`. The search after the last tick of a line may
-        // be slow.
+        // `std::iter::successors` would compute one tick more than `count`. After the last tick of a cron line,
+        // this search may be slow.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -124,8 +125,8 @@ impl Schedule {
         .take(count)
     }
 
-    /// Returns the fixed time between two ticks, or between the end of a run and the next tick; `None` if it
-    /// varies, or if there is only one tick.
+    /// Returns the fixed time between two ticks, or between the end of a run and the next tick. Returns `None`
+    /// if this time varies, or if there is only one tick.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
             Kind::Every(every) => Some(every.period()),
@@ -134,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the reason why a [`Timetable`] has no more ticks, if it broke its contract.
+    /// Returns the reason why a [`Timetable`] has no more ticks, if it has violated its contract.
     pub fn error(&self) -> Option<&str> {
         match &self.0 {
             Kind::Custom(custom) => custom.error(),
@@ -144,8 +145,8 @@ impl Schedule {
 
     /// Returns the last tick that is later than `after` and not later than `until`.
     ///
-    /// The search is a bisection: some fifty calls of [`Schedule::next_after`], however many ticks are in the
-    /// span.
+    /// The search is a bisection. It takes about fifty calls of [`Schedule::next_after`], however many ticks
+    /// are in the span.
     pub fn last_within(&self, after: WallTime, until: WallTime) -> Option<WallTime> {
         let upto = |at| self.next_after(at).filter(|tick| *tick <= until);
         let mut last = upto(after)?;
@@ -166,10 +167,10 @@ impl Schedule {
         Some(last)
     }
 
-    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, it is the
-    /// shortest among a sample of the ticks. If there is only one tick, it is a day.
+    /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, only a sample
+    /// of the ticks is examined. For a schedule with one tick, returns a day.
     pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
-        /// 2024-01-01: a constant, so that all workers sample the same ticks.
+        /// 2024-01-01. It is a constant, so that all workers examine the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
         const SAMPLE: usize = 100;
         match &self.0 {
@@ -184,9 +185,10 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment, not before `after`, such that at most `most` ticks are due between it and `until`.
-    /// It is the earliest moment for which the gap between ticks guarantees this limit. The gap of a
-    /// timetable is not known, so as few as half of `most` ticks may be due after the moment.
+    /// Returns a moment, not before `after`. At most `most` ticks are due between this moment and `until`. If
+    /// the gap between ticks is known, the result is the earliest moment for which this is certain. The gap of
+    /// a custom timetable is not known. In this case as few as half of `most` ticks may be due after the
+    /// moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
         let gap = match &self.0 {
@@ -292,8 +294,8 @@ mod tests {
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // The job missed a week of ticks, and the gap between its ticks is not known. At least half of the
-        // limit of ticks run, among them the latest.
+        // The job missed a week of ticks. The gap between the ticks of a timetable is not known, so fewer ticks
+        // than the limit may run. At least half of the limit run, among them the latest tick.
         let week = Duration::from_secs(7 * 24 * 3600);
         let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());

@@ -1,4 +1,5 @@
-//! A cron line as sets of values, and the local times that match the line. All functions are pure.
+//! A cron line as sets of values, and the search for the local times that match the line. All functions are
+//! pure.
 
 use jiff::{
     Timestamp,
@@ -9,11 +10,11 @@ use std::collections::BTreeSet;
 
 /// The first and the last year that a line can name. The last year is also the last one of the calendar.
 pub(super) const YEARS: std::ops::RangeInclusive<u32> = 1970..=9999;
-/// The calendar, with its weekdays, repeats after this many years.
+/// The number of years after which the dates of the calendar fall on the same weekdays again.
 const CYCLE: i16 = 400;
 const LAST_YEAR: i16 = 9999;
 
-/// The local times at which all fields match.
+/// The values of each field of a line, in a form that can be searched fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     seconds: Values,
@@ -21,23 +22,23 @@ pub(super) struct Line {
     hours: Values,
     days: Values,
     months: Values,
-    /// The days of the week; Sunday is 1.
+    /// The days of the week. Sunday is 1.
     weekdays: Values,
-    /// The number of days that the month must have, if only months of one length match.
+    /// The length of the month, if only months of this number of days match.
     length: Option<i8>,
     years: Years,
 }
 
-/// The values of each field of a line, as numbers.
+/// The values of each field of a line, as sets of numbers.
 #[derive(Debug)]
 pub(super) struct Fields {
     /// The values of the seconds, the minutes and the hours.
     pub(super) clock: [BTreeSet<u32>; 3],
     pub(super) days: BTreeSet<u32>,
     pub(super) months: BTreeSet<u32>,
-    /// The days of the week; Sunday is 1.
+    /// The days of the week. Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The number of days that the month must have, if only months of one length match.
+    /// The length of the month, if only months of this number of days match.
     pub(super) length: Option<u32>,
     pub(super) years: BTreeSet<u32>,
 }
@@ -69,14 +70,14 @@ impl Line {
         Some(TimeZone::UTC.to_timestamp(found).ok()?.as_second())
     }
 
-    /// Returns the first match on the date of `from`, not before `from`.
+    /// Returns the first match on the date of `from`, at or after `from`.
     fn on(&self, from: DateTime) -> Option<DateTime> {
         let date = from.date();
         let matches = self.date_from(date) == Some(date);
         matches.then(|| self.time_from(from.time())).flatten().map(|time| DateTime::from_parts(date, time))
     }
 
-    /// Returns the first matching time of a day, not before `from`.
+    /// Returns the first time of a day that matches, at or after `from`.
     fn time_from(&self, from: Time) -> Option<Time> {
         let (hour, minute) = (from.hour(), from.minute());
         let at = |hour, minute, second| Time::new(hour, minute, second, 0).ok();
@@ -93,7 +94,7 @@ impl Line {
         at(self.hours.not_below(hour + 1)?, self.minutes.not_below(0)?, self.seconds.not_below(0)?)
     }
 
-    /// Returns the first matching date, not before `from`.
+    /// Returns the first date that matches, on or after `from`.
     fn date_from(&self, from: Date) -> Option<Date> {
         let last = self.years.last(from.year());
         let (mut month, mut day) = (from.month(), from.day());
@@ -114,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Returns the first matching day, not before `day`, of the month that begins on `first`.
+    /// Returns the first day that matches, on or after `day`, in the month that begins on `first`.
     fn day_from(&self, first: Date, day: i8) -> Option<Date> {
         let length = first.days_in_month();
         if self.length.is_some_and(|only| only != length) {
@@ -153,7 +154,7 @@ impl Values {
     }
 }
 
-/// All years, or the listed ones.
+/// The years of a line: all years, or only the listed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Years {
     All,
@@ -175,7 +176,8 @@ impl Years {
         }
     }
 
-    /// Returns the last year in which a search that starts in the year `from` can find a match.
+    /// Returns the last year that a search from the year `from` must examine. If no later date matches by then,
+    /// none ever does.
     fn last(&self, from: i16) -> i16 {
         match self {
             Self::All => from.saturating_add(CYCLE).min(LAST_YEAR),

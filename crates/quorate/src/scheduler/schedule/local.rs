@@ -1,6 +1,7 @@
 //! Converts local times to instants, by the rules for gaps and repetitions (see [`Dst`]).
 //!
-//! All values are whole seconds since the epoch: an *instant* in UTC, a *local* time as if it were UTC.
+//! All values are whole seconds since the epoch. An *instant* is in UTC. A *local* time is the number that a
+//! clock in the zone shows, converted as if it were UTC.
 
 use crate::scheduler::schedule::{dst::Dst, line::Line, zone::Zone};
 
@@ -10,7 +11,7 @@ const CORRECTION: i64 = 3 * 3600;
 /// The maximal number of skipped times of a fixed-time job that run after one gap.
 const CATCH_UP_MAX: usize = 60;
 
-/// The local times of a cron line.
+/// The local times that match a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
     /// The lines whose times together are the local times. There are several lines if either day field may
@@ -69,8 +70,8 @@ fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
-/// Returns the change of the offset in the three hours up to and including `at`, if there is one and it is
-/// not a correction of the calendar.
+/// Returns the last change of the offset, if it was in the three hours up to and including `at`. A change by
+/// [`CORRECTION`] or more corrects the calendar of the zone, and does not count.
 fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;
@@ -78,14 +79,14 @@ fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
     ((change.after - change.before).abs() < CORRECTION).then_some(change)
 }
 
-/// Returns the instant at which the repetition ends, if the clock shows the local time of the instant `at`
-/// for the second time.
+/// If the clock shows the local time of the instant `at` for the second time, returns the instant at which the
+/// repetition ends. Otherwise returns `None`.
 fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     let change = recent_change(zone, at)?;
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
-/// Returns the first instant, not before `from`, at which a fixed-time job runs for a time that a recent gap
+/// Returns the first instant, at or after `from`, at which a fixed-time job runs for a time that a recent gap
 /// skipped.
 fn catch_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;

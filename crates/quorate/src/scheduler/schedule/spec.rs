@@ -46,7 +46,7 @@ pub enum ScheduleSpec {
         /// The time of the tick, in microseconds since the Unix epoch.
         micros: u64,
     },
-    /// A kind that this version does not know.
+    /// A kind of schedule that this version does not know, because a later version added it.
     #[serde(other)]
     Unknown,
 }

@@ -9,10 +9,10 @@ use std::{
 
 /// A user-defined schedule, for [`Schedule::custom`](super::Schedule::custom).
 ///
-/// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker,
-/// at any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each
-/// result is passed to the next call, the calls must return all ticks in order. They should not read files or
-/// use the network, because they are frequent: some hundred when a new leader takes over.
+/// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker, at
+/// any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each result
+/// is passed to the next call, the calls must return all ticks in order. The method should not read files or
+/// use the network, because a new leader calls it about a hundred times when it takes over.
 pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
@@ -44,7 +44,8 @@ impl GuardedTimetable {
         Self { table: Arc::new(table), text: text.into(), error: Arc::new(error) }
     }
 
-    /// Returns the first tick strictly later than `after`; `None` after an error.
+    /// Returns the first tick strictly later than `after`. Returns `None` if the timetable has none, or if it
+    /// once returned an error.
     pub(super) fn next_after(&self, after: WallTime) -> Option<WallTime> {
         if self.error.get().is_some() {
             return None;
@@ -75,7 +76,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     shown(crate::panic::message(panic))
 }
 
-/// Two timetables are equal if they are the same object, or have the same description.
+/// Two timetables are equal if they are the same object, or if their descriptions are the same.
 impl PartialEq for GuardedTimetable {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.error, &other.error) || self.text == other.text

@@ -29,8 +29,8 @@ impl Zone {
     pub fn named(name: &str) -> Result<Self, InvalidSchedule> {
         let unknown = || InvalidSchedule::Zone { name: plain(name, 80), nearest: nearest(name) };
         let zone = Self(TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?);
-        // The search ignores case. But workers compare the names of zones in schedules, so only the spelling
-        // of the tables is accepted.
+        // The search ignores case. Workers compare schedules by the names of their zones, so only the exact
+        // spelling in the tables is accepted.
         if zone.name() == name { Ok(zone) } else { Err(unknown()) }
     }
 
@@ -68,7 +68,8 @@ impl Zone {
     }
 }
 
-/// Returns the instant at the second `utc` after the epoch, or the nearest instant that the calendar has.
+/// Returns the instant at the second `utc` after the epoch. If the calendar does not reach that far, returns
+/// its first or last instant.
 fn timestamp(utc: i64) -> Timestamp {
     Timestamp::from_second(utc).unwrap_or(if utc < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -85,11 +86,12 @@ impl fmt::Display for Zone {
     }
 }
 
-/// Returns the name of the zone that is most similar to `name`, by its whole name or its city.
+/// Returns the name of the zone that is most similar to `name`. The whole names are compared, and the names of
+/// the cities.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
-    // The time and memory to compute a distance grow with the product of the lengths. No name in the tables
-    // is similar to a name that is twice as long.
+    // A long name is not compared. The time and memory to compute a distance grow with the product of the
+    // lengths, and no name of a zone is similar to one that is twice as long.
     if wanted.len() > LONGEST * 2 {
         return None;
     }
@@ -101,7 +103,7 @@ fn nearest(name: &str) -> Option<String> {
     let database = TimeZoneDatabase::bundled();
     let names = database.available().map(|zone| zone.as_str().to_owned());
     let (zone, apart) = names.map(|zone| (distance(&zone), zone)).min().map(|(apart, zone)| (zone, apart))?;
-    // A name in which half of the letters differ would be a guess.
+    // If half of the letters differ, the similarity is an accident, and no name is suggested.
     (apart <= NEAR && apart * 2 < wanted.len()).then_some(zone)
 }
 

@@ -4,24 +4,26 @@
 use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
 use tracing::Level;
 
-/// The ends of one job that were logged in this term. If many ticks in a row are skipped, the first is logged
-/// at its own level, and the others at the level DEBUG.
+/// The ends of one job that were logged in this term. If many ticks in a row are skipped, only the first is
+/// logged at its full level, and the others at DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
     /// The outcome of the last skipped tick, or of the last run that the overlap rule cancelled.
     last: Option<RunOutcome>,
-    /// The number of runs that have ended since then.
+    /// The number of runs that have ended since that outcome was logged.
     runs_since: u32,
 }
 
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// A run that is done has the level INFO, and any other end of a run has the level WARN. A misfire also
-    /// has the level WARN. Any other skipped tick, and a run that the overlap rule cancels, has the level
-    /// INFO. When a skip or such a cancellation repeats, its level is DEBUG. It has its full level again
-    /// after two other runs in between, or, for a misfire, after one run. So if runs and skipped ticks
-    /// alternate, only the first skip is at INFO.
+    /// A run that is done has the level INFO, and a run with any other end has the level WARN, except that a
+    /// run which the overlap rule cancels has the level INFO. A skipped tick has the level INFO, or WARN if it
+    /// is a misfire.
+    ///
+    /// A skip or an overlap cancellation is logged at DEBUG if it only repeats the last one. For a misfire, no
+    /// run may have ended since the last one. For the others, at most one run may have ended since then. So if
+    /// runs and skipped ticks alternate, only the first skip is logged at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,

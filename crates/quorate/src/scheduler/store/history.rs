@@ -10,7 +10,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The end of one tick, or of several ticks in a row that were skipped together.
+/// The history entry of one tick, or of several ticks in a row that were skipped together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
     /// The job.
@@ -33,7 +33,7 @@ pub struct HistoryEntry {
     /// The term in which the run was started, or first opened to workers. For a tick that did not run, the
     /// term in which the leader decided on the tick.
     pub term: FencingToken,
-    /// The time at which the first attempt began; `None` if no attempt is known.
+    /// The time at which the first attempt began. `None` if no attempt began, or its time is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<WallTime>,
     /// The duration of the run: all attempts, and the pauses between them. In JSON, in microseconds, rounded
@@ -42,9 +42,8 @@ pub struct HistoryEntry {
     pub took: Option<Duration>,
     /// The number of attempts.
     pub attempts: u32,
-    /// The error of the last attempt that failed, if the outcome is neither *failed* nor *timed-out*: the run
-    /// succeeded on a later attempt, or was cancelled. [`HistoryEntry::last_error`] returns the error of any
-    /// outcome.
+    /// The error of the last failed attempt, if the run then ended in another way: a later attempt succeeded,
+    /// or the run was cancelled. [`HistoryEntry::last_error`] returns the error of a run with any outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_error: Option<Arc<str>>,
     /// The end of the run's output; only if the job keeps output.
@@ -79,7 +78,7 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// All outcomes, in order.
+    /// All outcomes, in the order in which they are declared.
     pub const ALL: [Self; 8] = [
         Self::Done,
         Self::Failed,
@@ -117,9 +116,9 @@ impl fmt::Display for RunOutcome {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RunCause {
-    /// The tick was due.
+    /// The tick was due, and the leader planned it in time.
     Scheduled,
-    /// The tick was missed or interrupted: this is its catch-up run.
+    /// The tick was missed or interrupted before, and this is its catch-up run.
     CatchUp,
     /// An operator or a program requested a run now.
     Triggered {
@@ -155,7 +154,7 @@ impl fmt::Display for RunCause {
 }
 
 impl HistoryEntry {
-    /// Creates the entry of a tick, without data of an execution.
+    /// Creates the entry of a tick that was not executed. An executed run adds its data to it.
     pub(in crate::scheduler) fn new(
         job: &Arc<str>,
         tick: WallTime,
@@ -181,7 +180,7 @@ impl HistoryEntry {
         }
     }
 
-    /// Returns the error of the last attempt that failed; `None` if no attempt failed, or no error is known.
+    /// Returns the error of the last attempt that failed. `None` if no attempt failed, or no error is known.
     pub fn last_error(&self) -> Option<&str> {
         let reason = match self.end {
             RunOutcome::Failed | RunOutcome::TimedOut => Some(&self.reason),
@@ -196,8 +195,8 @@ impl HistoryEntry {
         format!("history:{job}")
     }
 
-    /// Returns the key of the entry, which begins with the tick. Every leader that writes the entry of one
-    /// run uses the same key.
+    /// Returns the key of the entry in the ledger. The key begins with the tick. All leaders that write an
+    /// entry of the same run use the same key, so that the run gets one entry.
     #[doc(hidden)]
     pub fn key(&self) -> Arc<str> {
         let (tick, term) = (self.tick.as_micros(), self.term.get());
@@ -209,9 +208,9 @@ impl HistoryEntry {
 
     /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
     ///
-    /// The record's own term is 0, as for all records of a history, so that every leader can write it. With
-    /// the terms of leaders, a node would refuse records of terms older than the newest that it has seen. The
-    /// term of the entry is part of its value.
+    /// All records of a history have the term 0, so that every leader can write them. If they had the terms of
+    /// leaders, a node would refuse the records of terms older than the newest that it has seen. The term of
+    /// the entry is part of its value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {
@@ -231,9 +230,9 @@ impl HistoryEntry {
             .map_err(|error| RecordError::new("history entry", value, &error.to_string()))
     }
 
-    /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first,
-    /// and the errors of records that cannot be read. Of two entries of one run, the entry that is not *lost*
-    /// counts.
+    /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first, and
+    /// the errors of records that cannot be read. If nodes have different entries of one run, an entry that is
+    /// not *lost* has precedence.
     #[doc(hidden)]
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();

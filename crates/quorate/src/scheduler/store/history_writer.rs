@@ -3,11 +3,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! An entry is written a little after its run has ended. If the leader crashes in between, the next leader makes the entry
-//! from the run's own record. The record has the outcome and the duration, but not the beginning, the number of attempts or
-//! the output. The entry gets the earliest time at which the run can have ended, so that it displaces no entry of a later
-//! run. The next leader makes no entry for a requested run, nor for a tick whose record has been pruned. Entries
-//! are lost if the queue overflows because no majority answers.
+//! An entry is written a little after its run has ended. If the leader crashes in between, the next leader
+//! creates the entry from the run's record in the ledger. The record has the outcome and the duration, but not
+//! the beginning, the number of attempts or the output. The entry gets the earliest time at which the run can
+//! have ended, so that it displaces no entry of a later run. The next leader makes no entry for a requested
+//! run, nor for a tick whose record has been pruned. Entries are lost if the queue overflows because no
+//! majority answers.
 
 use crate::{
     election::Term,
@@ -37,13 +38,13 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
-/// The number of times that an entry is sent, and the first pause between two attempts. The pause grows with
+/// The number of attempts to write an entry, and the pause after the first failed attempt. The pause grows with
 /// each attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
-/// The pause before a history that could not be read or completed is read again.
+/// The pause after a history could not be read, or could not be completed, before it is read again.
 const READ_RETRY: Duration = Duration::from_millis(500);
 
-/// A handle to the task that writes the history.
+/// A handle to the task that writes history entries.
 #[derive(Debug)]
 pub(in crate::scheduler) struct HistoryWriter {
     counts: Counts,
@@ -51,8 +52,8 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// The closed record of a run that was dropped, or not executed in this term. The history's task writes it
-/// before the run's entry.
+/// A closed record that must be written before the history entry of its run. The run was dropped, or was not
+/// executed in this term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -66,11 +67,12 @@ pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) entry: HistoryEntry,
     pub(in crate::scheduler) close: Option<Close>,
-    /// The time of the run's end, if an earlier leader recorded the end; `None` for an end in this leader's term.
+    /// The time of the run's end, if an earlier leader recorded it. `None` if the end is in this leader's term.
     pub(in crate::scheduler) ended: Option<WallTime>,
 }
 
-/// The ends of one job's ticks that the seal found. The history may lack the entries of the latest of them.
+/// The ends of one job's runs that the seal found in the ledger. If the previous leader crashed, the history
+/// may lack entries for the latest of them.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Ends {
     job: Arc<str>,
@@ -78,16 +80,18 @@ pub(in crate::scheduler) struct Ends {
     entries: Vec<RecordedEnd>,
 }
 
-/// The entry of a run that ended in an earlier term, and the time of its end.
+/// The entry of a run that ended in an earlier term, and the time of the run's end.
 #[derive(Debug)]
 struct RecordedEnd {
     entry: HistoryEntry,
-    /// The entry keeps this time. With the present time it would outlive entries of later runs in a short history.
+    /// The time with which the entry is written: the end of the run. With the present time, pruning would keep
+    /// this entry and delete entries of later runs.
     at: WallTime,
 }
 
 impl Ends {
-    /// Returns the newest ends that the seal found, at most as many as the job's history keeps.
+    /// Returns the job's newest ends that the seal found, or `None` if there are none. Returns at most as many
+    /// as the job's history keeps.
     pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
         let ended = sealed.ended(&job.name).take(job.history);
         let entries: Vec<_> =
@@ -95,7 +99,8 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full history was pruned.
+    /// Returns the entries that a history lacks, where `keys` are the entries that it has. If the history is
+    /// full, an entry older than all keys is not lacking, because it was pruned.
     fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = RecordedEnd> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |end| {
@@ -105,7 +110,8 @@ impl Ends {
     }
 }
 
-/// Makes the entry of a tick from the closed record of its run.
+/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record is not a
+/// readable closed record.
 fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
     let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
         RunRecord::parse(&record.value).ok()?
@@ -123,22 +129,23 @@ fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<Recorde
     Some(RecordedEnd { entry, at: recorded_end(record, took) })
 }
 
-/// Returns the earliest time at which a run of the duration `took` with this record can have ended.
+/// Returns the earliest time at which the run of this record can have ended: the record's time plus `took`, the
+/// duration of the run.
 pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
     WallTime::from_micros(record.at) + took.unwrap_or_default()
 }
 
-/// A command to the task that writes the history.
+/// A command of the handle to the task that writes the history.
 #[derive(Debug)]
 enum Order {
     Enter(Box<RunReport>),
-    /// The job was removed: no more entries of the job follow.
+    /// The job was removed, so no more entries of the job follow.
     Close(Arc<str>),
 }
 
 impl HistoryWriter {
-    /// Starts the task that writes the history. It first writes the entries of `ends` that the history lacks.
-    /// The task ends once the handle is dropped and every entry is written, or the term is over.
+    /// Starts the task. It first writes the entries that the history lacks, from `ends`. It ends once the
+    /// handle is dropped and every entry is written, or when the term ends.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -162,14 +169,15 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Lets the task drop its state of a removed job's history.
+    /// Asks the task to drop its data of a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
-        // If the queue is full, the task keeps the state of the removed job until the term ends.
+        // If the queue is full, the order is dropped. The task then keeps its data of the removed job until the
+        // term ends, which does no harm.
         let _ = self.queue.try_send(Order::Close(Arc::clone(job)));
     }
 
-    /// Logs and counts the end of a run, and queues its entry.
+    /// Logs the end of a run, counts it, and queues its history entry.
     pub(in crate::scheduler) fn enter(&self, report: RunReport) {
         let job = Arc::clone(&report.job);
         let level = {
@@ -185,38 +193,38 @@ impl HistoryWriter {
     }
 }
 
-/// The task that writes the history.
+/// The state of the task that writes the history.
 struct HistoryTask {
     ledger: Ledger,
     retention: Retention,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
-    /// Jobs whose history may have too many entries, or may lack entries.
+    /// Jobs whose histories must be read and pruned, because they may have too many entries or lack some.
     to_prune: BTreeSet<Arc<str>>,
 }
 
-/// The task's knowledge of one job's history.
+/// The task's data about one job's history.
 #[derive(Debug, Default)]
 struct JobHistory {
     keep: usize,
-    /// The times at which its entries were written, the oldest first.
+    /// The times at which the stored entries were written, the oldest first.
     written: VecDeque<u64>,
-    /// True once the stored history was read in this term.
+    /// True once the stored entries were read in this term.
     read: bool,
-    /// True once the lifetime of the history was set in this term.
+    /// True once this term has set the lifetime of the history on the nodes.
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. This `JobHistory` is dropped once no entry of the job is being written.
+    /// True if the job was removed. The task drops this data once no entry of the job is being written.
     closed: bool,
-    /// The entries that the history may lack, until it has been read.
+    /// The ends for which the history may lack entries. `None` once they were compared with the stored entries.
     ends: Option<Ends>,
 }
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// A read and pruned history: the times of its stored entries (empty if they could not be read), and the
-    /// ends that the history may still lack.
+    /// The result of reading and pruning a history. It has the times of the stored entries, which are empty if
+    /// they could not be read, and the ends for which the history may still lack entries.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -258,7 +266,7 @@ impl HistoryTask {
                         busy.extend(self.forget(&job));
                     }
                     None if busy.is_empty() => return,
-                    // The queue is closed: wait for the writes in progress.
+                    // The handle was dropped. The task only waits for the writes in progress.
                     None => while let Some(finished) = busy.next().await {
                         drop(finished);
                     },
@@ -272,8 +280,8 @@ impl HistoryTask {
         let (job, keep) = (Arc::clone(&job.name), job.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
-        // The lifetime is set with the first entry of a term. Until then, the history has the nodes' default
-        // lifetime.
+        // The first entry of a term also sets the lifetime of the history. Without that, the nodes delete the
+        // history after their default lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
         let (term, retention) = (self.term.clone(), self.retention.clone());
@@ -282,7 +290,8 @@ impl HistoryTask {
             if let Some(Close { run, seen, record }) = close
                 && let Err(error) = run_writer.write(&run, seen, &record, false).await
             {
-                // The run stays unclosed. The next leader decides on it.
+                // The run's record could not be closed, so no entry is written. The next leader decides on the
+                // run.
                 tracing::debug!(job = &*job, "not closed: {error}");
                 return Finished::Written(job, keep, None);
             }
@@ -301,8 +310,8 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the state of a removed job, once all its entries are written. The nodes keep the history for the
-    /// ledger's retention from then on.
+    /// Drops the data of a removed job, once all its entries are written. Also renews the lifetime of the
+    /// history, so that the nodes keep it for the ledger's retention from now on.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
         self.histories.remove(job);
@@ -317,15 +326,16 @@ impl HistoryTask {
         history.writing = history.writing.saturating_sub(1);
         if let Some(at) = at {
             history.written.push_back(at);
-            // The stored entries of earlier terms are counted once in each term.
+            // The entries of earlier terms are not counted in `written` until the history was read once in this
+            // term.
             if !history.read || history.written.len() > keep.saturating_mul(2).max(16) {
                 self.to_prune.insert(job);
             }
         }
     }
 
-    /// Reads one job's history if it was not read in this term, writes the entries that it lacks, and prunes
-    /// those that are too many.
+    /// Starts to read and prune one job's history. If the history was not read in this term, the entries that
+    /// it lacks are written first.
     fn prune(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_prune.pop_first()?;
         let history = self.histories.get_mut(&job)?;
@@ -372,8 +382,8 @@ impl HistoryTask {
         )
     }
 
-    /// Handles the result of [`HistoryTask::prune`]. An entry that was written during the pruning may be
-    /// counted twice until the next pruning. A history that still lacks ends is read again.
+    /// Handles the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice
+    /// until the next pruning. If the history still lacks entries, it is read again.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {
@@ -388,15 +398,16 @@ impl HistoryTask {
     }
 }
 
-/// Sets the lifetime of a job's history. Without this, the history has the nodes' default lifetime.
+/// Sets the lifetime of a job's history on the nodes. Without that, the nodes delete the history after their
+/// default lifetime.
 async fn set_lifetime(retention: &Retention, job: &str) {
     if let Err(error) = retention.keep_history(job).await {
         tracing::debug!(job, "the lifetime of its history is not set yet: {error}");
     }
 }
 
-/// Returns the key of each stored entry, and the earliest time that a node stores for it. If an entry was written again,
-/// nodes store different times.
+/// Returns the key of each stored entry, with the earliest time that any node stores for it. Nodes store
+/// different times if the entry was written again.
 fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     let mut first = BTreeMap::new();
     for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -406,9 +417,9 @@ fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     first
 }
 
-/// Sends the write of an entry a few times, while the term lasts. Returns the time of the entry: `ended`, or the present
-/// time for the end of a run of this term. If a record is already stored under the key, it is an entry of the same run,
-/// and the write fails as [`LedgerError::Standing`].
+/// Writes an entry, with a few attempts while the term lasts. The record gets the time `ended`, or the present
+/// time if the run ended in this term, and this time is returned. If the nodes already have a record under the
+/// key, the write fails as [`LedgerError::Standing`], because the run already has an entry.
 async fn write_entry(
     term: &Term,
     part: &Ledger,
@@ -416,7 +427,8 @@ async fn write_entry(
     ended: Option<WallTime>,
 ) -> Result<u64, LedgerError> {
     let now = term.quorum().wall();
-    // The entry is new to the nodes, however old its run is: a node counts if it remembers the present time.
+    // A node counts for this write if it remembers the present time. It need not remember the time of the run,
+    // because the record is new.
     let (key, record, remembered) =
         (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)), now.as_micros());
     let (most, pause) = ENTRY_ATTEMPTS;

@@ -9,14 +9,14 @@ pub(in crate::scheduler) const FOR_EVER: WallTime = WallTime::from_micros(Fencin
 /// The largest number of requests that a row remembers.
 const REQUESTS_MAX: usize = 8;
 
-/// A job's row in its group's ledger, under `job/NAME`. The leader writes it; any client may read it.
+/// The row of a job in its group's ledger, under `job/NAME`. The leader writes it, and any client may read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
     /// The time at which a leader first had the job or its present schedule or placement, or at which the job
     /// was last resumed. No earlier tick is due.
     pub since: WallTime,
-    /// The number of changes of the row. If nodes store different rows, the one of the highest term and
-    /// revision counts.
+    /// The number of changes of the row. If nodes store different rows, the row with the highest term counts,
+    /// and of the same term the row with the highest revision.
     pub rev: u64,
     /// The schedule, in the form that people write.
     pub schedule: Arc<str>,
@@ -33,16 +33,16 @@ pub struct JobRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
     /// The time for which the ledger keeps the records of the job's ticks, even under a leader that does not
-    /// have the job. It is the misfire window, plus the jitter and the time by which runs are opened ahead.
+    /// have the job. It is the misfire window, plus the jitter, plus the time by which runs are opened ahead.
     /// In JSON, in microseconds.
     #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// The schedule, in the form that programs read; `None` for a custom timetable.
+    /// The schedule, in the form that programs read. `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
-    /// The last requests that changed the row, at most eight, the newest last. If a leader crashes before it
-    /// answers a request, the next leader receives the request again. The row then shows that the request has
-    /// been carried out.
+    /// The last eight requests that changed the row, the newest last. If a leader crashes before it answers a
+    /// request, the next leader receives the request again. The row then shows that the request was carried
+    /// out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestId>,
 }
@@ -65,7 +65,7 @@ impl JobRow {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// Records in the row that a request has changed it.
+    /// Adds a request to the requests that have changed the row.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
         self.rev += 1;
         self.requests.push(request);

@@ -15,10 +15,10 @@ pub(in crate::scheduler) const TICK_PREFIX: &str = "tick/";
 /// The prefix of the keys of requested runs: `run/REQUEST/JOB/TIME`.
 pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 
-/// The value of the ledger's [`Record`] of a run.
+/// The value of a run's [`Record`] in the ledger.
 ///
-/// No record of a run is written as final ([`Record::last`]), because a later leader must be able to write
-/// the same end again under its own term.
+/// No record of a run is written as final ([`Record::last`]), because a later leader must be able to write the
+/// same end again under its own term.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
@@ -41,40 +41,40 @@ pub enum RunRecord {
         /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
         took: Option<Duration>,
-        /// A node counts for the record only if the node's memory began before this time.
+        /// The time before which a node's memory must have begun, so that the node counts for this record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<WallTime>,
-        /// The term of the run's history entry, if that term is not the record's own.
+        /// The term of the run's history entry, if it differs from the term of this record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         term: Option<FencingToken>,
     },
 }
 
-/// A generation of a run that workers may take.
+/// One execution of a run that a worker may take.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
     /// The number of this execution of the run, from 1. Under at-least-once, another generation follows a
     /// lost one.
     pub generation: u32,
-    /// A node counts for this generation only if the node's memory began before this time.
+    /// The time before which a node's memory must have begun, so that the node counts for this generation.
     pub at: WallTime,
     /// No worker starts the generation before this time.
     pub not_before: WallTime,
-    /// No worker should take the generation after this time.
+    /// The time after which workers no longer take the generation.
     pub take_by: WallTime,
-    /// No node lets a worker take the generation after this time.
+    /// The time after which nodes refuse to let a worker take the generation.
     pub horizon: WallTime,
     /// The job's delivery rule when the run was opened.
     pub delivery: Delivery,
-    /// The cause of the run.
+    /// The cause of the run: a due tick, a catch-up, or a request.
     pub cause: RunCause,
     /// The term that first opened the run, which is the term of its history entry.
     pub term: FencingToken,
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// The reason why the worker must cancel the run; `None` if the run is not cancelled.
+    /// The reason why the worker must cancel the run. `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
 }
@@ -86,11 +86,11 @@ impl OpenRun {
     }
 }
 
-/// The order in which a leader writes the records of one run.
+/// The stage of a run's record. The stages are ordered as a leader writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) enum Stage {
     Started,
-    /// The generation is open: its number, and true if the worker must cancel it.
+    /// The run is open, in the generation of this number. The flag is true if the worker must cancel the run.
     Open(u32, bool),
     Closed,
 }
@@ -101,24 +101,27 @@ impl RunRecord {
         Self::Started { worker: worker.into() }
     }
 
-    /// Returns the record of a run that succeeded on `worker`. An `outcome` over 512 bytes is cut.
+    /// Returns the record of a run that succeeded on `worker`. If `outcome` is longer than 512 bytes, its end
+    /// is cut off.
     pub fn done(worker: &str, took: Duration, outcome: &str) -> Self {
         Self::ended(worker, RunOutcome::Done, Some(took), outcome)
     }
 
-    /// Returns a closed record of a run that was not executed. An `outcome` over 512 bytes is cut.
+    /// Returns a closed record of a run that was not executed. If `outcome` is longer than 512 bytes, its end
+    /// is cut off.
     pub fn closed(worker: &str, end: RunOutcome, outcome: &str) -> Self {
         Self::ended(worker, end, None, outcome)
     }
 
-    /// Returns a closed record of a run that took the time `took`. An `outcome` over 512 bytes is cut.
+    /// Returns a closed record of a run that took the time `took`. If `outcome` is longer than 512 bytes, its
+    /// end is cut off.
     pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
         let outcome = crate::node::engine::cut(outcome, REASON_MAX).into();
         Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// Returns the same closed record with two more fields. A node counts for it only if the node's memory
-    /// began before `since`. The run's history entry has the term `under`.
+    /// Returns this closed record with two more fields: `since`, the time before which a node's memory must
+    /// have begun for the node to count for the record, and `under`, the term of the run's history entry.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -147,7 +150,7 @@ impl RunRecord {
         }
     }
 
-    /// Returns the ledger's record, with the time `at` and the term `term`.
+    /// Returns the ledger record with this value, the time `at` and the term `term`.
     pub fn into_record(self, at: WallTime, term: FencingToken) -> Record {
         let value = serde_json::to_string(&self).unwrap_or_default().into();
         Record { at: at.as_micros(), term, last: false, value }
@@ -162,7 +165,7 @@ impl RunRecord {
     }
 }
 
-/// The key of a tick in its group's ledger. The keys of one job sort by time.
+/// The key of a tick's record in its group's ledger. The keys of one job sort by time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunKey {
     /// The job's name.
@@ -182,10 +185,11 @@ impl RunKey {
         format!("{TICK_PREFIX}{}/{:020}", self.job, self.tick.as_micros()).into()
     }
 
-    /// Reads a key; returns `None` if it is not the key of a tick.
+    /// Reads a key of the ledger. Returns `None` if it is not the key of a tick.
     ///
     /// # Errors
-    /// [`RecordError`] if the key has the prefix of a tick's key and is not one.
+    ///
+    /// [`RecordError`] if the key has the prefix of a tick's key, but not its form.
     pub fn parse(key: &str) -> Result<Option<Self>, RecordError> {
         let Some(rest) = key.strip_prefix(TICK_PREFIX) else { return Ok(None) };
         let wrong = || RecordError::new("key", key, "expected tick/JOB/MICROSECONDS in twenty digits");
@@ -199,14 +203,14 @@ pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: W
     format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
 }
 
-/// Returns the job and the tick of a run's key, `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`; `None` for another
-/// key.
+/// Returns the job and the tick of the key of a run: `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`. Returns `None`
+/// for any other key.
 pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> {
     let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
     split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)
 }
 
-/// Splits `JOB/TIME`, where the time is in microseconds of twenty digits.
+/// Splits `JOB/TIME`. The time is in microseconds, written with twenty digits.
 fn split(rest: &str) -> Option<(&str, WallTime)> {
     let (job, micros) = rest.rsplit_once('/').filter(|(job, _)| !job.is_empty())?;
     let is_time = micros.len() == 20 && micros.bytes().all(|b| b.is_ascii_digit());

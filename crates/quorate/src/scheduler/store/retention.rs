@@ -1,24 +1,23 @@
 //! Determines how long the nodes keep the data of a job after its last worker has stopped.
 //!
-//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. A part of the
-//! group's ledger, `jobs`, stores for each job the last time at which a worker vouched for it. At the same
-//! time, the worker renews the lifetimes of the job's history and of the group's ledgers. If no worker
-//! vouches for a job any more, the data of the job ends:
+//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time: it declares
+//! that it has them. A part of the group's ledger, `jobs`, stores for each job the last time at which a worker
+//! vouched for it. At the same time, the worker renews the lifetimes of the job's history and of the group's
+//! ledgers. If no worker vouches for a job any more, the data of the job ends:
 //!
 //! * The nodes remove a history by their own clocks, with or without a leader,
 //!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last
-//!   worker has stopped. In the same way they remove all ledgers of a group without workers.
-//! * The row, the state and the open requests of a job end once no worker has vouched for the job for the
-//!   same time, unless the leader has the job. The leader closes them, and pruning then removes them from the
-//!   ledger. So a leader of another version does not remove the data of a job while a worker with the job
-//!   runs.
+//!   worker has stopped. They remove all ledgers of a group without workers in the same way.
+//! * The row, the state and the open requests of a job end once no worker has vouched for the job for the same
+//!   time. The leader then closes them, unless it has the job itself, and pruning removes them from the ledger.
+//!   So a leader of another version does not remove the data of a job while a worker with the job runs.
 //! * If a worker with the job starts within that time, it vouches for the job, and no data is lost.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have
-//! lost the time at which a job was last vouched for, the retention of the job starts again when a leader
-//! notices this.
+//! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have lost
+//! the time at which a job was last vouched for, the job's retention starts again when a leader notices the
+//! loss.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -37,19 +36,20 @@ use std::{
 const PART: &str = "jobs";
 /// The longest time between two rounds in which a worker vouches for its jobs.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
-/// The first pause after a round that too few nodes answered. It doubles with each such round.
+/// The pause after the first round that too few nodes answered. The pause doubles with each further such round.
 const ROUND_RETRY: Duration = Duration::from_secs(1);
 /// The number of failed rounds in a row after which a warning is logged, once.
 const FAILED_ROUNDS_WARN: u32 = 5;
 /// The largest number of jobs that are vouched for at the same time.
 const RENEWALS_MAX: usize = 64;
-/// The largest number of other workers' records that one write overwrites, in turn.
+/// The largest number of records that one write overwrites, one after another. Another worker may write the
+/// same record in between.
 const VOUCH_OVERWRITES_MAX: usize = 8;
 /// The shortest lifetime of a group's ledger, so that a leader finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
-/// Vouches for the jobs of one worker: stores in the ledger that a worker has them. Also finds the jobs for
-/// which no worker vouches.
+/// The task by which a worker vouches for its jobs, that is, stores in the ledger that it has them. Also finds
+/// the jobs for which no worker vouches any more.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Retention {
     main: Ledger,
@@ -59,8 +59,8 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The content of the `jobs` part: for each job, the time at which a worker last vouched for it, and the
-/// record.
+/// The content of the `jobs` part of the ledger: for each job, the time at which a worker last vouched for it,
+/// and the record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -88,7 +88,7 @@ impl Retention {
         self.retention + self.every() * 2
     }
 
-    /// Sets the lifetime of a job's history, if the job has one.
+    /// Renews the lifetime of a job's history on the nodes, if the job has a history.
     pub(in crate::scheduler) async fn keep_history(&self, job: &str) -> Result<(), LedgerError> {
         self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
@@ -102,8 +102,8 @@ impl Retention {
         loop {
             let round = self.round(&registry).await;
             let pause = match round {
-                // A worker skips jobs for which another worker has vouched recently. The random part of the
-                // pause keeps workers from vouching at the same time.
+                // The random part of the pause keeps workers from vouching at the same time. So the second
+                // worker sees that the first has vouched, and skips those jobs.
                 Ok(()) => {
                     failed = 0;
                     self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
@@ -161,8 +161,9 @@ impl Retention {
         self.note(job, seen, now).await
     }
 
-    /// Returns the jobs among `unknown` (jobs that the leader does not have) that have ended. If the time at
-    /// which a worker last vouched for a job is not known, the job's retention starts now.
+    /// Returns the jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have. If
+    /// the time at which a worker last vouched for a job is not stored, the present time is stored, so that the
+    /// job's retention starts now.
     pub(in crate::scheduler) async fn ended(
         &self,
         unknown: BTreeSet<Arc<str>>,
@@ -189,7 +190,7 @@ impl Retention {
         self.main.part(PART)
     }
 
-    /// Stores that a worker vouched for `job` at the time `at`, unless a later time is stored.
+    /// Stores that a worker vouched for `job` at the time `at`. Does nothing if a later time is already stored.
     async fn note(&self, job: &str, seen: Option<&Record>, at: WallTime) -> Result<(), LedgerError> {
         let value = Arc::clone(&self.worker);
         let record = Record { at: at.as_micros(), term: FencingToken::default(), last: false, value };
@@ -221,13 +222,13 @@ impl Vouched {
     }
 }
 
-/// Returns the time for which a group's ledgers outlive its last worker: longer than a leader needs any of
-/// their records.
+/// Returns the time for which a group's ledgers stay after its last worker has stopped. It is longer than a
+/// leader needs any of their records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }
 
-/// Writes `record` over older records of other workers.
+/// Writes `record`, and overwrites older records of other workers that it meets.
 async fn write_over(
     ledger: &Ledger,
     key: &Arc<str>,
@@ -243,7 +244,7 @@ async fn write_over(
                 }
                 seen = Some(other);
             }
-            // Another worker is writing the record at the same time.
+            // Another worker wrote a newer record at the same time. That record serves the same purpose.
             Err(LedgerError::Standing(_)) => return Ok(()),
             other => return other,
         }

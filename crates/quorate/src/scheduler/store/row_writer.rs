@@ -1,15 +1,15 @@
 //! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
 //!
 //! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a
-//! tick that no worker ran from a tick before the job existed. So the task sends each row until a majority
+//! tick that no worker ran from a tick before the job existed. So the writer sends each row until a majority
 //! stores it, while the term lasts. Every leader also writes the row again to nodes that have lost it.
-//! Otherwise the row would be lost after all nodes have lost their memory in turn. One task writes all rows:
-//! many at the same time, and the values of one key in order.
+//! Otherwise the row would be lost once all nodes have lost their memory, one after another. One task writes
+//! all rows: rows of different keys at the same time, and the values of one key in order.
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes loses between two terms is lost. The row may contain the time since
-//! which a job's ticks count, the pause of a job, its state, or an open request.
+//! A row that a majority of the nodes loses between two terms is lost. The row may contain the time since which
+//! a job's ticks count, the pause of a job, its state, or an open request.
 
 use crate::{
     election::Term,
@@ -26,8 +26,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest pause before a write is sent again. The pause is long, because a node without free memory
-/// usually stays so for a while.
+/// The longest pause before a write is sent again. The pause is long, because a node that refuses a write for
+/// lack of memory usually continues to do so for a while.
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
@@ -37,7 +37,8 @@ const ROW_WRITES_MAX: usize = 256;
 struct Put {
     key: Arc<str>,
     value: Arc<str>,
-    /// The time of the record: [`FOR_EVER`], or a time until which pruning keeps the record.
+    /// The time of the record. [`FOR_EVER`] means that pruning never removes the record. Any other time lets
+    /// pruning remove it later.
     at: WallTime,
     last: bool,
     waiters: Vec<Waiter>,
@@ -47,11 +48,12 @@ struct Put {
 #[derive(Debug)]
 struct Waiter {
     to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// True if the caller continues to wait while no majority stores the row.
+    /// True if the caller waits until a majority stores the row. False if the first result, even a failure,
+    /// ends the wait.
     until_stored: bool,
 }
 
-/// A handle to the task that writes rows.
+/// A handle to the task that writes the leader's rows.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
@@ -78,9 +80,9 @@ impl RowWriter {
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Writes a row that pruning never removes. The returned future completes once a majority stores the row.
-    /// An error means one of two things: no majority stores the row yet, and the task sends it again; or this
-    /// term cannot write the row any more.
+    /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` once a
+    /// majority stores the row. An error has one of two meanings. Either no majority stores the row yet, and
+    /// the task sends it again. Or this term cannot write the row any more.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -89,8 +91,8 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// Does the same as [`RowWriter::write`], but the future completes only once a majority stores the row,
-    /// or with an error once this term cannot write the row any more.
+    /// Queues a write like [`RowWriter::write`]. The returned future completes with `Ok` once a majority stores
+    /// the row, however long that takes. An error means that this term cannot write the row any more.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -99,8 +101,8 @@ impl RowWriter {
         self.send(key, value, true)
     }
 
-    /// Queues a write of a row with the time `at`, after which pruning removes it. If `last` is true, no
-    /// later write replaces the row.
+    /// Queues a write of a row with the time `at`, so that pruning removes the row later. If `last` is true, no
+    /// later write can replace the row.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
         let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
     }
@@ -118,19 +120,19 @@ impl RowWriter {
     }
 }
 
-/// The stored record of one key, and the next value to write.
+/// The task's data for one key: the stored record, and the next value to write.
 #[derive(Debug, Default)]
 struct RowSlot {
     /// The record that most nodes are likely to store.
     seen: Option<Record>,
-    /// Other records that nodes stored at the seal.
+    /// Other records that nodes stored under this key at the seal. A write must replace them too.
     stale: Vec<Record>,
     next: Option<Put>,
     writing: bool,
 }
 
 impl RowSlot {
-    /// Returns the `RowSlot` of a key under which the nodes store these records. The record of the highest
+    /// Creates the data of a key from the records that the nodes stored at the seal. The record of the highest
     /// term is probably on most nodes.
     fn found(records: &[Option<Record>]) -> Self {
         let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
@@ -140,17 +142,17 @@ impl RowSlot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// Replaces the value that has not been sent yet. A newer value contains all data of the older one, so
-    /// the waiters for the older value wait for the newer one.
+    /// Sets the next value to write. It replaces a value that was not sent yet. A newer value contains all data
+    /// of the older one, so callers that wait for the older value now wait for the newer one.
     fn take(&mut self, mut put: Put) {
         let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
         put.waiters.extend(older);
         self.next = Some(put);
     }
 
-    /// Returns whether pruning will remove the stored record. If so, the leader is unlikely to write the key
-    /// again, and this `RowSlot` need not be kept. If the leader does write it again, the first write finds
-    /// the stored record.
+    /// Returns whether pruning will remove the stored record. If so, the leader probably does not write the key
+    /// again, so this data is dropped to save memory. If the leader does write the key again, the write meets
+    /// the stored record and replaces it.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
@@ -161,7 +163,7 @@ struct RowTask {
     term: Term,
     slots: BTreeMap<Arc<str>, RowSlot>,
     queue: VecDeque<Arc<str>>,
-    /// True as long as a handle exists.
+    /// True as long as a handle exists, so that new rows may arrive.
     open: bool,
 }
 
@@ -222,7 +224,7 @@ impl RowTask {
     }
 }
 
-/// Writes a record until a majority has it, while the term lasts. Returns the record that is then stored.
+/// Writes a record until a majority has it, while the term lasts. Returns the record that the nodes then store.
 async fn write(
     ledger: Ledger,
     term: Term,
@@ -254,7 +256,7 @@ async fn write(
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
                 report(&mut waiters, &Err(error.to_string().into()), true);
                 if matches!(error, LedgerError::Superseded { .. }) {
-                    // A later term has sealed the ledger: this term can neither write a record nor start a
+                    // A later term has sealed the ledger, so this term can neither write a record nor start a
                     // run.
                     term.resign();
                 }
@@ -265,8 +267,8 @@ async fn write(
         pause = (pause * 2).min(WRITE_RETRY_MAX);
     }
     report(&mut waiters, &Ok(()), true);
-    // A node that stores another record has refused the write. So the write is sent again, with that other
-    // record as the one to replace.
+    // Some nodes refused the write because they store another record than `seen`. The write is sent again, with
+    // that other record as the one to replace.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
             tracing::trace!(key = &*key, "a majority has the row, other nodes do not yet: {error}");
@@ -275,11 +277,12 @@ async fn write(
     Some(record)
 }
 
-/// Reports a result to all waiters, or only to those that do not wait for a majority.
+/// Sends a result to the waiting callers. If `all` is false, callers that wait until a majority stores the row
+/// continue to wait.
 fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     for waiter in std::mem::take(waiters) {
         if all || !waiter.until_stored {
-            // The send fails if the caller has dropped its future.
+            // The send fails if the caller has dropped its future, which needs no answer.
             let _ = waiter.to.send(result.clone());
         } else {
             waiters.push(waiter);
@@ -287,8 +290,8 @@ fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     }
 }
 
-/// Returns the highest value under a key, ordered by term and then by `rank`, and true if every node that
-/// answered stores that value.
+/// Returns the highest value that nodes have under a key, by term and then by `rank`. The flag is true if every
+/// node that answered stores that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     records: &'a [Option<Record>],
     read: impl Fn(&'a Record) -> Option<T>,

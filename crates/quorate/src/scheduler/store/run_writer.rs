@@ -1,4 +1,4 @@
-//! Writes the records of runs by the rules R13 and R14 of the protocol (`docs/design/scheduler.md`).
+//! Writes the records of runs, as the rules R13 and R14 of the protocol demand (`docs/design/scheduler.md`).
 
 use crate::{
     election::Term,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The largest number of other records that one write overwrites, one after another.
+/// The largest number of other records that one write overwrites. They are overwritten one after another.
 const OVERWRITES_MAX: usize = 32;
 
 /// Writes the records of runs under one term.
@@ -25,14 +25,14 @@ pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
+    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
 }
 
 /// The reason why a record was not written.
 #[derive(Debug)]
 pub(in crate::scheduler) enum NotWritten {
-    /// Another record decides on the run.
+    /// The nodes have another record, which now decides on the run, and which this leader may not overwrite.
     Met(Record),
     Ledger(LedgerError),
 }
@@ -50,20 +50,20 @@ impl RunWriter {
         &self.term.quorum().config().worker
     }
 
-    /// Returns the time before which a node's memory must have begun, for the node to count for this leader's
+    /// Returns the time before which a node's memory must have begun, so that the node counts for this leader's
     /// writes of the run (rule R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }
 
-    /// Returns `written` as a record of the ledger, under this leader's term.
+    /// Returns the ledger record of `written` under this leader's term.
     pub(in crate::scheduler) fn record(&self, run: &RunId, written: RunRecord) -> Record {
         written.into_record(run.at, self.term.token())
     }
 
-    /// Writes `target` until it is stored by a majority of nodes whose memories count for the run
-    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. If
-    /// no majority answers, the write is repeated until the term ends; with `once`, it is not repeated.
+    /// Writes `target` until enough nodes store it: a majority of nodes whose memories count for the run
+    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. If no
+    /// majority answers, the write is repeated until the term ends, or not at all with `once`.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,
@@ -74,10 +74,10 @@ impl RunWriter {
         self.write_to(run, seen, target, self.memory(run), once).await
     }
 
-    /// Tries once to store `target`, the *open* record of a generation, on a majority of the nodes whose memories began
-    /// before `at`, the generation's time. Workers take a generation only if such a majority stores the same record
-    /// (rule R3). A leader that adopts the generation may have written the record to another majority. `seen` is the
-    /// record that decided at the seal.
+    /// Tries once to store `target`, the *open* record of a generation, on a majority of the nodes whose
+    /// memories began before `at`, the generation's time. Workers take a generation only if such a majority
+    /// stores the same record (rule R3). A leader that continues an earlier leader's generation may have
+    /// written the record to another majority. `seen` is the record that decided at the seal.
     pub(in crate::scheduler) async fn spread(
         &self,
         run: &RunId,
@@ -93,7 +93,7 @@ impl RunWriter {
         }
     }
 
-    /// Does the same as [`RunWriter::write`], with a majority of the nodes whose memories began before `memory`.
+    /// Writes like [`RunWriter::write`]. A node counts only if its memory began before `memory`.
     async fn write_to(
         &self,
         run: &RunId,

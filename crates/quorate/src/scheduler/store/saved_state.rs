@@ -1,14 +1,14 @@
 use crate::{env::WallTime, scheduler::store::row_writer::RowWriter};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The state that the runs of a job leave to later runs. Clones share it.
+/// The state that a run of a job leaves to the job's later runs. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct SavedState {
     key: Arc<str>,
     row: Arc<Mutex<StateRow>>,
 }
 
-/// The row `state/NAME`.
+/// The value of a job's state in the ledger, under the key `state/NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::scheduler) struct StateRow {
     /// The number of changes of the row. If nodes store different rows of one term, the row with the highest
@@ -31,21 +31,21 @@ impl SavedState {
         Self { key: Self::key(job), row: Arc::new(Mutex::new(row)) }
     }
 
-    /// Writes the row so that pruning removes it later, because the job was removed.
+    /// Writes the state with a time, so that pruning removes it later, because the job was removed.
     pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
         if let Some(value) = self.next_value() {
             rows.close(&self.key, value, now, false);
         }
     }
 
-    /// Writes the row so that pruning keeps it, because the job was added again.
+    /// Writes the state so that pruning does not remove it, because the job was added again.
     pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
         if let Some(value) = self.next_value() {
             rows.put(&self.key, value);
         }
     }
 
-    /// Returns the same text under the next revision; `None` if there is no text.
+    /// Returns the same text as a row of the next revision, or `None` if there is no text.
     fn next_value(&self) -> Option<Arc<str>> {
         let mut row = self.row();
         row.text.as_ref()?;
@@ -57,8 +57,8 @@ impl SavedState {
         self.row().text.clone()
     }
 
-    /// Writes a new text. The returned future completes once a majority stores the text, or once the writer
-    /// reports that no majority stores it yet.
+    /// Sets a new text and writes it. The returned future completes once a majority stores the text, or once a
+    /// first write has failed to reach a majority.
     pub(in crate::scheduler) fn set(
         &self,
         text: Arc<str>,

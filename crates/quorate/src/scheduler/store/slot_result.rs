@@ -9,20 +9,20 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The beginning of the result of a slot that was ended before its run started.
+/// The beginning of the text in a slot that a leader ended before a worker started the run.
 const VOID: &str = "void";
-/// The largest number of bytes of the reason, and of the error.
+/// The largest number of bytes of the reason, and of the error, in a slot's result.
 const SLOT_REASON_MAX: usize = 200;
 
-/// The outcome of a run on a worker. It is stored as the result of the run's slot, in at most 1 KiB.
+/// The result of a run on a worker. The worker stores it in the run's slot, in at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
-    /// The outcome of the run; `None` if it was interrupted and must be executed again.
+    /// The outcome of the run. `None` if it was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
-    /// The duration of the run; `None` if no handler is known to have run.
+    /// The duration of the run. `None` if no handler is known to have run.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
@@ -36,9 +36,9 @@ pub(in crate::scheduler) struct SlotResult {
 }
 
 impl SlotResult {
-    /// Returns the text of the slot's result, shortened until it fits. First the reason and the error are cut
-    /// to their limits. If that is not enough, the output loses its beginning, then the error and the reason
-    /// lose their ends. The state is dropped last.
+    /// Returns the text of the slot's result, shortened to the limit. First the reason and the error are cut to
+    /// their own limits. If the text is still too long, the output loses its beginning, then the error and the
+    /// reason lose their ends. The state is dropped last.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
         fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
@@ -65,8 +65,8 @@ impl SlotResult {
     }
 }
 
-/// The end of a slot whose owner ended the run before it started. It is stored as the result of the run's slot, so that
-/// a later leader enters the same end and the same reason in the history.
+/// The end of a run that a leader ended through its slot before a worker started it. The slot stores this
+/// value, so that a later leader enters the same end and reason in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct VoidResult {
     pub(in crate::scheduler) end: RunOutcome,
@@ -86,15 +86,15 @@ impl VoidResult {
         }
     }
 
-    /// Reads the result of a slot. Returns `None` if the slot is not void. The inner value is `None` if the reason
-    /// cannot be read.
+    /// Reads the text of a slot. Returns `None` if no leader ended the run through the slot. The inner value is
+    /// `None` if the stored reason cannot be read.
     pub(in crate::scheduler) fn parse(text: &str) -> Option<Option<Self>> {
         text.strip_prefix(VOID).map(|reason| serde_json::from_str(reason).ok())
     }
 }
 
-/// Returns the end of a text, in at most `most` bytes. The result begins between two characters, so it may be
-/// a little shorter.
+/// Returns the end of `text`, in at most `most` bytes. It may be a little shorter, so that no character is cut
+/// in two.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The contents of the ledger at the seal, which the leader uses for the rest of its term.
+//! The contents of the ledger at the seal. The leader uses them for the rest of its term.
 
 use crate::{
     env::WallTime,
@@ -21,18 +21,19 @@ use std::{
 /// The prefixes of the keys of runs.
 const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 
-/// The number of records after which building the snapshot yields to other tasks.
+/// The number of records after which the construction of a snapshot yields to other tasks, such as the renewal
+/// of the lease.
 const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger as the nodes showed it in their answers to the seal. Of the records of a run, only the one of
-/// the highest [`rank`] is kept.
+/// The ledger as the nodes showed it in their answers to the seal. Of the records of one run, only the record
+/// of the highest [`rank`] is kept, because it decides on the run.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
     runs: BTreeMap<Arc<str>, SealedRun>,
-    /// The record of each node under any other key.
+    /// The records under all other keys, by key. Each list has one element for each node that answered.
     rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
 }
 
@@ -42,14 +43,14 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and the number of nodes that store this record and count for it.
+/// The record that decides on a run, and the number of nodes on which it counts.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// The time before which a node's memory must have begun, for the node to count for a closed record.
+    /// For a closed record, the time before which a node's memory must have begun, so that the node counts.
     memory: Option<WallTime>,
-    /// The number of nodes that count for the record and store exactly this record.
+    /// The number of nodes that store exactly this record and count for it.
     stored_on: usize,
 }
 
@@ -59,11 +60,12 @@ pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
     /// The record that decides on the run, if it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record, and too few nodes would remember a record of the run.
+    /// True if no node has a record of the run, but too few nodes would remember one.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the nodes remembers the earliest time at which a record of the run may exist.
+    /// True if a majority of the nodes would remember a record of the earliest time at which one may have been
+    /// written.
     pub(in crate::scheduler) remembering: bool,
-    /// The closed record that decides on the run, if it is not known whether a majority stored it.
+    /// The deciding record, if it is closed but possibly stored on a minority only.
     pub(in crate::scheduler) unsettled: Option<Record>,
 }
 
@@ -77,16 +79,16 @@ impl SealedRun {
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority stores this end. If so, no later leader finds another end, and the end need
-    /// not be written again.
+    /// Returns whether a majority stores this end. Then no later leader finds another end, and the end need not
+    /// be written again.
     fn is_settled(&self, quorum: usize) -> bool {
         self.closed && self.stored_on >= quorum
     }
 }
 
 impl LedgerSnapshot {
-    /// Builds the snapshot from the nodes' answers. Yields to other tasks in between, because the answers may
-    /// be long.
+    /// Builds the snapshot from the nodes' answers. The answers may be long, so the construction yields to
+    /// other tasks in between.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -157,8 +159,8 @@ impl LedgerSnapshot {
             let decision = Decision::Skip(SkipReason::Final);
             return Decided { decision, seen: None, unknown: false, remembering, unsettled };
         }
-        // The verdict does not depend on which node stores the record, so the record is given to the first
-        // node.
+        // `verdict` takes one record for each node. The snapshot keeps only the deciding record, and not the
+        // node that stores it. The verdict does not depend on that node, so the first node gets the record.
         let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
@@ -171,15 +173,15 @@ impl LedgerSnapshot {
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
-    /// Returns whether a majority of the sealed nodes would remember a record of this time.
+    /// Returns whether a majority of the sealed nodes would still have a record that was written at this time.
     pub(in crate::scheduler) fn remembers(&self, at: WallTime) -> bool {
         let remembers = |node: &&Node| node.since + self.max_clock_offset <= at;
         self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// Returns the ticks of a job whose record a new leader must act on: ticks that have not ended, and ticks
-    /// whose end is not known to have had a majority. Runs below the low-water mark of any node are left out:
-    /// an earlier leader has closed them, or has let the ledger forget them.
+    /// Returns the ticks of a job on which a new leader must act. They have a record, and either have not
+    /// ended, or have an end that may be stored on a minority only. Runs below the low-water mark of any node
+    /// are left out: an earlier leader has closed them, or has let the ledger prune them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -198,7 +200,7 @@ impl LedgerSnapshot {
         open.map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// Returns the ticks of a job whose end a majority stores, the newest first.
+    /// Returns the ticks of a job whose end a majority stores, the newest first, each with its record.
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
         ended.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, &known.record)))
@@ -242,15 +244,15 @@ impl LedgerSnapshot {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Removes a job from the snapshot after the nodes have pruned its records: its runs, and the rows under
-    /// `rows`.
+    /// Removes the data of a job from the snapshot, after the nodes have pruned it: the records of the job's
+    /// runs, and the rows under the keys `rows`.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
         rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
-    /// Returns the runs that have not ended, of all jobs, each with the record that decides on it. Runs below
+    /// Returns the runs of all jobs that have not ended, each with the record that decides on it. Runs below
     /// the low-water mark of any node are left out.
     pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
@@ -258,8 +260,7 @@ impl LedgerSnapshot {
         open.map(|(key, known)| (key, &known.record))
     }
 
-    /// Records that this leader has closed a run at a majority. The leader makes no other decision on the run
-    /// in its term.
+    /// Notes that this leader has closed a run at a majority, so that it does not decide on the run again.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
             (known.closed, known.stored_on) = (true, self.quorum);
@@ -276,11 +277,12 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// Returns the time at which a new job begins: now, or, if later, the time since which a majority of the
-    /// nodes remembers every tick. The time is also late enough for other nodes, if their memory began at
-    /// most `max_clock_offset` later. A node counts for the slot of a run only if the node's memory began
-    /// before the run. If no more than a majority of the nodes counted, a worker could take a slot only while
-    /// all nodes of this majority answer.
+    /// Returns the time from which the ticks of a new job count. It is now or, if later, the time since which a
+    /// majority of the nodes remembers every tick. The time also allows for other nodes whose memories began up
+    /// to `max_clock_offset` later.
+    ///
+    /// A node counts for the slot of a run only if the node's memory began before the run. If only a bare
+    /// majority of the nodes counted, a worker could take a slot only while all of them answer.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -306,7 +308,7 @@ pub(in crate::scheduler) mod tests {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    /// Returns the answer of a node whose memory began at `since`.
+    /// Returns the answer of a node whose memory began at `since`, with these records.
     pub(in crate::scheduler) fn node(since: WallTime, mut records: Vec<(Arc<str>, Record)>) -> Answered {
         records.sort_by(|a, b| a.0.cmp(&b.0));
         let memory = Memory { since, max_clock_offset: SECOND };
@@ -331,8 +333,8 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Returns the snapshot of nodes with one record each, for the tick 5. Each record is given by its term,
-    /// and by true if it is closed.
+    /// Returns the snapshot of nodes that each have one record of the tick 5. Each record is given by its term,
+    /// and by a flag that is true if the record is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)
@@ -377,8 +379,8 @@ pub(in crate::scheduler) mod tests {
     #[test]
     fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // A leader may write two ends in one term: it may drop the task of a run while the task writes an
-        // end, and then write another one.
+        // A leader may write two different ends of a run in one term. It may drop the run's task while the task
+        // writes an end, and then write another end itself.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]

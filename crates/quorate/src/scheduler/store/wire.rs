@@ -1,4 +1,4 @@
-//! Durations as whole numbers in JSON.
+//! Durations as whole numbers in JSON, for the records of the ledger.
 
 /// A duration as milliseconds.
 pub(in crate::scheduler) mod millis {

@@ -20,8 +20,8 @@ fn settle(requests: &mut Requests) -> Result<(), String> {
     made::see(requests, 30_000, &Event::Settled { since: made::at(0), until: made::at(30_000) })
 }
 
-/// Records a trigger that `servers` servers store and the leader accepts. Returns the state after it, and the
-/// result of the check of the answer.
+/// Reports to the invariant a trigger that `servers` servers store and the leader accepts. Returns the
+/// invariant, and the result of its check of the answer.
 fn triggered(servers: usize) -> (Requests, Result<(), String>) {
     let mut requests = Requests::default();
     made::written(&mut requests, POOL, ASK, "", servers).unwrap();

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::sim::HandlerEnd;
 
-/// Returns the state in which every job is registered at 0 s and has run each of its ticks up to 20 s, except those
-/// for which `leaves` returns `true`.
+/// Returns an invariant for which every job is registered at 0 s and has run each of its ticks up to 20 s,
+/// except those for which `leaves` returns `true`.
 fn history(promises: Promises, leaves: impl Fn(&str, u64) -> bool) -> Runs {
     let mut runs = Runs { promises, ..Runs::default() };
     let specs: Vec<PoolSpec> = runs.log.specs().cloned().collect();
@@ -72,7 +72,7 @@ fn a_job_does_not_run_beside_itself() {
 #[test]
 fn a_job_runs_beside_itself_only_if_servers_forgot_an_open_run_before_the_other_was_opened() {
     let across = Promises { overlap_across_workers: true, ..Promises::default() };
-    /// An event before the second run starts.
+    /// An event that happens before the second run starts.
     #[derive(Clone, Copy)]
     enum Step {
         Open(u64, u32, usize),

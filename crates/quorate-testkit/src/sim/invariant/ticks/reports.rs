@@ -1,4 +1,4 @@
-//! Checks of the reports in which a leader says that a tick is lost: the reason must be true.
+//! Checks of the reports in which a leader says that a tick is lost. The reason in the report must be true.
 
 use super::{MAJORITY, OFFSET, Ticks};
 use quorate::{env::WallTime, internals::RunKey, scheduler::Delivery};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const REPORTED_WITHIN: Duration = Duration::from_secs(120);
 
 impl Ticks {
-    /// Checks a leader's report that a tick will not be started.
+    /// Checks a leader's report that it will not start a tick.
     pub(super) fn lost(
         &mut self,
         job: &str,

@@ -1,8 +1,8 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// A wall time at which every job is due, in microseconds, and the same moment as the time since the
-/// simulation began.
+/// The wall time at which these tests begin, in microseconds, at which a tick of every job is due. The second
+/// constant is the same moment as a time since the simulation began.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -11,7 +11,7 @@ fn at(ms: u64) -> WallTime {
     WallTime::from_micros(EPOCH + ms * 1_000)
 }
 
-/// A history in which every job is registered from 0 on. Each test adds correct or wrong events.
+/// A history in which every job is registered from the time 0 on. Each test adds correct or wrong events to it.
 struct History(Ticks, u64);
 
 impl History {
@@ -41,7 +41,8 @@ impl History {
         self.written(node, &format!("job/{job}"), &record)
     }
 
-    /// Records that the first `servers` servers store *started*, or a closed record if `last`.
+    /// Reports that the first `servers` servers store the *started* record of a tick, or its closed record if
+    /// `last` is true.
     fn stands(&mut self, job: &str, due: u64, term: u64, last: bool, servers: usize) {
         let written = if last { RunRecord::done("w", Duration::ZERO, "") } else { RunRecord::started("w") };
         let record = written.into_record(at(due), FencingToken::new(term));
@@ -53,7 +54,7 @@ impl History {
         self.0.see(Duration::ZERO, &Event::TickStarted(start))
     }
 
-    /// Records a correct run of a tick, from its record to its end.
+    /// Reports a correct run of a tick, from its record to its end.
     fn run(&mut self, job: &str, due: u64, term: u64) -> Result<(), String> {
         self.stands(job, due, term, false, 3);
         self.1 += 1;
@@ -70,7 +71,7 @@ impl History {
         self.0.see(Duration::ZERO, &reckoned)
     }
 
-    /// Records a correct run of every tick of every job, except the ticks in `but`.
+    /// Reports a correct run of every tick of every job, except the ticks in `but`.
     fn run_all_but(&mut self, until: u64, but: &[(&str, u64)]) {
         for job in specs() {
             let next = |tick: &WallTime| job.schedule.next_after(*tick).filter(|tick| *tick <= at(until));
@@ -83,7 +84,7 @@ impl History {
         }
     }
 
-    /// Records that a server was marked with a memory that begins at `since`.
+    /// Reports that a server received a marker with a memory that begins at `since`.
     fn marked(&mut self, node: usize, since: u64) {
         let marker = format!("quorate-marker 2\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
         let request = Request::Mark { expect: None, marker: marker.into() };
@@ -91,7 +92,7 @@ impl History {
         self.0.see(Duration::ZERO, &ran).unwrap();
     }
 
-    /// Records that all servers accept the seal of `term`, and that its leader uses the answers of the
+    /// Reports that all servers accept the seal of `term`, and that the leader uses only the answers of the
     /// servers `answered`.
     fn sealed(&mut self, term: u64, answered: &[usize]) -> Result<(), String> {
         (0..NODES.len()).for_each(|node| self.takes_seal(node, term));
@@ -110,7 +111,7 @@ impl History {
         self.0.see(BEGAN, &Event::Sealed { term, nodes: &nodes })
     }
 
-    /// Records that the leader reports the tick as lost.
+    /// Reports that the leader gives the tick up as lost, for this reason.
     fn lost(&mut self, job: &str, due: u64, term: u64, reason: &str) -> Result<(), String> {
         let spec = specs().into_iter().find(|spec| spec.name == job).unwrap();
         let tick = spec.schedule.format(at(due));
@@ -240,8 +241,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// Checks that a leader may report a tick as unknown only if fewer than a majority of all servers both
-/// answered its seal and remember the tick.
+/// Checks when a leader may report a tick as unknown. It may do so only if there are too few servers, out of
+/// all servers, that answered its seal and also remember the tick: fewer than a majority.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {

@@ -1,4 +1,4 @@
-//! Tests that each tick gets an end in the history.
+//! Tests that every tick ends with one entry in the history of its job.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::scheduler::{
@@ -55,8 +55,8 @@ async fn each_end_has_its_reason_worker_term_and_attempts_in_the_history() {
     let entry = &fails[1];
     assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
-    // Ticks that wait for the slow run replace one another. Entries of replaced ticks may come before the
-    // entry of that run.
+    // A later tick replaces the tick that waits for the slow run. The entries of replaced ticks may come before
+    // the entry of the slow run, so the test selects the entry by its outcome.
     let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
@@ -133,7 +133,8 @@ async fn a_tick_that_comes_due_during_a_run_is_skipped_cancels_it_or_overlaps() 
     stage.history_when("allow", |all| all.len() > 5).await;
     assert!((3..=4).contains(&side_by_side.1.load(Ordering::Relaxed)), "{side_by_side:?}");
     leader.resigns().await;
-    // A skipped tick is closed: another leader does not run it as a catch-up, even under run-all.
+    // The skipped tick has a closed record. So the next leader does not run it as a catch-up, even under the
+    // rule `Misfire::RunAll`.
     let begun = once.load(Ordering::Relaxed);
     let again = stage.candidate("b", &jobs[..1]);
     let more = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > begun + 2).await;
@@ -149,8 +150,8 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // The nodes' memories have just begun. A node remembers a tick only if the tick is due at least 1 s after
-    // the beginning of the node's memory.
+    // The memories of the nodes have just begun. A node remembers a tick only if the tick is at least 1 s later
+    // than the beginning of its memory.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
@@ -190,7 +191,8 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
-            // No missed tick gets a catch-up run, so only the delivery rule can repeat the unfinished run.
+            // Under this misfire rule, no missed tick gets a catch-up run. So if the unfinished run is
+            // repeated, the delivery rule is the cause.
             job.delivery(delivery).misfire(Misfire::Skip)
         };
         let first = stage.candidate("a", &[job(true)]);
@@ -238,7 +240,7 @@ async fn a_resignation_reports_the_runs_that_ended_and_those_it_dropped() {
     let [entry] = &ignores[..] else { panic!("{ignores:#?}") };
     assert_eq!(entry.end, RunOutcome::Cancelled);
     assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
-    // The dropped run must not be reported as lost in addition.
+    // The history has one entry for the dropped run. The run must not get another entry as lost.
     let starts = Arc::clone(&begun);
     let quick = Job::new("ignores", often(), move |_| {
         starts.fetch_add(1, Ordering::Relaxed);
@@ -286,9 +288,11 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
         starts.lock().unwrap().push(tick.at());
         ok()
     });
-    // The first leader keeps no entry, as if it had crashed after each record and before the entry.
+    // The job keeps no history entries. So the ledger is as it would be if the first leader had crashed between
+    // each record and its entry.
     let first = stage.candidate("a", &[job.clone().history(0)]);
-    // The nodes' memory has just begun. They remember a tick only if it is due at least 1 s after that.
+    // The memories of the nodes have just begun. They remember only ticks that are at least 1 s later than
+    // that.
     let entered_from = stage.quorum.wall() + SECOND;
     let remembered = || begun.lock().unwrap().iter().filter(|tick| **tick > entered_from).count();
     stage.when("four runs", || remembered() > 4).await;
@@ -304,7 +308,8 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
         assert_eq!(&*made.reason, "entered by the next leader");
         let records = answers.iter().flat_map(|answer| &answer.state.records);
         for (_, record) in records.filter(|(key, _)| *key == made.key()) {
-            // With the present time, it would outlive entries of later runs in a short history.
+            // A restored entry has the time of the run's end, not the time of the restoration. With the later
+            // time, pruning would keep this entry and delete entries of later runs.
             let ended = made.tick + made.took.unwrap_or_default();
             assert_eq!(record.at, ended.as_micros(), "{made:?} keeps the time of the run's end");
         }
@@ -328,7 +333,7 @@ async fn a_history_is_pruned_to_its_limit() {
                 .map_or(0, |job| job.ends.get(&RunOutcome::Done).copied().unwrap_or(0))
         };
         stage.when("a hundred ticks", || done() > 100).await;
-        // The history is pruned once it has twice as many entries as the job keeps.
+        // Pruning starts only when the history has twice as many entries as the job keeps.
         let held = stage.history_when("j", |all| all.len() <= 60).await;
         assert!(held.len() >= 20, "{}", held.len());
         leader.resigns().await;
@@ -388,7 +393,8 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let schedule = crate::scheduler::delay(PERIOD).unwrap();
-    // The handler marks its run as interrupted four times. A run is started again at once only three times.
+    // The handler marks four runs as interrupted. After an interruption the leader starts a run again at once,
+    // but only three times.
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
@@ -440,8 +446,8 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// Returns a job whose first run is marked as interrupted and then ends in the way of `self`. Later runs
-    /// are counted, and return `Ok`.
+    /// Returns a job whose first run is marked as interrupted and then ends as `self` says. Later runs are
+    /// counted in `runs`, and return `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {

@@ -1,5 +1,5 @@
-//! Tests of leaders over memory nodes on the real clock: rules, requests, open runs, and the takeover by the
-//! next leader.
+//! Tests of leaders over memory nodes on the real clock: their rules, requests to them, open runs, and the
+//! takeover by the next leader.
 
 mod ends;
 mod opened;

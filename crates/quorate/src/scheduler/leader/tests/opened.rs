@@ -27,8 +27,8 @@ fn other_job() -> Job {
     Job::new("other", never(), |_| async { Ok::<(), String>(()) })
 }
 
-/// Waits until the ledger has an open record for which `fits` is true. Returns the key of the run, and the
-/// record.
+/// Waits until the ledger has the record of an open run for which `fits` returns true. Returns the key of the
+/// run, and the record.
 async fn open_record(stage: &Stage, fits: impl Fn(&OpenRun) -> bool) -> (Arc<str>, OpenRun) {
     let env = stage.quorum.env();
     let deadline = env.now() + 15 * SECOND;
@@ -99,7 +99,8 @@ async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted()
     let first = stage.candidate("a", std::slice::from_ref(&job));
     let (run, open) = open_record(&stage, |_| true).await;
     first.crashes().await;
-    // The first leader ended the run in its slot, and crashed before it closed the run.
+    // The slot shows that the first leader ended the run there. The leader crashed before it wrote the run's
+    // closed record.
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
     let Claimed::Free(claim) = slots.claim(&open.slot(&run)).await else { panic!("the slot is free") };
     assert!(claim.take().await);
@@ -111,7 +112,7 @@ async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted()
     next.resigns().await;
 }
 
-/// Rule R9c of `docs/design/scheduler.md`.
+/// Tests rule R9c of `docs/design/scheduler.md`.
 #[tokio::test]
 async fn a_run_that_too_few_nodes_remember_is_lost_before_its_horizon() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
@@ -144,7 +145,7 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     let first = stage.candidate("a", std::slice::from_ref(&job));
     let (run, open) = open_record(&stage, |_| true).await;
     let term = highest_term(&stage, &run).await;
-    // A worker takes the run and stops without a result.
+    // The test acts as a worker that takes the run and stops without a result.
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
     let slot = open.slot(&run);
     let Claimed::Free(claim) = slots.claim(&slot).await else { panic!("the slot is free") };
@@ -154,8 +155,7 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     first.crashes().await;
     let next = stage.candidate("b", &[other_job()]);
     next_term_has(&stage, &slot.run, term).await;
-    // Waits for longer than the TTL of the worker's claim, and longer than the pause between two inspections
-    // of the slot.
+    // By then the worker's claim has expired, and the leader has inspected the slot again.
     stage.quorum.env().sleep(4 * SECOND).await;
     let (_, still) = open_record(&stage, |_| true).await;
     assert_eq!(still.generation, 1, "its leader does not have the job");
@@ -171,8 +171,8 @@ async fn a_cancellation_and_a_removal_end_an_open_run_once() {
     let job = || Arc::<str>::from("j");
     for removed in [false, true] {
         let stage = Stage::new();
-        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
-        // that, the nodes cannot prove that a requested run has no record.
+        // The memories of the nodes have just begun. Until they are more than a second old, the nodes cannot
+        // prove that a requested run has no record. The test waits for that.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

@@ -17,7 +17,8 @@ use std::{
     },
 };
 
-/// Returns a job that is not due during the test. It records its runs, each of which takes `takes`.
+/// Returns a job that is not due during the test, so only requests run it. It appends the tick of each run to
+/// `begun`, and each run takes `takes`.
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
     Job::new("j", never(), move |tick: RunContext| {
@@ -52,8 +53,8 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A triggered run starts even during a pause. By the end of this run, a scheduled tick would have started
-    // too, if the pause did not prevent it.
+    // A triggered run starts even during a pause, and takes long enough for a scheduled tick to be due. So the
+    // count of runs below shows that the pause prevents scheduled ticks.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
@@ -68,7 +69,7 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let span = spans.iter().find(|entry| entry.until.is_some()).expect("one entry for the pause");
     assert!(span.reason.contains("me@here"), "{span:?}");
     next.resigns().await;
-    // Neither leader runs a catch-up for a tick of the pause.
+    // The ticks of the pause were skipped, so no leader runs a catch-up for them.
     let last = stage.candidate("c", &jobs);
     let before = runs.load(Ordering::Relaxed);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > before + 5).await;
@@ -131,10 +132,11 @@ async fn an_impossible_request_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // The nodes' memories have just begun. The test waits until they are more than a second old. Before
-        // that, an at-most-once job would not run.
+        // The memories of the nodes have just begun. Until they are more than a second old, the nodes cannot
+        // prove that an at-most-once run was not started. The test waits for that.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
-        // The scheduled ticks of the job are far apart, and the requested ticks are in the past.
+        // The scheduled ticks are so far apart that none is due during the test. The requested ticks are in the
+        // past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];
         let span = 1_000_000 * SECOND;
         let ask = JobAction::Backfill {
@@ -246,7 +248,7 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);
     first.resigns().await;
-    // No request was answered, as if the first leader had crashed before it answered.
+    // The first leader answered no request, as if it had crashed before its answers.
     let next = stage.candidate("b", &jobs);
     accepted(&next.ask(&pause).await);
     let answers = stage.ledger.read().await.unwrap();
@@ -262,7 +264,7 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
 
 #[tokio::test]
 async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
-    /// A value that sets the flag when it is dropped.
+    /// A value that sets the flag when it is dropped, so that a test sees when its owner was dropped.
     struct Dropped(Arc<AtomicBool>);
     impl Drop for Dropped {
         fn drop(&mut self) {

@@ -6,7 +6,7 @@ use crate::scheduler::leader::tests::stage::{SECOND, Stage};
 use crate::scheduler::{Job, Misfire, RunOutcome, every};
 use std::time::Duration;
 
-/// Returns the processor time that this process has used, in seconds.
+/// Returns the processor time that this process has used so far, in seconds.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -18,7 +18,7 @@ fn processor() -> f64 {
 async fn many_jobs_all_run_under_one_leader_and_the_next() {
     let asked_for: Option<u64> = std::env::var("QUORATE_JOBS").ok().map(|text| text.parse().unwrap());
     let number = asked_for.unwrap_or(300);
-    // Each job is due once in each round, at a time of its own.
+    // Each job is due once in each round, and the jobs' ticks are spread evenly over the round.
     let round = if asked_for.is_some() { 20 * SECOND } else { 2 * SECOND };
     let stage = Stage::new();
     let env = stage.quorum.env().clone();

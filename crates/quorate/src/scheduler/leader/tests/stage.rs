@@ -29,7 +29,7 @@ pub(in crate::scheduler) fn often() -> Schedule {
     every(PERIOD).unwrap()
 }
 
-/// Returns a schedule that is not due while a test runs.
+/// Returns a schedule that has no tick while a test runs.
 pub(in crate::scheduler) fn never() -> Schedule {
     every(1_000_000 * SECOND).unwrap()
 }
@@ -58,7 +58,8 @@ impl Stage {
         Self { nodes, quorum, ledger }
     }
 
-    /// Lets nodes forget everything, and waits until they remember the present.
+    /// Erases the data of these nodes, and waits until their new memories are old enough to remember the
+    /// present.
     pub(in crate::scheduler) async fn forget(&mut self, nodes: Range<usize>) {
         self.quorum.close().await;
         for node in nodes {
@@ -70,7 +71,7 @@ impl Stage {
         self.quorum.env().sleep(SECOND + PERIOD).await;
     }
 
-    /// Starts a candidate with these jobs and no limit of runs.
+    /// Starts a candidate with these jobs and no limit of concurrent runs.
     pub(in crate::scheduler) fn candidate(&self, worker: &str, jobs: &[Job]) -> Candidate {
         self.limited(worker, jobs, usize::MAX)
     }
@@ -161,7 +162,7 @@ impl Candidate {
         }
     }
 
-    /// Lets the candidate resign, and waits until all its tasks have ended.
+    /// Resigns the candidate's term, and waits until all its tasks have ended.
     pub(in crate::scheduler) async fn resigns(self) {
         self.stop.cancel();
         self.run.await.expect("no panic").expect("a shutdown is Ok");
@@ -169,7 +170,7 @@ impl Candidate {
         assert_eq!(self.quorum.env().tasks_alive(), 0);
     }
 
-    /// Drops all tasks of the candidate at once, as a crash would. The candidate writes no further record.
+    /// Drops all tasks of the candidate at once, as a crash would. So the candidate writes no further record.
     pub(in crate::scheduler) async fn crashes(self) {
         drop(self.run);
         self.quorum.close().await;
@@ -199,5 +200,5 @@ pub(in crate::scheduler) fn ends(history: &[HistoryEntry], end: RunOutcome) -> V
     history.iter().filter(|entry| entry.end == end).collect()
 }
 
-/// The ticks whose handlers have started, in order.
+/// The ticks whose handlers have started, in the order of their starts.
 pub(in crate::scheduler) type Begun = Arc<Mutex<Vec<WallTime>>>;

@@ -1,4 +1,4 @@
-//! Tests of jobs that change: from one version to the next, and while they run.
+//! Tests of jobs that change, either between two versions of a program or while the scheduler runs.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often};
 use crate::{
@@ -47,8 +47,8 @@ async fn another_schedule_counts_from_its_first_leader_on_and_unfinished_runs_en
             Delivery::AtMostOnce => assert!(of_old.is_empty(), "no tick is caught up on: {of_old:?}"),
             Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "only the unfinished run"),
         }
-        // The next leader of the new version runs catch-ups only for ticks since the first tick of the new
-        // version.
+        // The new version's first leader began with a schedule of its own. So a later leader of the new version
+        // runs catch-ups only for ticks since then.
         let since = new.lock().unwrap().iter().copied().filter(|tick| *tick > before).min().expect("ticks");
         let last = stage.candidate("c", &[recording("j", odd, &new, false).delivery(delivery)]);
         let so_far = new.lock().unwrap().len();
@@ -90,8 +90,8 @@ async fn jobs_are_added_and_removed_while_others_run() {
     let names: Vec<_> = handle.jobs().iter().map(|job| job.name().to_string()).collect();
     assert_eq!(names, ["new", "steady"]);
     assert!(handle.remove("new") && !handle.remove("new"));
-    // The leader handles changes in order: once this job has run, the leader has processed the removal of the
-    // earlier job.
+    // The leader handles changes of the jobs in order. So once the job `third` has run, the leader has
+    // processed the removal of `new`.
     let third = Begun::default();
     handle.add(recording("third", PERIOD, &third, false)).unwrap();
     stage.when("the third runs", || third.lock().unwrap().len() > 1).await;
@@ -99,7 +99,7 @@ async fn jobs_are_added_and_removed_while_others_run() {
     stage.when("the third runs on", || third.lock().unwrap().len() > 4).await;
     assert_eq!(other.lock().unwrap().len(), so_far, "the removed job does not start");
     assert_eq!(long.load(Ordering::Relaxed), 1, "the run of the unchanged job goes on");
-    // A job that is added again starts as a new job.
+    // A job that is removed and added again starts as a new job.
     let again = Begun::default();
     let now = stage.quorum.env().wall();
     handle.add(recording("new", PERIOD, &again, false)).unwrap();
@@ -149,7 +149,7 @@ async fn a_drain_ends_with_the_term_even_if_another_worker_leads_next() {
     let draining = handle.clone();
     let drain = stage.quorum.env().spawn_scoped(async move { draining.drain().await });
     stage.when("it is being drained", || handle.registry.phase() == Phase::Draining).await;
-    // The run does not end by itself. It ends because the leader resigns its term.
+    // The handler does not return by itself. It returns only because its leader resigns the term.
     scheduler.election().term().expect("it leads").resign();
     stage.when("the other one leads", || !others.lock().unwrap().is_empty()).await;
     let deadline = stage.quorum.env().now() + 10 * SECOND;

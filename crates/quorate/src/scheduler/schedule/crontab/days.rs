@@ -3,20 +3,20 @@
 
 use std::collections::BTreeSet;
 
-/// Monday in the numbering of the `cron` crate, in which Sunday is 1.
+/// Monday, in the numbering of the `cron` crate, where Sunday is 1.
 const MONDAY: u32 = 2;
 const FRIDAY: u32 = 6;
 /// The possible lengths of a month.
 const LENGTHS: std::ops::RangeInclusive<u32> = 28..=31;
 
-/// The days that match all three conditions.
+/// A set of days: those that match all three conditions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Days {
     /// The days of the month.
     pub(super) days: BTreeSet<u32>,
-    /// The days of the week; Sunday is 1.
+    /// The days of the week. Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The number of days that the month must have, if only months of one length match.
+    /// The length of the month, if only months of this number of days match.
     pub(super) length: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Days {
         Self { days: (1..=31).collect(), weekdays, length: None }
     }
 
-    /// Returns the days of `L` and `L-3`: the day that is `days` before the last day of the month.
+    /// Returns the days of `L` and `L-3`. These are the day that is `days` before the last day of the month.
     pub(super) fn before_last(days: u32) -> Vec<Self> {
         let nth = |length: u32| length.checked_sub(days).filter(|day| *day > 0).map(|day| (day, length));
         LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
@@ -63,7 +63,7 @@ impl Days {
         LENGTHS.map(of).collect()
     }
 
-    /// Returns the days that are in both sets.
+    /// Returns the days that are in both sets, or `None` if there are none.
     pub(super) fn and(&self, other: &Self) -> Option<Self> {
         let length = match (self.length, other.length) {
             (Some(one), Some(another)) if one != another => return None,
@@ -78,8 +78,8 @@ impl Days {
         Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
     }
 
-    /// Returns the `day`th if it is a working day (Monday to Friday), else the working day next to it. If
-    /// that next day is in another month, returns the nearest working day in the opposite direction.
+    /// Returns the `day`th if it is a working day (Monday to Friday), and otherwise the working day next to it.
+    /// If that day is in another month, returns the nearest working day on the other side.
     fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
         let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
         let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };

@@ -9,7 +9,7 @@ pub(super) enum Dialect {
     Seconds,
 }
 
-/// The description of a field.
+/// The description of one field of a cron line: its limits, its names, and its texts for errors.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
@@ -53,7 +53,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-/// An invalid part of a field.
+/// A part of a field that is invalid.
 #[derive(Debug)]
 pub(super) struct InvalidItem {
     pub(super) value: String,
@@ -200,7 +200,7 @@ impl Dialect {
         }
     }
 
-    /// Returns a day of the week in the numbering of the `cron` crate.
+    /// Returns a day of the week in the numbering of the `cron` crate, where Sunday is 1.
     const fn counted_from_sunday(self, day: u32) -> u32 {
         match self {
             Self::Crontab => day % 7 + 1,

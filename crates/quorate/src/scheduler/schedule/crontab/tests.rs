@@ -14,18 +14,18 @@ fn error_of(text: &str) -> String {
     }
 }
 
-/// Returns a line of six or seven fields, as the `cron` crate reads it.
+/// Parses a line of six or seven fields with this parser, in the dialect of the `cron` crate.
 #[cfg(feature = "cron-crate")]
 fn crate_line(text: &str) -> Line {
     Line::from(&::cron::Schedule::from_str(text).unwrap())
 }
 
-/// Returns the midnight at which a date begins, in seconds since the epoch, as if local time were UTC.
+/// Returns the midnight at which a date begins, as a local time: seconds since the epoch, as if it were UTC.
 fn midnight(date: Date) -> i64 {
     date.to_zoned(TimeZone::UTC).unwrap().timestamp().as_second()
 }
 
-/// Returns the date of a local time, which is given in seconds since the epoch as if it were UTC.
+/// Returns the date of a local time, which is in seconds since the epoch as if it were UTC.
 fn date_of(local: i64) -> Date {
     TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).unwrap()).date()
 }
@@ -140,7 +140,7 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
             "01-03 03-03 04-02 05-03 06-02 07-03 08-03 09-02 10-03 11-02 12-03".to_owned(),
         ),
         ("0 0 LW 1-6 *", 2027, "01-29 02-26 03-31 04-30 05-31 06-30".to_owned()),
-        // 1 May 2027 is a Saturday, 1 August a Sunday.
+        // In 2027, 1 May is a Saturday and 1 August is a Sunday, so the nearest weekday is another day.
         (
             "0 0 1W * *",
             2027,
