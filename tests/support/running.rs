@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// A process that was started. Dropping this value kills the process, and its supervisor process then ends its
-/// command.
+/// A process that was started. Dropping this value kills the process, and its supervisor process then ends the
+/// command that it guards.
 #[derive(Debug)]
 pub struct Running {
     child: Child,

@@ -1,5 +1,70 @@
-//! Runs every scenario in the quick mode, whose figures mean nothing.
-use std::process::Command;
+//! Runs every scenario in the quick mode, whose figures mean nothing, and watches one figure that is steady: the CPU time
+//! of the servers.
+
+use std::{fs, process::Command};
+
+/// The CPU time of the servers for one cycle of Quorate, divided by that for one cycle of `SET NX PX` and a
+/// compare-and-delete script (the rival *bare*) in the same rounds: 64 tasks, one thread, the build of the tests. A ratio
+/// depends less on the machine than a time does.
+const SERVERS_CPU: f64 = 1.5;
+/// The largest growth of [`SERVERS_CPU`] that is no failure.
+const GROWTH_MAX: f64 = 1.3;
+
+/// Runs the program with `--json`, and returns its report.
+fn report(args: &[&str]) -> serde_json::Value {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_quorate-bench"));
+    let out = program.args(args).arg("--json").output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() || args.contains(&"--rounds"), "{errors}");
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+/// Returns a figure of a report with one scenario.
+fn figure(report: &serde_json::Value, rival: &str, figure: &str) -> f64 {
+    let rows = report["sections"][0]["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["rival"] == rival && row["figure"] == figure).expect(figure);
+    row["value"].as_f64().expect("a number")
+}
+
+#[test]
+fn a_cycle_costs_the_servers_no_more_than_it_did() {
+    let mut ratios = Vec::new();
+    // Other work on the machine makes batches smaller, and so a cycle more expensive. One good run is enough.
+    for _ in 0..5 {
+        let report = report(&["--only", "cycles-64", "--rounds", "5", "--round-seconds", "0.2"]);
+        let [ours, bare] =
+            ["quorate", "bare"].map(|rival| figure(&report, rival, "five servers' CPU a cycle, 1 thread"));
+        ratios.push(ours / bare);
+        if ours / bare <= SERVERS_CPU * GROWTH_MAX {
+            println!("the servers' CPU: {ratios:.2?} times that of the bare commands");
+            return;
+        }
+    }
+    panic!("{ratios:.2?} times the servers' CPU of the bare commands, where {SERVERS_CPU} is usual");
+}
+
+#[test]
+fn a_run_is_compared_with_an_earlier_one_and_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [earlier, plot] = ["earlier.json", "plot.svg"].map(|name| folder.path().join(name));
+    let tasks = ["--quick", "--only", "tasks"];
+    fs::write(&earlier, report(&tasks).to_string()).expect("the file");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_quorate-bench"));
+    let out = program.args(tasks).arg("--compare").arg(&earlier).arg("--plot").arg(&plot).output();
+    let out = out.expect("the program starts");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("cycles, 1 task") && text.contains("noise"), "{text}");
+    let svg = fs::read_to_string(&plot).expect("a plot");
+    for part in ["<svg", "quorate", "rslock", "tasks", "<polyline"] {
+        assert!(svg.contains(part), "no {part} in {svg}");
+    }
+    fs::write(&earlier, "{").expect("the file");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_quorate-bench"));
+    let out = program.args(tasks).arg("--compare").arg(&earlier).output().expect("the program starts");
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && errors.contains("earlier.json"), "{errors}");
+}
 
 #[test]
 fn every_scenario_runs_and_measures_something() {

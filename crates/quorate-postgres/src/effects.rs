@@ -55,8 +55,8 @@ impl Effects {
         Self { set: set.into() }
     }
 
-    /// Creates the table if it does not exist. Many replicas that start together may call it: the creation runs in one
-    /// replica after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
+    /// Creates the table if it does not exist. Many workers that start together may call it: the creation runs in one
+    /// worker after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
     /// transaction ends.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ const TO_START: Duration = Duration::from_secs(5);
 /// The longest time from the beginning of a term until its leader has sealed the ledger and has the answers of
 /// all nodes.
 const TO_SEAL: Duration = Duration::from_secs(2);
-/// The time after its last event for which a leader may still lead.
+/// The longest time for which a leader may still lead after its last event.
 const LAST_EVENT: Duration = Duration::from_millis(500);
 
 /// Checks the starts and ends of ticks. An at-most-once tick starts once or not at all, whatever happens. An

@@ -182,7 +182,7 @@ impl Guarantees {
     fn listen(&mut self, wait: Duration) {
         let before = self.director.leader();
         let Some((who, entry)) = self.director.next(wait) else { return };
-        // The leader has changed although no fault was caused. So it lost its term by itself.
+        // The leader has changed although no fault was caused. So the previous leader lost its term by itself.
         if let Some((who, term)) = before
             && self.director.leader() != before
             && !self.story.changes.iter().any(|change| change.term == term)

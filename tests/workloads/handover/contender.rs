@@ -94,7 +94,7 @@ async fn lead(quorum: &Quorum, rounds: usize) -> Result<Vec<Event>, Failure> {
             let (requested, turns) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
             turns.push(Event::Turn { requested: *requested, acquired, released });
             // The candidate campaigns again, at once or after its back-off. The wait for its next turn counts
-            // from now.
+            // from the release.
             *requested = released;
             if turns.len() >= rounds {
                 over.cancel();

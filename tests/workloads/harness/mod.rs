@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Duration of the faults or of the measurement
     #[arg(long = "for", global = true, value_parser = humantime::parse_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Fixes which faults occur, and when [default: a random one]
+    /// Seed that determines which faults occur, and when [default: a random seed]
     #[arg(long, global = true)]
     seed: Option<u64>,
     /// Number of worker processes

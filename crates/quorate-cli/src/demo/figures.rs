@@ -275,18 +275,18 @@ mod tests {
         let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
         entries.push(start("a", 6));
         let mut evidence = evidence(entries);
-        // In this case the worker recorded the start of tick 7, and was killed before the first line of the
-        // handler.
+        // Worker `a` recorded the start of tick 7 in the ledger, and was killed before its handler wrote a line to the
+        // journal.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (1, false));
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // In this case the worker wrote the done record of tick 6, and was killed before it wrote the line in
-        // its journal.
+        // Worker `a` also wrote the done record of tick 6, and was killed before it wrote the end of the tick to its
+        // journal.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // In this case worker `b`, which was not killed, wrote the record. Its missing line has no excuse, so
-        // the tick counts as missed.
+        // Now worker `b`, which was not killed, wrote the record of tick 7. That no line of its journal tells of the
+        // tick has no excuse, so the tick counts as missed.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
         evidence.ledger.remove(&WallTime::from_micros(tick(7)));

@@ -129,8 +129,8 @@ enum Phase {
     Begun,
     /// The attempt found that the limit was reached.
     DeadLettered,
-    /// The attempt found that the limit was reached. This is an error of the protocol, because fewer attempts
-    /// than the limit had begun or left their count behind.
+    /// The attempt found that the limit was reached, although the number of attempts that had begun, or had left their
+    /// count behind, was below the limit. The protocol must never allow this.
     TooEarly,
 }
 

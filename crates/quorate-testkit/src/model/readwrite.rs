@@ -66,7 +66,7 @@ pub struct ReadWrite {
     pub extensions: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// True if all agents have already sent their acquires when the history begins.
+    /// True if all agents have already sent their acquires when the sequence of steps begins.
     pub eager: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,

@@ -52,7 +52,7 @@ struct State {
     coverage: BTreeMap<String, u64>,
 }
 
-/// Code that works under a grant.
+/// Code that works under a lease that a majority granted.
 #[derive(Debug)]
 struct Job {
     host: Arc<Host>,

@@ -150,7 +150,8 @@ impl Claims {
     /// not an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
+    /// release follows the call's own requests, so none of these can take the claim afterwards.
     pub async fn claim<'a>(&self, message: impl Into<MessageId<'a>>) -> Result<ClaimOutcome, ClaimError> {
         self.claim_one(message.into()).await?.outcome
     }

@@ -251,7 +251,7 @@ impl Core {
         matches!(self.connection, Connection::Up)
     }
 
-    /// Returns whether the driver waits for other nodes, so that [`Core::step`] must run again as soon as the
+    /// Returns whether the driver waits for the first handshakes with other nodes, so that [`Core::step`] must run again as soon as the
     /// registry of nodes changes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.is_up() && self.node_trust.awaits_others()

@@ -154,8 +154,8 @@ impl Lease {
     }
 
     /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most. A
-    /// node that was never asked for the lease needs no release. If the other nodes are late, it counts as
-    /// confirmed.
+    /// node to which no request of the lease was sent has nothing to release. Such a node counts toward the majority
+    /// only once each of the others is late or has answered.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.

@@ -250,7 +250,8 @@ impl Lock {
     /// Contention is not an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
+    /// release follows the call's own requests, so none of these can take the lock afterwards.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         self.attempt().await
     }
@@ -274,7 +275,9 @@ impl Lock {
     /// [`AcquireError::is_permanent`] is true for such an error.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to releases.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
+    /// release follows the call's own requests, so none of these can take the lock afterwards. The
+    /// subscription to releases ends too.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.acquire_by(self.deadline()).await
     }

@@ -27,7 +27,8 @@ impl Lock<ReadLease> {
     /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
+    /// release follows the call's own requests, so none of these can take the lock afterwards.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
         Ok(self.attempt().await?.map(ReadLease))
     }
@@ -38,8 +39,9 @@ impl Lock<ReadLease> {
     /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: a dropped attempt sends its releases after its own requests, and ends the subscription to
-    /// releases.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
+    /// release follows the call's own requests, so none of these can take the lock afterwards. The
+    /// subscription to releases ends too.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
         self.acquire_by(self.deadline()).await.map(ReadLease)
     }

@@ -156,7 +156,7 @@ impl Quorum {
         self.settled(wait, |status| !status.is_connecting()).await
     }
 
-    /// Waits until a majority of nodes votes, for `wait` at most, and returns the state of each node. The
+    /// Waits until a majority of nodes may vote, for `wait` at most, and returns the state of each node. The
     /// wait ends early, even without a majority, once every node has been reached or found unreachable. A
     /// node that was reached may still be in quarantine.
     ///

@@ -8,7 +8,7 @@ pub(super) const STEP: u32 = 1_000_000;
 /// The model's `max_clock_offset`. Clocks are wrong by whole steps. The additional 100 µs leave room for the
 /// counter's increments, which take no time in the model.
 pub(super) const OFFSET: u32 = STEP + 100;
-/// The true time when a history begins.
+/// The true time when a sequence of steps begins.
 pub(super) const BEGIN: u32 = 100 * STEP;
 
 /// The property that no token is given twice.
@@ -31,10 +31,10 @@ pub struct Fencing {
     /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost the
     /// key.
     pub repair: bool,
-    /// The largest difference between the nodes' counters when a history begins. `None` if the nodes have no
+    /// The largest difference between the nodes' counters when a sequence of steps begins. `None` if the nodes have no
     /// counters yet.
     pub apart: Option<u8>,
-    /// Lets any of the nodes be without a counter when a history begins.
+    /// Lets any of the nodes be without a counter when a sequence of steps begins.
     pub missing: bool,
     /// The error of the worker's clock, in steps ahead, that started the nodes' counters before the history.
     pub seeded: u8,

@@ -54,7 +54,7 @@ pub struct OpenedRuns {
     pub direct: bool,
     /// Lets leaders prune the run.
     pub prunes: bool,
-    /// The history from which a search begins.
+    /// The steps that have already been taken when a search begins.
     pub from: From,
     /// The choices of each leader for a run of which it finds no record.
     pub plans: [Plan; LEADERS],

@@ -22,7 +22,7 @@ const L3: u8 = L1 + 2;
 const W1: u8 = 0;
 const W2: u8 = 1;
 
-/// The history from which a search begins.
+/// The steps that have already been taken when a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// Nothing has happened yet.

@@ -116,7 +116,8 @@ pub enum JobAction {
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled. `None` for all active runs whose tick is due.
+        /// The tick whose run must be cancelled. `None` for all active runs whose tick is due, and for the requested runs
+        /// that have not started.
         tick: Option<WallTime>,
     },
 }

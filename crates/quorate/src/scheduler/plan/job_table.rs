@@ -177,12 +177,12 @@ impl JobTable {
         let head = plan.head().filter(|_| !asleep);
         let job = plan.job();
         let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));
+        // While the job's row is being written, the job keeps its place. The end of that write is reported with the number
+        // of the place only, so another job in the same place would receive the report.
         let has_ended = slot.removed && plan.active().is_empty() && !slot.registering;
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
-            // If the job's row is still being written, the place is not vacant yet. The end of that write is
-            // reported with the place, and must not reach another job.
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
         }
