@@ -13,12 +13,52 @@ use tokio::runtime::{Builder, Runtime};
 /// The warm-up before each round. Without it, a round would also measure how idle tasks wake up.
 pub(super) const WARM: Duration = Duration::from_millis(50);
 
+/// The largest number of times that one round is measured.
+const ROUND_ATTEMPTS: usize = 3;
+
 /// One rival on its own runtime, and the results of its rounds.
 struct Lane {
     kind: Kind,
     rival: Arc<Rival>,
     runtime: Runtime,
     rounds: Vec<Round>,
+}
+
+impl Lane {
+    /// Measures one round. A round in which many attempts failed, for instance because other work kept the machine busy,
+    /// is measured again.
+    ///
+    /// # Errors
+    /// A text, if attempts fail in every round.
+    fn round(&self, plan: &Plan, servers: &Servers, tasks: usize) -> Result<Round, String> {
+        let mut failed = 0;
+        for _ in 0..ROUND_ATTEMPTS {
+            let (round, failures) = self.runtime.block_on(self.measure(plan, servers, tasks))?;
+            if failures <= round.acquires.len() as u64 / 100 {
+                return Ok(round);
+            }
+            failed = failures;
+        }
+        Err(format!("{}: {failed} attempts failed", self.kind.name()))
+    }
+
+    /// Measures one round. Returns it, and the number of attempts that failed.
+    async fn measure(&self, plan: &Plan, servers: &Servers, tasks: usize) -> Result<(Round, u64), String> {
+        cycle(&self.rival, tasks, WARM).await;
+        let theirs = servers.cpu()?;
+        let (began, spent) = (now(), cpu());
+        let done = cycle(&self.rival, tasks, plan.round).await;
+        let (took, spent) = (now().since(began), cpu().saturating_sub(spent));
+        let theirs = servers.cpu()?.saturating_sub(theirs);
+        let cycles = done.acquires.len() as f64;
+        let round = Round {
+            cycles_a_second: cycles / took.as_secs_f64(),
+            cpu_micros_a_cycle: spent.as_secs_f64() * 1e6 / cycles,
+            servers_micros_a_cycle: theirs.as_secs_f64() * 1e6 / cycles,
+            acquires: done.acquires,
+        };
+        Ok((round, done.failed))
+    }
 }
 
 struct Round {
@@ -116,24 +156,7 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
             // The order rotates, so that no rival always runs after the same other rival.
             let count = lanes.len();
             let lane = &mut lanes[(place + turn) % count];
-            let round = lane.runtime.block_on(async {
-                cycle(&lane.rival, tasks, WARM).await;
-                let theirs = servers.cpu()?;
-                let (began, spent) = (now(), cpu());
-                let done = cycle(&lane.rival, tasks, plan.round).await;
-                let (took, spent) = (now().since(began), cpu().saturating_sub(spent));
-                let theirs = servers.cpu()?.saturating_sub(theirs);
-                if done.failed > done.acquires.len() as u64 / 100 {
-                    return Err(format!("{}: {} attempts failed", lane.kind.name(), done.failed));
-                }
-                let cycles = done.acquires.len() as f64;
-                Ok(Round {
-                    cycles_a_second: cycles / took.as_secs_f64(),
-                    cpu_micros_a_cycle: spent.as_secs_f64() * 1e6 / cycles,
-                    servers_micros_a_cycle: theirs.as_secs_f64() * 1e6 / cycles,
-                    acquires: done.acquires,
-                })
-            })?;
+            let round = lane.round(plan, servers, tasks)?;
             lane.rounds.push(round);
         }
     }
