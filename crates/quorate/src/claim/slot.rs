@@ -84,7 +84,9 @@ pub(crate) struct SlotClaim {
 /// The state of a slot, as the nodes report it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
-    /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11).
+    /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11). `None`
+    /// while a majority names a holder: if the majority has forgotten the end, and the leader has opened the same
+    /// generation again, the run is active again.
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
@@ -92,6 +94,19 @@ pub(crate) struct Shown {
     pub(crate) free: bool,
     /// The holder of the claim, if a majority names the same one.
     pub(crate) holder: Option<Owner>,
+}
+
+impl Shown {
+    /// Returns the state of a slot on `nodes` nodes, of which a majority answered `look`.
+    fn new(look: Inspection, nodes: usize) -> Self {
+        Self {
+            free: look.answered - look.named.iter().map(|(_, times)| times).sum::<usize>() >= majority(nodes),
+            // A node that stores the end shows no count any more.
+            counted: look.done.is_some() || look.begun.is_some_and(|begun| begun.attempts > 0),
+            ended: look.done.filter(|_| look.holder.is_none()),
+            holder: look.holder,
+        }
+    }
 }
 
 /// Counts the answers when an actor asks the nodes to count its attempt on a slot. This type performs no I/O.
@@ -198,14 +213,8 @@ impl Slots {
     pub(crate) async fn look(quorum: &Quorum, group: &str, slots: &[SlotId]) -> Vec<Option<Shown>> {
         let resources: Vec<Resource> = slots.iter().map(|slot| slot.resource(group)).collect();
         let nodes = quorum.pool().len();
-        let shown = |look: Inspection| Shown {
-            free: look.answered - look.named.iter().map(|(_, times)| times).sum::<usize>() >= majority(nodes),
-            holder: look.holder,
-            counted: look.begun.is_some_and(|begun| begun.attempts > 0),
-            ended: look.done,
-        };
         let looks = inspect_each(quorum.inner(), &resources).await;
-        looks.into_iter().map(|look| look.map(shown)).collect()
+        looks.into_iter().map(|look| look.map(|look| Shown::new(look, nodes))).collect()
     }
 
     /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it by
@@ -411,6 +420,35 @@ mod tests {
 
     fn superseded() -> Answer {
         Answer::Reply(Reply::Refused(Refusal::Superseded))
+    }
+
+    /// Returns what five nodes show, of which `holding` name a holder and one stores an end.
+    fn shown(holding: usize) -> Shown {
+        let holder = Owner::sign("w", 1, 2);
+        Shown::new(
+            Inspection {
+                holder: (holding >= 3).then(|| holder.clone()),
+                remaining: None,
+                contended: false,
+                token: None,
+                done: Some(DoneRecord::default()),
+                begun: None,
+                named: vec![(holder, holding)],
+                answered: 5,
+            },
+            5,
+        )
+    }
+
+    /// Nodes forgot the end of a generation, and the leader opened the same generation again (simulation, plan default,
+    /// seed 1400).
+    #[test]
+    fn an_end_that_one_node_remembers_ends_no_slot_that_a_worker_holds() {
+        let active = shown(3);
+        assert!(active.ended.is_none() && active.counted && !active.free && active.holder.is_some());
+        let over = shown(0);
+        assert!(over.ended.is_some() && over.counted && over.free);
+        assert!(shown(2).ended.is_some(), "two of five nodes are no majority");
     }
 
     #[test]

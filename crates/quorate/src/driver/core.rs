@@ -10,11 +10,9 @@ use crate::{
         message::{DriverMessage, InFlightBatch, PendingRequest},
     },
     env::BootTime,
-    node::{Batch, BatchReply, Cause, Hello, Listen, NodeTime, Refusal, Reply, Request, Resource},
+    node::{Batch, BatchReply, Cause, Hello, Listen, Resource},
     sabotage::Sabotage,
-    trust::{
-        ClockOffset, ClockStepDetector, Marking, NodeEpoch, NodeRegistry, NodeState, NodeTrust, TrustPolicy,
-    },
+    trust::{ClockOffset, ClockStepDetector, NodeEpoch, NodeRegistry, NodeState, NodeTrust, TrustPolicy},
     vote::{Answer, ReplyTo, Vote},
 };
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
