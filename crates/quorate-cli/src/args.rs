@@ -1,10 +1,9 @@
 mod daemon;
 mod jobs;
 
-pub(crate) use daemon::{LeadArgs, LogArgs, LogFormat, LogLevel, RunArgs};
+pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use jobs::{
-    BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, RequestArgs,
-    ShowArgs, WaitArgs,
+    BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
 };
 
 use crate::config::{Flags, Secret, TlsNames, redact};

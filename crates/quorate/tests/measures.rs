@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
 use metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString,
-    Unit,
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
 };
 use quorate::{
     Claims, Election, Job, Quorum, Scheduler,
@@ -349,7 +349,8 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
             "quorate_job_last_success_timestamp_seconds{group=g,job=hangs}",
         );
         let (quorum, stop, run) = led("first");
-        when(&quorum, "it runs", || recorded.all().contains_key(running) && recorded.get(running) > 0.0).await;
+        when(&quorum, "it runs", || recorded.all().contains_key(running) && recorded.get(running) > 0.0)
+            .await;
         go_on.send(true).unwrap();
         when(&quorum, "it succeeds", || recorded.get(last) > 0.0).await;
         stop.send(()).unwrap();
@@ -361,7 +362,8 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
         let succeeded = recorded.get(last);
         recorded.0.lock().unwrap().series.clear();
         let (quorum, _stop, run) = led("second");
-        when(&quorum, "it runs", || recorded.all().contains_key(running) && recorded.get(running) > 0.0).await;
+        when(&quorum, "it runs", || recorded.all().contains_key(running) && recorded.get(running) > 0.0)
+            .await;
         let known = recorded.get(last);
         assert!((known - succeeded).abs() < 2.0, "{known} and {succeeded}");
         drop(run);

@@ -243,7 +243,7 @@ fn example(key: &str) -> &'static str {
 }
 
 /// Returns the word of `words` that the user probably meant.
-pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Computing a distance takes time and memory in proportion to the product of both lengths.
     if word.len() > 64 {
         return None;

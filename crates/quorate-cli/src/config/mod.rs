@@ -33,6 +33,7 @@ mod source;
 mod tls;
 
 pub use error::ConfigError;
+pub(crate) use error::nearest;
 pub use http::HttpConfig;
 pub use job::JobConfig;
 pub(crate) use nodes::redact;

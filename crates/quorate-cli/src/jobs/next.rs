@@ -75,10 +75,7 @@ impl NextArgs {
 }
 
 /// Reads the schedule that a leader has registered in the ledger, and computes its ticks.
-pub(super) async fn registered(
-    jobs: &Jobs,
-    upcoming: &Upcoming<'_>,
-) -> Result<(Page, Schedule), Failure> {
+pub(super) async fn registered(jobs: &Jobs, upcoming: &Upcoming<'_>) -> Result<(Page, Schedule), Failure> {
     let schedule = jobs.schedule(upcoming.job).await.map_err(|error| failure(&error))?;
     let source = format!("the ledger of group {}", jobs.group());
     Ok((Page::new(upcoming, &schedule, source), schedule))

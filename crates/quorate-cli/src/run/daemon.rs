@@ -11,11 +11,11 @@ use crate::{
     config::{Config, Flags, JobConfig},
     connect, files,
     guard::Guard,
+    http::Server,
 };
 use quorate::{
     election::{Election, ElectionError},
     env::{BootTime, Env},
-    internals::majority,
     lease::Heartbeat,
     quorum::Quorum,
     scheduler::{Job, ScheduleError, Scheduler, SchedulerHandle},
@@ -25,11 +25,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The number of beats of the loop within the longest silence that the heartbeat allows.
-const BEATS: u32 = 4;
+pub(crate) const BEATS: u32 = 4;
 
 /// The signals that the daemon handles.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -37,7 +37,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Installs the handlers: after this, none of these signals ends this process by itself.
-    pub(super) fn catch() -> io::Result<Self> {
+    pub(crate) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -45,7 +45,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> SignalAction {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! { biased;
             _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
             _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
@@ -54,7 +54,9 @@ impl Signals {
     }
 }
 
-enum SignalAction {
+/// What a signal asks the daemon to do.
+#[derive(Debug)]
+pub(crate) enum SignalAction {
     Stop(&'static str),
     Reload,
 }
@@ -96,11 +98,16 @@ impl Daemon {
         })
     }
 
+    pub(super) fn election(&self) -> &Election {
+        &self.election
+    }
+
     /// Campaigns, and runs the jobs while it leads, until a signal stops it.
     pub(super) async fn run(
         mut self,
         jobs: &[JobConfig],
         mut signals: Signals,
+        http: Option<&Server>,
     ) -> Result<(), ElectionError<ScheduleError>> {
         let mut scheduler = Scheduler::on(&self.election);
         if let Some(most) = self.config.max_running {
@@ -123,6 +130,9 @@ impl Daemon {
             last_beat = now;
             self.heartbeat.beat();
             self.notifier.beat(&self.env);
+            if let Some(http) = http {
+                http.beat();
+            }
             if !stop.is_cancelled() {
                 if let Some(event) = self.reader.poll() {
                     self.on_file_event(&handle, event);
@@ -138,6 +148,9 @@ impl Daemon {
                         if !stop.is_cancelled() {
                             tracing::info!("{name}: resigning");
                             self.notifier.stopping();
+                            if let Some(http) = http {
+                                http.stopping();
+                            }
                         }
                         stop.cancel();
                     }
@@ -207,26 +220,17 @@ impl Daemon {
 
     /// Returns the status for `systemctl status`.
     fn status(&self) -> String {
-        let leads = self.election.term().filter(quorate::election::Term::is_valid);
-        if let Some(term) = leads {
-            return format!("leading term {}, {} jobs", term.token().get(), self.config.jobs.len());
-        }
-        let nodes = self.quorum.nodes();
-        match connect::is_quorum(&nodes) {
-            true => "following".to_owned(),
-            false => format!(
-                "no quorum: {} of {} nodes vote, {} required",
-                connect::votes(&nodes),
-                nodes.len(),
-                majority(nodes.len())
-            ),
+        let status = connect::leadership(&self.quorum, &self.election);
+        match self.election.is_leader() {
+            true => format!("{status}, {} jobs", self.config.jobs.len()),
+            false => status,
         }
     }
 }
 
 /// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which
 /// it did not run. The lease may then be lost although all nodes answer.
-fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
+pub(crate) fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(
             "the main loop did not run for {silence:.1?}, and the lease was not extended: the process was stopped, or the \
@@ -239,7 +243,7 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
 /// each iteration, and a lease is not extended while the last beat is older than the returned time. The
 /// returned time is also the time between two extensions. If the pause continues, the lease ends one TTL
 /// after its last extension.
-fn max_silence(ttl: Duration) -> Duration {
+pub(crate) fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }
 
