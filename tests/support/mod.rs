@@ -5,6 +5,7 @@
 mod beats;
 mod crew;
 mod ended;
+mod http;
 mod keys;
 mod nodes;
 mod processes;
@@ -17,6 +18,7 @@ mod told;
 pub use beats::Beats;
 pub use crew::{Crew, Told, Who};
 pub use ended::Ended;
+pub use http::{Http, Response};
 pub use keys::{Key, keys};
 pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};

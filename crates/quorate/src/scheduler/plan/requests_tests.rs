@@ -1,4 +1,5 @@
 use super::*;
+use crate::measure::JobsMeasures;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
