@@ -66,6 +66,8 @@ pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
+    scheduler: Scheduler,
+    handle: SchedulerHandle,
     /// The heartbeat of the lease, which is extended only while the loop beats.
     heartbeat: Heartbeat,
     guard: Guard,
@@ -79,19 +81,31 @@ impl Daemon {
     pub(super) fn new(
         quorum: &Quorum,
         config: &Config,
-        group: &Arc<str>,
+        (group, jobs): (&Arc<str>, &[JobConfig]),
         flags: Flags,
         notifier: Notifier,
     ) -> io::Result<Self> {
         let (lease, env) = (config.lease, quorum.env());
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
+        let guard = Guard::new(lease.ttl, lease.step_down_grace);
         let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
+        let election = election.renew_while_beating(&heartbeat);
+        let scheduler = Scheduler::on(&election);
+        let scheduler = match config.max_running {
+            Some(most) => scheduler.max_running(most),
+            None => scheduler,
+        };
+        let jobs = jobs.iter().map(|job| command::job(job, env, guard));
+        let scheduler = jobs.fold(scheduler, Scheduler::job);
         Ok(Self {
+            // With the handle, the counters of all jobs exist, even before there is a quorum.
+            handle: scheduler.handle(),
+            scheduler,
             env: env.clone(),
             quorum: quorum.clone(),
-            election: election.renew_while_beating(&heartbeat),
+            election,
             heartbeat,
-            guard: Guard::new(lease.ttl, lease.step_down_grace),
+            guard,
             config: config.clone(),
             reader: ConfigReader::new(env, config.file.clone(), flags)?,
             notifier,
@@ -105,20 +119,12 @@ impl Daemon {
     /// Campaigns, and runs the jobs while it leads, until a signal stops it.
     pub(super) async fn run(
         mut self,
-        jobs: &[JobConfig],
         mut signals: Signals,
         http: Option<&Server>,
     ) -> Result<(), ElectionError<ScheduleError>> {
-        let mut scheduler = Scheduler::on(&self.election);
-        if let Some(most) = self.config.max_running {
-            scheduler = scheduler.max_running(most);
-        }
-        for job in self.jobs(jobs) {
-            scheduler = scheduler.job(job);
-        }
-        let handle = scheduler.handle();
+        let handle = self.handle.clone();
         let stop = CancellationToken::new();
-        let mut campaign = pin!(scheduler.run().until(stop.clone().cancelled_owned()));
+        let mut campaign = pin!(self.scheduler.run().until(stop.clone().cancelled_owned()));
         let mut events = self.election.events();
         self.notifier.ready();
         let mut last_beat = self.env.now();

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         config.nodes.len(),
         config.nodes_from
     );
-    let daemon = Daemon::new(&quorum, config, group, args.flags(), Notifier::from_env());
+    let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
     let daemon = daemon.map_err(|error| Failure::new(FAILURE, error))?;
     let server = listener.map(|listener| listener.start(&quorum, daemon.election(), config, true));
     // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         quorum.close().await;
         return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
-    let ended = daemon.run(jobs, signals, server.as_ref()).await;
+    let ended = daemon.run(signals, server.as_ref()).await;
     if let Some(server) = server {
         server.stop().await;
     }
