@@ -6,7 +6,7 @@
 //! front of it. An answer may be out of date when the client reads it: a leader may lose its lease right after
 //! `/leader` has answered 200.
 //!
-//! # Who may do what
+//! # Access
 //!
 //! Without a read token, every client that can connect may read; such a server listens on loopback only, and
 //! refuses a `Host` that is a name, so that no web page can reach it under a name of its own. With a read token,

@@ -126,7 +126,13 @@ const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
     ),
     (
         "Description",
-        &[("openapi", "string"), ("info", "object"), ("paths", "object"), ("components", "object")],
+        &[
+            ("openapi", "string"),
+            ("info", "object"),
+            ("security", "[object]"),
+            ("paths", "object"),
+            ("components", "object"),
+        ],
     ),
     (
         "Status",
