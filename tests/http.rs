@@ -160,9 +160,11 @@ fn a_daemon_is_ready_while_there_is_a_quorum() {
     until_status(&http, "/leader", 503);
     http.get("/livez").expect(200);
     assert!(http.metric("quorate_leader{group=\"g\"}").abs() < f64::EPSILON);
-    // A sidecar has no work to finish: it resigns when the lease is about to end.
-    let stepped_down = "quorate_lease_events_total{group=\"g\",event=\"step-down\"}";
-    assert!((http.metric(stepped_down) - 1.0).abs() < f64::EPSILON);
+    // A sidecar has no work to finish, and resigns when the lease is about to end. On a busy machine it may be too late.
+    let events =
+        |name: &str| http.metric(&format!("quorate_lease_events_total{{group=\"g\",event=\"{name}\"}}"));
+    until("the end of the term", PATIENCE, || (events("resigned") + events("lost") > 0.0).then_some(()));
+    assert!((events("elected") - 1.0).abs() < f64::EPSILON);
 }
 
 /// Every counter of a group, a job and an outcome exists at zero before anything has happened.
@@ -250,9 +252,10 @@ fn check_schema(document: &Value, schema: &Value, value: &Value, at: &str) {
         return check_schema(document, &document["components"]["schemas"][name], value, at);
     }
     if let Some(any) = schema["anyOf"].as_array() {
-        return if !value.is_null() {
-            check_schema(document, &any[0], value, at)
-        };
+        if !value.is_null() {
+            check_schema(document, &any[0], value, at);
+        }
+        return;
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),

@@ -21,7 +21,7 @@ const ASKING_MAX: usize = 4;
 /// The shortest silence of the daemon's loop after which the process does not count as live.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
 
-/// What the server shows: a daemon and its quorum.
+/// The state that the server shows: a daemon and its quorum.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) quorum: Quorum,

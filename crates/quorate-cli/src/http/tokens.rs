@@ -11,7 +11,7 @@ const TOKEN_MIN: usize = 16;
 /// The longest token that is accepted, in bytes.
 const TOKEN_MAX: usize = 256;
 
-/// What a client may do, in order.
+/// The rights of a client, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Access {
     /// Ask for the status of a health check.

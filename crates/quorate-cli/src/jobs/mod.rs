@@ -52,7 +52,7 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
     }
 }
 
-/// What to show of the jobs of a group.
+/// A question about the jobs of a group.
 #[derive(Debug)]
 pub(crate) enum Query<'a> {
     /// All jobs.

@@ -30,7 +30,7 @@ pub(super) struct Page {
     error: Option<String>,
 }
 
-/// What a request asks the leader to do with a job.
+/// The action that a request asks of the leader, for one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     Trigger,

@@ -54,7 +54,7 @@ impl Signals {
     }
 }
 
-/// What a signal asks the daemon to do.
+/// The action that a signal asks of the daemon.
 #[derive(Debug)]
 pub(crate) enum SignalAction {
     Stop(&'static str),
