@@ -5,7 +5,7 @@
 
 use quorate::env::{SystemWorld, World};
 use quorate_testkit::cannot_run;
-use quorate_tests::support::{Http, Nodes, PATIENCE, Program, Running, until};
+use quorate_tests::support::{Http, Nodes, PATIENCE, Program, Running, check_schema, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -171,8 +171,13 @@ fn a_daemon_is_ready_while_there_is_a_quorum() {
 #[test]
 fn every_counter_exists_at_zero_and_promtool_finds_nothing() {
     let group = Group::new();
-    let (_daemon, http) = group.run(&group.config(""));
+    let config = group.config("");
+    // A name that must be escaped.
+    let hostile = "[[job]]\nname = 'x\"y\\z<script>'\nevery = \"1s\"\ncommand = [\"true\"]\n";
+    group.program.write("quorate.toml", &(group.program.read("quorate.toml") + hostile));
+    let (_daemon, http) = group.run(&config);
     let text = http.get("/metrics").expect(200).body;
+    assert!(text.contains(r#"quorate_job_paused{group="g",job="x\"y\\z<script>"} 0"#), "{text}");
     let outcomes = [
         "done",
         "failed",
@@ -220,6 +225,9 @@ fn every_counter_exists_at_zero_and_promtool_finds_nothing() {
     // With values, too.
     let done = "quorate_runs_total{group=\"g\",job=\"beat\",outcome=\"done\"}";
     until("a run", PATIENCE, || (http.metric(done) > 0.0).then_some(()));
+    let shown = http.get("/api/v1/jobs/x%22y%5Cz%3Cscript%3E").expect(200);
+    assert_eq!(shown.json()["name"], r#"x"y\z<script>"#);
+    assert!(shown.head.contains("x-content-type-options: nosniff"), "{shown}");
     let scrape = http.get("/metrics").expect(200).body;
     let names = |text: &str| -> BTreeSet<String> {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -243,43 +251,6 @@ fn check_metrics(scrape: &str) {
     let output = promtool.wait_with_output().expect("promtool ends");
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success() && said.is_empty(), "{}\n{scrape}", String::from_utf8_lossy(&said));
-}
-
-/// Checks that a value has the properties of a schema, no more and no fewer, with values of their types.
-fn check_schema(document: &Value, schema: &Value, value: &Value, at: &str) {
-    if let Some(name) = schema["$ref"].as_str() {
-        let name = name.rsplit('/').next().expect("a name");
-        return check_schema(document, &document["components"]["schemas"][name], value, at);
-    }
-    if let Some(any) = schema["anyOf"].as_array() {
-        if !value.is_null() {
-            check_schema(document, &any[0], value, at);
-        }
-        return;
-    }
-    let types: Vec<&str> = match &schema["type"] {
-        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
-        other => other.as_str().into_iter().collect(),
-    };
-    let is_one = match value {
-        Value::Null => types.contains(&"null"),
-        Value::Bool(_) => types.contains(&"boolean"),
-        Value::Number(number) => types.contains(&"number") || (types.contains(&"integer") && number.is_u64()),
-        Value::String(_) => types.contains(&"string"),
-        Value::Array(_) => types.contains(&"array"),
-        Value::Object(_) => types.contains(&"object"),
-    };
-    assert!(is_one, "{at}: {value} is not of {schema}");
-    for item in value.as_array().into_iter().flatten() {
-        check_schema(document, &schema["items"], item, at);
-    }
-    if let (Some(value), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
-        let names: Vec<_> = value.keys().collect();
-        assert_eq!(names, properties.keys().collect::<Vec<_>>(), "{at}");
-        for (name, schema) in properties {
-            check_schema(document, schema, &value[name], &format!("{at}.{name}"));
-        }
-    }
 }
 
 #[test]

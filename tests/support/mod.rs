@@ -12,6 +12,7 @@ mod processes;
 mod program;
 mod running;
 mod say;
+mod schema;
 mod sink;
 mod told;
 
@@ -25,6 +26,7 @@ pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
 pub use running::Running;
 pub use say::say;
+pub use schema::check_schema;
 pub use sink::Sink;
 pub use told::told_to_end;
 

@@ -4,7 +4,8 @@
 //!
 //! The server speaks plain HTTP: on a network, everybody between can read the tokens. Put a proxy with TLS in
 //! front of it. An answer may be out of date when the client reads it: a leader may lose its lease right after
-//! `/leader` has answered 200.
+//! `/leader` has answered 200. A client that keeps all connections busy keeps other clients, also health checks, from
+//! an answer for as long as it does so.
 //!
 //! # Access
 //!

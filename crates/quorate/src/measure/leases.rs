@@ -1,5 +1,5 @@
 use super::facade::{Counter, Gauge, Histogram, Metric};
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
 const ACQUIRE: Metric = Metric::seconds(
     "quorate_acquire_seconds",
@@ -53,7 +53,8 @@ impl AcquireMeasures {
 #[derive(Debug)]
 pub(crate) struct ElectionMeasures {
     terms: Counter,
-    events: BTreeMap<&'static str, Counter>,
+    /// Empty without the feature.
+    events: Vec<(&'static str, Counter)>,
     leader: Gauge,
     remaining: Gauge,
 }
@@ -65,7 +66,7 @@ impl ElectionMeasures {
         let counter = |&event: &&'static str| (event, EVENTS.counter(&[("group", group), ("event", event)]));
         Self {
             terms: TERMS.counter(&labels),
-            events: events.iter().map(counter).collect(),
+            events: events.iter().filter(|_| cfg!(feature = "metrics")).map(counter).collect(),
             leader: LEADER.gauge(&labels),
             remaining: REMAINING.gauge(&labels),
         }
@@ -76,7 +77,7 @@ impl ElectionMeasures {
     }
 
     pub(crate) fn event(&self, event: &str) {
-        if let Some(counter) = self.events.get(event) {
+        if let Some((_, counter)) = self.events.iter().find(|(name, _)| *name == event) {
             counter.add_one();
         }
     }
@@ -85,15 +86,16 @@ impl ElectionMeasures {
     pub(crate) fn term(&self) -> TermGauges {
         let gauges = OnceLock::new();
         if cfg!(feature = "metrics") {
-            let _ = gauges.set((self.leader.clone(), self.remaining.clone()));
+            let _ = gauges.set(Box::new((self.leader.clone(), self.remaining.clone())));
         }
         TermGauges(gauges)
     }
 }
 
-/// The gauges of the term that a lease is for. A lease that is not a leader's has none.
+/// The gauges of the term that a lease is for. A lease that is not a leader's has none. They are boxed, because
+/// a process may hold many leases.
 #[derive(Debug, Default)]
-pub(crate) struct TermGauges(OnceLock<(Gauge, Gauge)>);
+pub(crate) struct TermGauges(OnceLock<Box<(Gauge, Gauge)>>);
 
 impl TermGauges {
     /// Takes over the gauges of `term`. Later calls have no effect.
@@ -105,7 +107,7 @@ impl TermGauges {
 
     /// Reports how long the lease is valid if it is not extended; zero once it has ended.
     pub(crate) fn remaining(&self, time: Duration) {
-        if let Some((leader, remaining)) = self.0.get() {
+        if let Some((leader, remaining)) = self.0.get().map(|gauges| &**gauges) {
             leader.set_flag(!time.is_zero());
             remaining.set_duration(time);
         }
