@@ -72,13 +72,33 @@ impl Site {
     /// Returns for how long the daemon's loop has not run, if that is too long.
     pub(super) fn silence(&self) -> Option<Duration> {
         let beat = BootTime::from_nanos(self.beat.load(Ordering::Relaxed));
-        let silence = beat.until(self.env().now());
-        (silence > self.config.lease.ttl.max(SILENCE_MIN)).then_some(silence)
+        too_long(beat.until(self.env().now()), self.config.lease.ttl)
     }
 
     /// Returns the jobs of the group, as a client of the server sees them.
     pub(super) fn jobs(&self) -> Result<Jobs, crate::exit::Failure> {
         let group = self.election.group();
         Jobs::new(&self.quorum, group).map_err(|error| crate::exit::Failure::new(crate::exit::FAILURE, error))
+    }
+}
+
+/// Returns the silence of a daemon's loop, if it is longer than a busy machine explains. By then the leader has
+/// lost its lease, which is extended only while the loop runs.
+fn too_long(silence: Duration, ttl: Duration) -> Option<Duration> {
+    (silence > ttl.max(SILENCE_MIN)).then_some(silence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_live_until_it_was_silent_for_longer_than_a_lease() {
+        let second = Duration::from_secs(1);
+        for (silence, ttl, is_live) in
+            [(0, 3, true), (10, 3, true), (11, 3, false), (29, 30, true), (31, 30, false)]
+        {
+            assert_eq!(too_long(silence * second, ttl * second).is_none(), is_live, "{silence} s of {ttl} s");
+        }
     }
 }

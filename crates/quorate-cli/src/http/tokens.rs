@@ -3,7 +3,7 @@ use crate::{
     exit::{CONFIG, Failure},
     files,
 };
-use std::{fmt, path::Path};
+use std::{fmt, io, path::Path};
 use subtle::ConstantTimeEq;
 
 /// The shortest token that is accepted, in bytes.
@@ -29,6 +29,9 @@ pub(super) struct Tokens {
     operate: Option<Token>,
 }
 
+/// Reads a file to its end.
+type Reader = dyn Fn(&Path) -> io::Result<String>;
+
 /// A token, filled up with zeros, so that each comparison takes the same time.
 struct Token([u8; TOKEN_MAX]);
 
@@ -38,7 +41,13 @@ impl Tokens {
     /// # Errors
     /// A [`Failure`] that names the field, the file, the reason and the fix.
     pub(super) fn read(config: &HttpConfig) -> Result<Self, Failure> {
-        let read = |field, file: &Option<_>| file.as_deref().map(|file| Token::read(field, file)).transpose();
+        Self::read_with(config, &files::read_apart)
+    }
+
+    fn read_with(config: &HttpConfig, reader: &Reader) -> Result<Self, Failure> {
+        let read = |field, file: &Option<_>| {
+            file.as_deref().map(|file| Token::read(field, file, reader)).transpose()
+        };
         let tokens = Self {
             read: read("http.read_token_file", &config.read_token_file)?,
             operate: read("http.operate_token_file", &config.operate_token_file)?,
@@ -81,9 +90,9 @@ impl Tokens {
 }
 
 impl Token {
-    fn read(field: &str, file: &Path) -> Result<Self, Failure> {
+    fn read(field: &str, file: &Path, reader: &Reader) -> Result<Self, Failure> {
         let shown = file.display();
-        let text = files::read_apart(file).map_err(|error| {
+        let text = reader(file).map_err(|error| {
             let text = format!("{field} {shown} cannot be read: {error}; make it readable for this user");
             Failure::new(CONFIG, text)
         })?;
@@ -145,10 +154,14 @@ mod tests {
         }
     }
 
+    fn read(config: &HttpConfig) -> Result<Tokens, Failure> {
+        Tokens::read_with(config, &files::read)
+    }
+
     #[test]
     fn each_token_allows_what_it_is_for() {
         let dir = tempfile::tempdir().unwrap();
-        let both = Tokens::read(&config(&dir, Some(READ), Some(&format!("{OPERATE}\n")))).unwrap();
+        let both = read(&config(&dir, Some(READ), Some(&format!("{OPERATE}\n")))).unwrap();
         let longer = format!("{READ}x");
         for (given, expected) in [
             (None, Access::Health),
@@ -162,10 +175,10 @@ mod tests {
             assert_eq!(both.access(given), expected, "{given:?}");
         }
         assert!(both.can_operate() && both.protects_reads());
-        let open = Tokens::read(&config(&dir, None, None)).unwrap();
+        let open = read(&config(&dir, None, None)).unwrap();
         assert_eq!((open.access(None), open.access(Some(""))), (Access::Read, Access::Read));
         assert_eq!(open.access(Some(OPERATE)), Access::Read, "there are no operations");
-        let operated = Tokens::read(&config(&dir, None, Some(OPERATE))).unwrap();
+        let operated = read(&config(&dir, None, Some(OPERATE))).unwrap();
         assert_eq!((operated.access(None), operated.access(Some(OPERATE))), (Access::Read, Access::Operate));
         assert!(!format!("{both:?}").contains("reading"));
     }
@@ -182,17 +195,17 @@ mod tests {
             ("secret", "has a token of 6 characters"),
             (&long, "has a token of 257 characters"),
         ] {
-            let failure = Tokens::read(&config(&dir, Some(text), None)).unwrap_err();
+            let failure = read(&config(&dir, Some(text), None)).unwrap_err();
             let shown = failure.to_string();
             assert!(shown.contains("http.read_token_file") && shown.contains(reason), "{shown}");
             assert!(shown.contains("openssl rand") && !shown.contains("secret"), "{shown}");
             assert_eq!(failure.code, CONFIG);
         }
-        let same = Tokens::read(&config(&dir, Some(READ), Some(READ))).unwrap_err().to_string();
+        let same = read(&config(&dir, Some(READ), Some(READ))).unwrap_err().to_string();
         assert!(same.contains("the same token") && !same.contains(READ), "{same}");
         let mut missing = config(&dir, Some(READ), None);
         missing.operate_token_file = Some(dir.path().join("none"));
-        let missing = Tokens::read(&missing).unwrap_err().to_string();
+        let missing = read(&missing).unwrap_err().to_string();
         assert!(missing.contains("operate_token_file") && missing.contains("cannot be read"), "{missing}");
     }
 }
