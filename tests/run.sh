@@ -145,6 +145,9 @@ install cc gcc gcc build-base gcc gcc
 install redis-server redis-server redis redis redis redis
 install openssl openssl openssl openssl openssl openssl
 
+# promtool, which checks the metrics, is part of this package.
+install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
+
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
 # From here on, a run that fails also names the tests that did not run.
@@ -188,7 +191,7 @@ say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
 
 say "subsets of the features"
-for features in "" scheduler claims file-node; do
+for features in "" scheduler claims file-node metrics; do
     cargo check --quiet -p quorate --no-default-features --features "$features"
     # Compiles the unit tests too.
     cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test

@@ -5,24 +5,28 @@
 mod beats;
 mod crew;
 mod ended;
+mod http;
 mod keys;
 mod nodes;
 mod processes;
 mod program;
 mod running;
 mod say;
+mod schema;
 mod sink;
 mod told;
 
 pub use beats::Beats;
 pub use crew::{Crew, Told, Who};
 pub use ended::Ended;
+pub use http::{Http, Response};
 pub use keys::{Key, keys};
 pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
 pub use running::Running;
 pub use say::say;
+pub use schema::check_schema;
 pub use sink::Sink;
 pub use told::told_to_end;
 

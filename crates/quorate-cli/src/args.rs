@@ -1,12 +1,13 @@
+mod daemon;
 mod jobs;
 
+pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use jobs::{
-    BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, RequestArgs,
-    ShowArgs, WaitArgs,
+    BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
 };
 
 use crate::config::{Flags, Secret, TlsNames, redact};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use quorate::{plain::plain, scheduler::Zone};
 use std::{ffi::OsString, path::PathBuf, sync::LazyLock, time::Duration};
 
@@ -110,6 +111,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run the jobs of a configuration file while this worker leads
     Run(RunArgs),
+    /// Lead a group without jobs, and answer over HTTP whether this process leads
+    Lead(LeadArgs),
     /// Run a command while holding a lock
     Exec(ExecArgs),
     /// Show which nodes vote, and the holders of locks, groups and messages
@@ -160,6 +163,7 @@ pub(crate) struct NodeArgs {
 impl NodeArgs {
     pub(crate) fn flags(&self) -> Flags {
         Flags {
+            listen: None,
             config: self.config.clone(),
             nodes: Secret(self.nodes.clone()),
             local: self.local,
@@ -171,30 +175,6 @@ impl NodeArgs {
             },
         }
     }
-}
-
-/// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Text for people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// The level from which log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
-    /// Failures only.
-    Error,
-    /// Failures, and conditions that may lead to a failure.
-    Warn,
-    /// All of the above, and changes of state.
-    Info,
-    /// All of the above, and details for diagnosis.
-    Debug,
-    /// Everything.
-    Trace,
 }
 
 #[derive(Debug, Args)]
@@ -216,51 +196,6 @@ pub(crate) struct DemoArgs {
     /// Print one JSON object on the last line
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  quorate run --config /etc/quorate/quorate.toml
-  # only check the file, and show when each job is next due
-  quorate run --check --config quorate.toml
-
-Run it on several machines with the same file. On SIGTERM or SIGINT the daemon
-resigns: its commands get SIGTERM, those that still run at the end of
-lease.step_down_grace get SIGKILL, then the lease is released. That takes at most
-the grace and one second. On SIGHUP, or when the file changes, the daemon reloads
-the jobs, and a leader stays leader. A file with an error, or a file system that
-does not answer within 5 s, changes nothing. Under systemd the daemon reports
-when it is ready, reloads and stops, and serves the watchdog.
-
-A daemon whose main loop is blocked stops extending its lease, so that another
-worker leads. SIGTERM ends it at the latest 10 s after the grace (exit status
-125). Log lines are dropped while standard error is not read; the log counts
-them. The output of commands is passed through unchanged.
-
-A command has these variables in its environment: QUORATE_JOB, QUORATE_TICK (RFC
-3339), QUORATE_CAUSE, QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN
-and, with a timeout, QUORATE_DEADLINE. It runs under a supervisor process, which
-ends it in time even if quorate is killed, stopped or stuck. It does not inherit
-QUORATE_NODES, which may contain passwords: a job that calls quorate itself
-inherits QUORATE_CONFIG, or sets QUORATE_NODES in its `env`. While a process that
-a command started cannot be ended (it belongs to another user), the lease is not
-released early, and the run counts as failed.
-
-Exit status: 0 after SIGTERM or SIGINT; 78 configuration, or a majority of the
-nodes refuses this user, node list or setting; 125 quorate failed.")]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) nodes: NodeArgs,
-    /// Check the file, print what it means, and exit
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// The format of log lines
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) log_format: LogFormat,
-    /// The level from which log lines are written
-    #[arg(long, value_enum, default_value = "info")]
-    pub(crate) log_level: LogLevel,
 }
 
 #[derive(Debug, Args)]

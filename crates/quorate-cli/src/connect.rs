@@ -4,6 +4,7 @@ use crate::{
 };
 use quorate::{
     admin::NodeSet,
+    election::{Election, Term},
     internals::majority,
     node::FileNode,
     quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig},
@@ -91,8 +92,25 @@ pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
     votes(nodes) >= majority(nodes.len())
 }
 
-/// Describes the nodes that do not vote, one line each. Use it only for a failure that the states of the nodes
-/// explain. A failed round has its own [`NoMajority`], for which [`no_quorum`] is meant.
+/// Describes in a few words whether this process leads or follows, or that there is no quorum.
+pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
+    if let Some(term) = election.term().filter(Term::is_valid) {
+        return format!("leading term {}", term.token().get());
+    }
+    let nodes = quorum.nodes();
+    match is_quorum(&nodes) {
+        true => "following".to_owned(),
+        false => format!(
+            "no quorum: {} of {} nodes vote, {} required",
+            votes(&nodes),
+            nodes.len(),
+            majority(nodes.len())
+        ),
+    }
+}
+
+/// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
+/// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     let mut text =
         format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));

@@ -14,6 +14,7 @@ use quorate::{
     quorum::Quorum,
 };
 use serde::Serialize;
+use std::time::Duration;
 
 /// The longest name of a worker that is shown, in bytes.
 const NAME_MAX: usize = 200;
@@ -64,6 +65,18 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
         _ => show::print(&show::json(&page)?)?,
     }
     Ok(result.as_ref().err().map_or(0, code))
+}
+
+/// Asks the leader to resign. Returns the JSON document that the command prints with `--json`, and its exit status.
+pub(crate) async fn json(
+    quorum: &Quorum,
+    group: &str,
+    term: Option<u64>,
+    wait: Duration,
+) -> Result<(String, u8), Failure> {
+    let result = observer(quorum, group)?.ask_to_resign(term.map(FencingToken::new), wait).await;
+    let code = result.as_ref().err().map_or(0, code);
+    Ok((show::json(&Page::new(group, &result))?, code))
 }
 
 fn failure(error: &ResignError) -> Failure {

@@ -15,8 +15,10 @@ mod exec;
 mod exit;
 mod files;
 mod guard;
+mod http;
 mod init;
 mod jobs;
+mod lead;
 mod lock;
 mod log;
 mod nodes;
@@ -82,9 +84,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         // would have to reap.
         Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
         Command::Run(args) => {
-            log::start(args.log_format, args.log_level);
-            let config = load(&args.nodes)?;
+            log::start(args.log.format, args.log.level);
+            let config = Config::load(&args.flags(), &Environment::process())?;
             block_on(run::run(args, &config))
+        }
+        Command::Lead(args) => {
+            log::start(args.log.format, args.log.level);
+            let config = Config::load(&args.flags(), &Environment::process())?;
+            block_on(lead::lead(args, &config))
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn);

@@ -14,7 +14,7 @@ use quorate::{
     internals::{Marker, majority},
     node::Cause,
     plain::plain,
-    quorum::{NoMajority, NodeOutcome, NodeStatus, SharedSettings},
+    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, SharedSettings},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
@@ -83,18 +83,16 @@ impl MarkerSettings {
 /// Shows each node. The exit status reports whether a majority votes.
 pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure> {
     let quorum = connect::only_looking(config)?;
-    let set = connect::node_set(config, &config.nodes, true)?;
-    let env = quorum.env().clone();
-    let (statuses, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(&env, PATIENCE));
+    let page = Page::read(&quorum, config).await;
     quorum.close().await;
-    let page = Page {
-        prefix: config.prefix.to_string(),
-        nodes_from: config.nodes_from.to_string(),
-        quorum: connect::is_quorum(&statuses),
-        nodes: statuses.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
-    };
+    let page = page?;
     show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
+}
+
+/// Returns the JSON document that `nodes list` prints with `--json`.
+pub(crate) async fn json(quorum: &Quorum, config: &Config) -> Result<String, Failure> {
+    show::json(&Page::read(quorum, config).await?)
 }
 
 /// Ends the quarantine of every node that can be reached.
@@ -159,6 +157,17 @@ fn line(status: &NodeStatus, sight: &Result<Sight, Cause>) -> Line {
 }
 
 impl Page {
+    async fn read(quorum: &Quorum, config: &Config) -> Result<Self, Failure> {
+        let set = connect::node_set(config, &config.nodes, true)?;
+        let (statuses, sights) = futures_util::join!(quorum.met(PATIENCE), set.look(quorum.env(), PATIENCE));
+        Ok(Self {
+            prefix: config.prefix.to_string(),
+            nodes_from: config.nodes_from.to_string(),
+            quorum: connect::is_quorum(&statuses),
+            nodes: statuses.iter().zip(&sights).map(|(status, sight)| line(status, sight)).collect(),
+        })
+    }
+
     fn for_people(&self) -> String {
         let votes = self.nodes.iter().filter(|node| node.votes).count();
         let mut text = format!(

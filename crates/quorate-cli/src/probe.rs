@@ -3,7 +3,7 @@
 
 use crate::{
     args::{Cli, Command, ElectionCommand, LockCommand, NodeArgs, NodesCommand},
-    config::{Config, Environment},
+    config::{Config, Environment, Flags},
 };
 use std::ffi::OsString;
 
@@ -14,11 +14,12 @@ use std::ffi::OsString;
 /// The text that the program would print, including help.
 pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Option<Config>, String> {
     let cli = Cli::read(args).map_err(|none| none.text)?;
-    let load =
-        |nodes: &NodeArgs| Config::load(&nodes.flags(), environment).map_err(|error| error.to_string());
+    let load_with = |flags: &Flags| Config::load(flags, environment).map_err(|error| error.to_string());
+    let load = |nodes: &NodeArgs| load_with(&nodes.flags());
     match &cli.command {
         Command::Demo(_) => Ok(None),
-        Command::Run(args) => load(&args.nodes).map(Some),
+        Command::Run(args) => load_with(&args.flags()).map(Some),
+        Command::Lead(args) => load_with(&args.flags()).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),

@@ -59,26 +59,23 @@ struct ResourceLine {
 
 /// Shows the nodes and the requested resources. The exit status reports whether a majority votes.
 pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Failure> {
-    let resources = resources(args, config)?;
+    let resources = resources(&args.resources, config)?;
     let quorum = connect::only_looking(config)?;
-    let nodes = quorum.met(PATIENCE).await;
-    let now = quorum.env().now();
-    let mut page = Page {
-        prefix: config.prefix.to_string(),
-        nodes_from: config.nodes_from.to_string(),
-        quorum: connect::is_quorum(&nodes),
-        nodes: nodes.iter().map(|node| line(node, now)).collect(),
-        resources: Vec::new(),
-    };
-    for resource in &resources {
-        page.resources.push(look(&quorum, resource).await);
-    }
+    quorum.met(PATIENCE).await;
+    let page = Page::read(&quorum, config, &resources).await;
     quorum.close().await;
     show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
-/// Returns the resource that a name on the command line means: a lock, `election/GROUP` or `claim/SET/ID`.
+/// Returns the JSON document that the command prints with `--json`. Without names of resources, it shows the group
+/// of the configuration.
+pub(crate) async fn json(quorum: &Quorum, config: &Config, names: &[String]) -> Result<String, Failure> {
+    let resources = resources(names, config)?;
+    show::json(&Page::read(quorum, config, &resources).await)
+}
+
+/// Returns the resource of a name on the command line: a lock, `election/GROUP` or `claim/SET/ID`.
 pub(crate) fn resource(name: &str) -> Result<Resource, Failure> {
     let parsed = match (name.strip_prefix("election/"), name.strip_prefix("claim/")) {
         (Some(group), _) => Resource::election(group),
@@ -91,12 +88,12 @@ pub(crate) fn resource(name: &str) -> Result<Resource, Failure> {
     parsed.map_err(|error| Failure::new(CONFIG, error))
 }
 
-fn resources(args: &StatusArgs, config: &Config) -> Result<Vec<Resource>, Failure> {
-    match (&config.group, args.resources.is_empty()) {
+fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure> {
+    match (&config.group, names.is_empty()) {
         (Some(group), true) => {
             Ok(vec![Resource::election(group).map_err(|error| Failure::new(CONFIG, error))?])
         }
-        _ => args.resources.iter().map(|name| resource(name)).collect(),
+        _ => names.iter().map(|name| resource(name)).collect(),
     }
 }
 
@@ -148,6 +145,21 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Page {
+    async fn read(quorum: &Quorum, config: &Config, resources: &[Resource]) -> Self {
+        let (nodes, now) = (quorum.nodes(), quorum.env().now());
+        let mut page = Self {
+            prefix: config.prefix.to_string(),
+            nodes_from: config.nodes_from.to_string(),
+            quorum: connect::is_quorum(&nodes),
+            nodes: nodes.iter().map(|node| line(node, now)).collect(),
+            resources: Vec::new(),
+        };
+        for resource in resources {
+            page.resources.push(look(quorum, resource).await);
+        }
+        page
+    }
+
     fn for_people(&self) -> String {
         let mut text = String::new();
         let trusted = self.nodes.iter().filter(|node| node.trusted).count();

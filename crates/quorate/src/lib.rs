@@ -51,6 +51,7 @@
 //! # Modules, each using only those above it
 //!
 //! * [`mod@env`]: points in time
+//! * `measure`: counters, gauges and histograms (feature `metrics`)
 //! * [`node`]: one server. The memory node and the file node are here; Redis servers are in `quorate-redis`
 //! * `config`: the settings; `trust`: the rules on which nodes may vote; `vote`: the count of votes;
 //!   `driver`: one task for each node
@@ -82,6 +83,7 @@ pub mod internals;
 pub mod lease;
 #[doc(hidden)]
 pub mod ledger;
+mod measure;
 pub mod node;
 mod panic;
 #[doc(hidden)]

@@ -14,12 +14,13 @@ use std::{
 };
 
 /// The modules, from the bottom to the top. Each module may use only the modules before it.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "env",
     "plain",
     "backoff",
     "panic",
     "setting_error",
+    "measure",
     "node",
     "sabotage",
     "config",

@@ -68,6 +68,7 @@ impl Config {
             ("trust_new_nodes", old_settings.trust_new_nodes != settings.trust_new_nodes),
             ("lease", self.lease != new.lease),
             ("max_running", self.max_running != new.max_running),
+            ("http", self.http != new.http),
         ];
         table.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

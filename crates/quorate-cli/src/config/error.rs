@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can have the wrong type.
-const KEYS: [&str; 52] = [
+const KEYS: [&str; 56] = [
     "at",
     "attempts",
     "backoff",
@@ -27,12 +27,14 @@ const KEYS: [&str; 52] = [
     "fence_retention",
     "group",
     "history",
+    "http",
     "jitter",
     "job",
     "keep_output",
     "key_file",
     "lease",
     "ledger_retention",
+    "listen",
     "max_backoff",
     "max_clock_offset",
     "max_running",
@@ -42,11 +44,13 @@ const KEYS: [&str; 52] = [
     "node_timeout",
     "nodes",
     "ok_exit_codes",
+    "operate_token_file",
     "overlap",
     "password_file",
     "placement",
     "prefix",
     "priority",
+    "read_token_file",
     "retries",
     "rule",
     "schedule",
@@ -212,6 +216,8 @@ fn fix(message: &str, key: &str) -> &'static str {
         "command" => "; write program and arguments, like [\"./report.sh\", \"--all\"]",
         "nodes" => "; write a list, like [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]",
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
+        "http" => "; write it like { listen = \"127.0.0.1:9640\" }",
+        "listen" => "; write an IP address and a port, like \"127.0.0.1:9640\"",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
         "tls" => {
             "; write it like { ca_file = \"ca.pem\", cert_file = \"worker.pem\", key_file = \"worker.key\" }"
@@ -238,9 +244,8 @@ fn example(key: &str) -> &'static str {
 }
 
 /// Returns the word of `words` that the user probably meant.
-pub(super) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // The time and the memory for a distance grow with the product of both lengths. So long words are not
-    // compared.
+pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Computing a distance takes time and memory in proportion to the product of both lengths.
     if word.len() > 64 {
         return None;
     }

@@ -35,6 +35,8 @@ pub(super) struct FileText {
     lease: LeaseText,
     pub(super) max_running: Option<Spanned<i64>>,
     #[serde(default)]
+    pub(super) http: HttpText,
+    #[serde(default)]
     pub(super) job: Vec<Spanned<JobText>>,
 }
 
@@ -43,6 +45,14 @@ pub(super) struct FileText {
 struct LeaseText {
     ttl: Option<Time>,
     step_down_grace: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct HttpText {
+    pub(super) listen: Option<Spanned<String>>,
+    pub(super) read_token_file: Option<Spanned<PathBuf>>,
+    pub(super) operate_token_file: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Debug, Deserialize)]

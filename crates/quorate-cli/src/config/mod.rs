@@ -14,6 +14,7 @@
 //! | the nodes | `--nodes` or `--local`, `QUORATE_NODES`, `nodes` in the file |
 //! | the TLS files | the node's own (options of its URL, or its table), `--ca-file`, `QUORATE_CA_FILE`, `tls` in the file; `--cert-file` and `--key-file` likewise |
 //! | the prefix | `--prefix`, `prefix` in the file, `quorate:` |
+//! | the address of the HTTP server | `--listen`, `http.listen` in the file, no server |
 //!
 //! A relative path in a file is relative to the directory of that file. Any other relative path is relative
 //! to the working directory.
@@ -25,12 +26,15 @@
 mod changes;
 mod error;
 mod file;
+mod http;
 mod job;
 mod nodes;
 mod source;
 mod tls;
 
 pub use error::ConfigError;
+pub(crate) use error::nearest;
+pub use http::HttpConfig;
 pub use job::JobConfig;
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
@@ -74,6 +78,8 @@ pub struct Config {
     pub group: Option<Arc<str>>,
     /// The largest number of concurrent runs of all jobs; no limit if `None`.
     pub max_running: Option<usize>,
+    /// The HTTP server; `None` if there is none.
+    pub http: Option<HttpConfig>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobConfig>,
 }
@@ -188,6 +194,7 @@ impl Validation<'_> {
             prefix: self.prefix(flags)?,
             group: self.group()?,
             max_running: self.max_running()?,
+            http: self.http(flags)?,
             jobs: self.jobs(lease)?,
             nodes,
             nodes_from,

@@ -42,6 +42,8 @@ pub struct Flags {
     pub local: bool,
     /// `--prefix`.
     pub prefix: Option<String>,
+    /// `--listen`.
+    pub listen: Option<String>,
     /// `--ca-file`, `--cert-file` and `--key-file`.
     pub tls: TlsNames,
 }

@@ -2,11 +2,11 @@
 
 use super::{failure, look, page::RunEnd, print, table::table};
 use crate::{args::HistoryArgs, config::Config, exit::Failure};
-use quorate::plain::plain;
+use quorate::{plain::plain, scheduler::Jobs};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
-struct Page {
+pub(super) struct Page {
     group: String,
     job: String,
     /// The outcomes of the runs, the newest run first.
@@ -16,13 +16,19 @@ struct Page {
 /// Shows the outcomes of the job's runs.
 pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let found = jobs.history(&args.job, limit).await.map_err(|error| failure(&error));
+    let page = of_job(&jobs, &args.job, args.limit).await;
     quorum.close().await;
-    let history = found?.iter().map(RunEnd::new).collect();
-    let page = Page { group: plain(jobs.group(), 200), job: plain(&args.job, 200), history };
+    let page = page?;
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
+}
+
+/// Reads the newest entries of a job's history, `limit` at most.
+pub(super) async fn of_job(jobs: &Jobs, job: &str, limit: u32) -> Result<Page, Failure> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let found = jobs.history(job, limit).await.map_err(|error| failure(&error))?;
+    let history = found.iter().map(RunEnd::new).collect();
+    Ok(Page { group: plain(jobs.group(), 200), job: plain(job, 200), history })
 }
 
 impl Page {

@@ -11,10 +11,11 @@ use crate::{
     config::Config,
     exit::Failure,
 };
+use quorate::scheduler::Jobs;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
-struct Page {
+pub(super) struct Page {
     group: String,
     jobs: Vec<JobPage>,
 }
@@ -22,11 +23,9 @@ struct Page {
 /// Shows all jobs of the group.
 pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let found = jobs.list().await.map_err(|error| failure(&error));
+    let page = all(&jobs).await;
     quorum.close().await;
-    let group = jobs.group().to_string();
-    let jobs = found?.iter().map(|job| JobPage::new(&group, job)).collect();
-    let page = Page { group, jobs };
+    let page = page?;
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
@@ -34,11 +33,25 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
 /// Shows one job.
 pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let found = jobs.show(&args.job).await.map_err(|error| failure(&error));
+    let page = one(&jobs, &args.job).await;
     quorum.close().await;
-    let page = JobPage::new(jobs.group(), &found?);
+    let page = page?;
     print(args.group.json, &page, || page.for_people())?;
     Ok(0)
+}
+
+/// Reads all jobs of the group.
+pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
+    let found = jobs.list().await.map_err(|error| failure(&error))?;
+    let group = jobs.group().to_string();
+    let jobs = found.iter().map(|job| JobPage::new(&group, job)).collect();
+    Ok(Page { group, jobs })
+}
+
+/// Reads one job.
+pub(super) async fn one(jobs: &Jobs, job: &str) -> Result<JobPage, Failure> {
+    let found = jobs.show(job).await.map_err(|error| failure(&error))?;
+    Ok(JobPage::new(jobs.group(), &found))
 }
 
 impl Page {

@@ -14,10 +14,12 @@ use crate::{
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
     show,
 };
+pub(crate) use next::Upcoming;
 use quorate::{
     quorum::Quorum,
     scheduler::{Jobs, JobsError},
 };
+pub(crate) use request::Action;
 use serde::Serialize;
 
 /// Runs one of the commands, and returns the exit status.
@@ -34,12 +36,50 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
         JobsCommand::Show(args) => list::show(args, &config).await,
         JobsCommand::History(args) => history::history(args, &config).await,
-        JobsCommand::Trigger(args) => request::trigger(args, &config, environment).await,
-        JobsCommand::Pause(args) => request::pause(args, &config, environment).await,
-        JobsCommand::Resume(args) => request::resume(args, &config, environment).await,
+        JobsCommand::Trigger(args) => {
+            request::send(Action::Trigger, &args.job, &args.wait, &config, environment).await
+        }
+        JobsCommand::Pause(args) => {
+            request::send(Action::Pause, &args.job, &args.wait, &config, environment).await
+        }
+        JobsCommand::Resume(args) => {
+            request::send(Action::Resume, &args.job, &args.wait, &config, environment).await
+        }
         JobsCommand::Backfill(args) => request::backfill(args, &config, environment).await,
-        JobsCommand::Cancel(args) => request::cancel(args, &config, environment).await,
+        JobsCommand::Cancel(args) => {
+            request::send(Action::Cancel(args.tick), &args.job, &args.wait, &config, environment).await
+        }
     }
+}
+
+/// A question about the jobs of a group.
+#[derive(Debug)]
+pub(crate) enum Query<'a> {
+    /// All jobs.
+    List,
+    /// One job.
+    Show(&'a str),
+    /// The newest entries of a job's history, at most so many.
+    History(&'a str, u32),
+    /// The next ticks of a job.
+    Next(Upcoming<'a>),
+}
+
+/// Returns the JSON document that a command prints with `--json`.
+pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failure> {
+    match query {
+        Query::List => show::json(&list::all(jobs).await?),
+        Query::Show(job) => show::json(&list::one(jobs, job).await?),
+        Query::History(job, limit) => show::json(&history::of_job(jobs, job, *limit).await?),
+        Query::Next(upcoming) => show::json(&next::registered(jobs, upcoming).await?.0),
+    }
+}
+
+/// Sends a request to the leader. Returns the JSON document that the command prints with `--json`, and its exit
+/// status.
+pub(crate) async fn request(jobs: &Jobs, job: &str, action: Action) -> Result<(String, u8), Failure> {
+    let (page, code) = request::answer(jobs, job, action).await?;
+    Ok((show::json(&page)?, code))
 }
 
 /// Returns the group of the jobs.

@@ -10,12 +10,12 @@ use crate::{
 use quorate::{
     env::{Env, WallTime},
     plain::plain,
-    scheduler::Schedule,
+    scheduler::{Jobs, Schedule},
 };
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
-struct Page {
+pub(super) struct Page {
     job: String,
     schedule: String,
     /// The source of the schedule: the path of the configuration file, or the ledger of a group.
@@ -45,7 +45,7 @@ pub(super) fn from_file(
     let Some(JobConfig { schedule, .. }) = file.jobs.iter().find(|job| *job.name == args.job) else {
         return Ok(None);
     };
-    let page = Page::new(args, schedule, file.path.display().to_string());
+    let page = Page::new(&args.upcoming(), schedule, file.path.display().to_string());
     print(args.group.json, &page, || page.for_people(schedule))?;
     Ok(Some(0))
 }
@@ -53,23 +53,43 @@ pub(super) fn from_file(
 /// Shows the job's next ticks by the schedule in the ledger, where a leader has registered it.
 pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let found = jobs.schedule(&args.job).await.map_err(|error| failure(&error));
+    let read = registered(&jobs, &args.upcoming()).await;
     quorum.close().await;
-    let schedule = found?;
-    let page = Page::new(args, &schedule, format!("the ledger of group {}", jobs.group()));
+    let (page, schedule) = read?;
     print(args.group.json, &page, || page.for_people(&schedule))?;
     Ok(0)
 }
 
+/// The ticks to show: the job, the number of ticks, and the time before them (by default now).
+#[derive(Debug)]
+pub(crate) struct Upcoming<'a> {
+    pub(crate) job: &'a str,
+    pub(crate) count: u32,
+    pub(crate) from: Option<WallTime>,
+}
+
+impl NextArgs {
+    fn upcoming(&self) -> Upcoming<'_> {
+        Upcoming { job: &self.job, count: self.count, from: self.from }
+    }
+}
+
+/// Reads the schedule that a leader has registered in the ledger, and computes its ticks.
+pub(super) async fn registered(jobs: &Jobs, upcoming: &Upcoming<'_>) -> Result<(Page, Schedule), Failure> {
+    let schedule = jobs.schedule(upcoming.job).await.map_err(|error| failure(&error))?;
+    let source = format!("the ledger of group {}", jobs.group());
+    Ok((Page::new(upcoming, &schedule, source), schedule))
+}
+
 impl Page {
-    fn new(args: &NextArgs, schedule: &Schedule, source: String) -> Self {
-        let from = args.from.unwrap_or_else(|| Env::system().wall());
-        let count = usize::try_from(args.count).unwrap_or(usize::MAX);
+    fn new(upcoming: &Upcoming<'_>, schedule: &Schedule, source: String) -> Self {
+        let from = upcoming.from.unwrap_or_else(|| Env::system().wall());
+        let count = usize::try_from(upcoming.count).unwrap_or(usize::MAX);
         let show = |at: WallTime| TickPage { tick: rfc3339(at), local: schedule.format(at) };
         // If each tick counts from the end of the run before it, no tick is known in advance.
         let count = if schedule.is_after_end() { 0 } else { count };
         Self {
-            job: plain(&args.job, 200),
+            job: plain(upcoming.job, 200),
             schedule: plain(&schedule.to_string(), 1_000),
             source: plain(&source, 1_000),
             from: rfc3339(from),

@@ -3,12 +3,13 @@
 
 use super::{code, failure, look, print};
 use crate::{
-    args::{BackfillArgs, CancelArgs, RequestArgs, WaitArgs},
+    args::{BackfillArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
 };
 use quorate::{
+    env::WallTime,
     plain::plain,
     scheduler::{Accepted, Jobs, JobsError},
 };
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 /// The result of a request.
 #[derive(Debug, Serialize)]
-struct Page {
+pub(super) struct Page {
     group: String,
     job: String,
     /// The verb of the request, such as `trigger`.
@@ -30,31 +31,38 @@ struct Page {
     error: Option<String>,
 }
 
-pub(super) async fn trigger(
-    args: &RequestArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    send(("trigger", &args.job, &args.wait), config, environment, async |jobs| jobs.trigger(&args.job).await)
-        .await
+/// The action that a request asks of the leader, for one job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Action {
+    Trigger,
+    Pause,
+    Resume,
+    /// Cancel the run of this tick, or all active runs.
+    Cancel(Option<WallTime>),
+    /// Run the job for each tick from the first time, inclusive, to the second, exclusive.
+    Backfill(WallTime, WallTime),
 }
 
-pub(super) async fn pause(
-    args: &RequestArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    send(("pause", &args.job, &args.wait), config, environment, async |jobs| jobs.pause(&args.job).await)
-        .await
-}
+impl Action {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Trigger => "trigger",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cancel(_) => "cancel",
+            Self::Backfill(..) => "backfill",
+        }
+    }
 
-pub(super) async fn resume(
-    args: &RequestArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    send(("resume", &args.job, &args.wait), config, environment, async |jobs| jobs.resume(&args.job).await)
-        .await
+    async fn send(self, jobs: &Jobs, job: &str) -> Result<Accepted, JobsError> {
+        match self {
+            Self::Trigger => jobs.trigger(job).await,
+            Self::Pause => jobs.pause(job).await,
+            Self::Resume => jobs.resume(job).await,
+            Self::Cancel(tick) => jobs.cancel(job, tick).await,
+            Self::Backfill(from, until) => jobs.backfill(job, from, until).await,
+        }
+    }
 }
 
 pub(super) async fn backfill(
@@ -66,28 +74,19 @@ pub(super) async fn backfill(
         let text = "--until is not later than --from; the span includes --from and excludes --until";
         return Err(Failure::new(CONFIG, text));
     }
-    let request = ("backfill", &args.job, &args.wait);
-    send(request, config, environment, async |jobs| jobs.backfill(&args.job, args.from, args.until).await)
-        .await
+    send(Action::Backfill(args.from, args.until), &args.job, &args.wait, config, environment).await
 }
 
-pub(super) async fn cancel(
-    args: &CancelArgs,
+/// Sends a request to the leader, and shows its answer.
+pub(super) async fn send(
+    action: Action,
+    job: &str,
+    args: &WaitArgs,
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    let request = ("cancel", &args.job, &args.wait);
-    send(request, config, environment, async |jobs| jobs.cancel(&args.job, args.tick).await).await
-}
-
-async fn send(
-    (action, job, args): (&'static str, &String, &WaitArgs),
-    config: &Config,
-    environment: &Environment<'_>,
-    request: impl AsyncFnOnce(&Jobs) -> Result<Accepted, JobsError>,
-) -> Result<u8, Failure> {
-    // A quorum that only reads checks first whether the job exists. If the list of nodes is mistyped, there is
-    // no such job, and the command ends before it has written markers to these nodes.
+    // The command first only reads whether the job exists. If the list of nodes is mistyped, it finds no job, and
+    // ends before it has written markers to these nodes.
     let (looking, jobs) = look(&args.group, config).await?;
     let exists = jobs.check_exists(job).await.map_err(|error| failure(&error));
     looking.close().await;
@@ -98,15 +97,24 @@ async fn send(
     // A missing quorum is not reported here, because the request below then fails with the reason for each
     // node.
     let _ = quorum.ready(PATIENCE).await;
-    let answer = request(&jobs).await;
+    let answer = action.send(&jobs, job).await;
     quorum.close().await;
-    let page = Page::new(jobs.group(), job, action, &answer);
+    let page = Page::new(jobs.group(), job, action.verb(), &answer);
     match &answer {
         Ok(_) => print(args.group.json, &page, || page.for_people())?,
         Err(_) if args.group.json => print(true, &page, String::new)?,
         Err(error) => return Err(failure(error)),
     }
     Ok(answer.as_ref().err().map_or(0, code))
+}
+
+/// Sends a request to the leader. Returns its answer, or the reason why there is none, and the exit status that
+/// the command would have.
+pub(super) async fn answer(jobs: &Jobs, job: &str, action: Action) -> Result<(Page, u8), Failure> {
+    jobs.check_exists(job).await.map_err(|error| failure(&error))?;
+    let answer = action.send(jobs, job).await;
+    let code = answer.as_ref().err().map_or(0, code);
+    Ok((Page::new(jobs.group(), job, action.verb(), &answer), code))
 }
 
 /// Returns the name of the requester, USER@HOST. The leader logs it, and `jobs show` names it for a paused job.

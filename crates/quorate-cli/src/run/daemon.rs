@@ -11,11 +11,11 @@ use crate::{
     config::{Config, Flags, JobConfig},
     connect, files,
     guard::Guard,
+    http::Server,
 };
 use quorate::{
     election::{Election, ElectionError},
     env::{BootTime, Env},
-    internals::majority,
     lease::Heartbeat,
     quorum::Quorum,
     scheduler::{Job, ScheduleError, Scheduler, SchedulerHandle},
@@ -24,20 +24,20 @@ use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The number of iterations of the loop, and so of beats, within the longest silence that the heartbeat allows.
-const BEATS: u32 = 4;
+/// The number of beats of the loop within the longest silence that the heartbeat allows.
+pub(crate) const BEATS: u32 = 4;
 
 /// The signals that the daemon handles.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
 impl Signals {
-    /// Installs the handlers. After this call, none of these signals ends this process by itself.
-    pub(super) fn catch() -> io::Result<Self> {
+    /// Installs the handlers: after this, none of these signals ends this process by itself.
+    pub(crate) fn catch() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -45,7 +45,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> SignalAction {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! { biased;
             _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
             _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
@@ -54,7 +54,9 @@ impl Signals {
     }
 }
 
-enum SignalAction {
+/// The action that a signal asks of the daemon.
+#[derive(Debug)]
+pub(crate) enum SignalAction {
     Stop(&'static str),
     Reload,
 }
@@ -64,7 +66,9 @@ pub(super) struct Daemon {
     env: Env,
     quorum: Quorum,
     election: Election,
-    /// The heartbeat of the lease. The lease is extended only while the loop beats.
+    scheduler: Scheduler,
+    handle: SchedulerHandle,
+    /// The heartbeat of the lease, which is extended only while the loop beats.
     heartbeat: Heartbeat,
     guard: Guard,
     /// The configuration in use. It is from the last contents of the file that had no error.
@@ -77,41 +81,50 @@ impl Daemon {
     pub(super) fn new(
         quorum: &Quorum,
         config: &Config,
-        group: &Arc<str>,
+        (group, jobs): (&Arc<str>, &[JobConfig]),
         flags: Flags,
         notifier: Notifier,
     ) -> io::Result<Self> {
         let (lease, env) = (config.lease, quorum.env());
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
+        let guard = Guard::new(lease.ttl, lease.step_down_grace);
         let election = Election::new(quorum, group).ttl(lease.ttl).step_down_grace(lease.step_down_grace);
+        let election = election.renew_while_beating(&heartbeat);
+        let scheduler = Scheduler::on(&election);
+        let scheduler = match config.max_running {
+            Some(most) => scheduler.max_running(most),
+            None => scheduler,
+        };
+        let jobs = jobs.iter().map(|job| command::job(job, env, guard));
+        let scheduler = jobs.fold(scheduler, Scheduler::job);
         Ok(Self {
+            // With the handle, the counters of all jobs exist, even before there is a quorum.
+            handle: scheduler.handle(),
+            scheduler,
             env: env.clone(),
             quorum: quorum.clone(),
-            election: election.renew_while_beating(&heartbeat),
+            election,
             heartbeat,
-            guard: Guard::new(lease.ttl, lease.step_down_grace),
+            guard,
             config: config.clone(),
             reader: ConfigReader::new(env, config.file.clone(), flags)?,
             notifier,
         })
     }
 
-    /// Runs the daemon until a signal stops it. The daemon campaigns, and runs the jobs while its worker leads.
+    pub(super) fn election(&self) -> &Election {
+        &self.election
+    }
+
+    /// Campaigns, and runs the jobs while it leads, until a signal stops it.
     pub(super) async fn run(
         mut self,
-        jobs: &[JobConfig],
         mut signals: Signals,
+        http: Option<&Server>,
     ) -> Result<(), ElectionError<ScheduleError>> {
-        let mut scheduler = Scheduler::on(&self.election);
-        if let Some(most) = self.config.max_running {
-            scheduler = scheduler.max_running(most);
-        }
-        for job in self.jobs(jobs) {
-            scheduler = scheduler.job(job);
-        }
-        let handle = scheduler.handle();
+        let handle = self.handle.clone();
         let stop = CancellationToken::new();
-        let mut campaign = pin!(scheduler.run().until(stop.clone().cancelled_owned()));
+        let mut campaign = pin!(self.scheduler.run().until(stop.clone().cancelled_owned()));
         let mut events = self.election.events();
         self.notifier.ready();
         let mut last_beat = self.env.now();
@@ -123,6 +136,9 @@ impl Daemon {
             last_beat = now;
             self.heartbeat.beat();
             self.notifier.beat(&self.env);
+            if let Some(http) = http {
+                http.beat();
+            }
             if !stop.is_cancelled() {
                 if let Some(event) = self.reader.poll() {
                     self.on_file_event(&handle, event);
@@ -138,6 +154,9 @@ impl Daemon {
                         if !stop.is_cancelled() {
                             tracing::info!("{name}: resigning");
                             self.notifier.stopping();
+                            if let Some(http) = http {
+                                http.stopping();
+                            }
                         }
                         stop.cancel();
                     }
@@ -207,26 +226,17 @@ impl Daemon {
 
     /// Returns the text that `systemctl status` shows.
     fn status(&self) -> String {
-        let leads = self.election.term().filter(quorate::election::Term::is_valid);
-        if let Some(term) = leads {
-            return format!("leading term {}, {} jobs", term.token().get(), self.config.jobs.len());
-        }
-        let nodes = self.quorum.nodes();
-        match connect::is_quorum(&nodes) {
-            true => "following".to_owned(),
-            false => format!(
-                "no quorum: {} of {} nodes vote, {} required",
-                connect::votes(&nodes),
-                nodes.len(),
-                majority(nodes.len())
-            ),
+        let status = connect::leadership(&self.quorum, &self.election);
+        match self.election.is_leader() {
+            true => format!("{status}, {} jobs", self.config.jobs.len()),
+            false => status,
         }
     }
 }
 
-/// Returns a warning if the main loop did not run for longer than `allowed`. `silence` is the time for which it
-/// did not run. In such a pause the lease may be lost although all nodes answer.
-fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
+/// Returns a warning if the main loop did not run for longer than `allowed`; `silence` is the time for which
+/// it did not run. The lease may then be lost although all nodes answer.
+pub(crate) fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     (silence > allowed).then(|| {
         format!(
             "the main loop did not run for {silence:.1?}, and the lease was not extended: the process was stopped, or the \
@@ -235,10 +245,11 @@ fn stalled(silence: Duration, allowed: Duration) -> Option<String> {
     })
 }
 
-/// Returns how long the main loop may pause without the lease being lost: the time between two extensions. The
-/// loop beats in each iteration, and the lease is not extended while the last beat is older than this. If the
-/// pause continues, the lease ends one TTL after its last extension.
-fn max_silence(ttl: Duration) -> Duration {
+/// Returns the longest pause of the main loop during which the lease is still extended. The loop beats at
+/// each iteration, and a lease is not extended while the last beat is older than the returned time. The
+/// returned time is also the time between two extensions. If the pause continues, the lease ends one TTL
+/// after its last extension.
+pub(crate) fn max_silence(ttl: Duration) -> Duration {
     ttl / 3
 }
 

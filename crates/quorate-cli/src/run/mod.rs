@@ -2,12 +2,12 @@
 
 mod check;
 mod command;
-mod daemon;
-mod notify;
+pub(crate) mod daemon;
+pub(crate) mod notify;
 mod output;
 mod reader;
 mod sink;
-mod stop;
+pub(crate) mod stop;
 mod watch;
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     connect,
     exit::{CONFIG, FAILURE, Failure},
+    http::Listener,
 };
 use daemon::Daemon;
 use notify::Notifier;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use stop::StopDeadline;
 
 /// The longest wait for the first handshakes, before the daemon continues without them.
-const FIRST_LOOK: Duration = Duration::from_secs(2);
+pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> {
@@ -34,6 +35,10 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
+    let listener = match &config.http {
+        Some(http) => Some(Listener::bind(http).await?),
+        None => None,
+    };
     let quorum = connect::quorum(config, config.settings.clone())?;
     tracing::info!(
         worker = &*config.settings.worker,
@@ -43,16 +48,20 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         config.nodes.len(),
         config.nodes_from
     );
-    // If a majority is unreachable for now, the daemon waits for it. If the nodes refuse this worker for a
-    // reason that only an operator can fix, the daemon ends with an error.
+    let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
+    let daemon = daemon.map_err(|error| Failure::new(FAILURE, error))?;
+    let server = listener.map(|listener| listener.start(&quorum, daemon.election(), config, true));
+    // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
+    // fix ends the daemon.
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;
         return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
-    let flags = args.nodes.flags();
-    let daemon = Daemon::new(&quorum, config, group, flags, Notifier::from_env());
-    let ended = daemon.map_err(|error| Failure::new(FAILURE, error))?.run(jobs, signals).await;
+    let ended = daemon.run(signals, server.as_ref()).await;
+    if let Some(server) = server {
+        server.stop().await;
+    }
     quorum.close().await;
     match ended {
         Ok(()) => {

@@ -21,7 +21,7 @@ pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATC
 
 /// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
-pub(super) struct Notifier {
+pub(crate) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     /// The time at which the next watchdog message is due.
@@ -30,9 +30,8 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Connects to the service manager that `NOTIFY_SOCKET` and `WATCHDOG_USEC` in this process's environment
-    /// describe.
-    pub(super) fn from_env() -> Self {
+    /// Connects by this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    pub(crate) fn from_env() -> Self {
         let variable = |name: &str| std::env::var_os(name);
         Self::new(
             variable("NOTIFY_SOCKET"),
@@ -70,34 +69,34 @@ impl Notifier {
     }
 
     /// Reports that the start, or a reload, is complete.
-    pub(super) fn ready(&self) {
+    pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// Sends the text that `systemctl status` shows, if it has changed.
-    pub(super) fn status(&mut self, text: &str) {
+    /// Reports the status for `systemctl status`, if it has changed.
+    pub(crate) fn status(&mut self, text: &str) {
         if self.status != text {
             text.clone_into(&mut self.status);
             self.send(&format!("STATUS={text}"));
         }
     }
 
-    /// Reports that the daemon reads its file again. [`Notifier::ready`] reports the end of that.
-    pub(super) fn reloading(&self) {
+    /// Reports that the daemon is reading the file again. [`Notifier::ready`] ends the reload.
+    pub(crate) fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
     /// Reports that the daemon is stopping.
-    pub(super) fn stopping(&mut self) {
+    pub(crate) fn stopping(&mut self) {
         self.send("STOPPING=1");
         self.status("resigning");
     }
 
-    /// Sends a watchdog message, but at most one per half of the watchdog's period. It must be called only from
-    /// the loop that the watchdog monitors.
-    pub(super) fn beat(&mut self, env: &Env) {
+    /// Sends a watchdog message, at most once per half of the watchdog's period. Call it only from the loop
+    /// that the watchdog monitors.
+    pub(crate) fn beat(&mut self, env: &Env) {
         let Some(every) = self.beats_every() else { return };
         let now = env.now();
         if now >= self.beat_at {
@@ -107,7 +106,7 @@ impl Notifier {
     }
 
     /// Returns the time of the next watchdog message.
-    pub(super) fn beat_at(&self) -> Option<BootTime> {
+    pub(crate) fn beat_at(&self) -> Option<BootTime> {
         self.watchdog.map(|_| self.beat_at)
     }
 

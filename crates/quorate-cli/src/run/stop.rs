@@ -20,13 +20,13 @@ const REST: Duration = Duration::from_secs(10);
 /// Ends the process some time after SIGTERM or SIGINT, even if all other threads are blocked. It uses a
 /// separate thread that shares nothing with the daemon's loop. Dropping this value ends the watch.
 #[derive(Debug)]
-pub(super) struct StopDeadline {
+pub(crate) struct StopDeadline {
     signals: Vec<SigId>,
 }
 
 impl StopDeadline {
     /// Starts the watch. `grace` is the grace period in which the runs must end.
-    pub(super) fn watch(grace: Duration) -> io::Result<Self> {
+    pub(crate) fn watch(grace: Duration) -> io::Result<Self> {
         let (mut receiver, sender) = UnixStream::pair()?;
         let mut signals = Vec::new();
         for signal in [SIGTERM, SIGINT] {

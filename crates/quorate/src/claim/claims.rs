@@ -11,6 +11,7 @@ use crate::{
         AcquireError, AttemptResult, Contact, LeaseOptions, LeaseParams, attempt_each_with, is_contended,
         lease_options,
     },
+    measure::{ClaimMeasures, ClaimResultKind},
     node::Resource,
     quorum::Quorum,
 };
@@ -59,6 +60,7 @@ pub struct Claims {
     max_attempts: Option<u32>,
     dead_letter_retention: Option<Duration>,
     pub(super) dead_letter: Option<Hook>,
+    measures: ClaimMeasures,
 }
 
 impl Claims {
@@ -72,6 +74,7 @@ impl Claims {
             max_attempts: None,
             dead_letter_retention: None,
             dead_letter: None,
+            measures: ClaimMeasures::new(set.as_ref()),
         }
     }
 
@@ -247,7 +250,9 @@ impl Claims {
         }
         self.compare_payloads(asked, &elsewhere, &mut verdicts).await;
         let closed = || Verdict::of(Err(AcquireError::Closed.into()));
-        verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(closed)).collect()
+        let verdicts: Vec<_> = verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(closed)).collect();
+        verdicts.iter().for_each(|verdict| self.measures.claimed(verdict.kind()));
+        verdicts
     }
 
     /// Returns the outcome of a message that was acquired.
@@ -397,6 +402,18 @@ pub(super) struct Verdict {
 impl Verdict {
     fn of(outcome: Result<ClaimOutcome, ClaimError>) -> Self {
         Self { outcome, tally: None }
+    }
+
+    /// Returns the outcome for the measurements. A message that was acquired and is given up was not claimed.
+    fn kind(&self) -> ClaimResultKind {
+        match &self.outcome {
+            Ok(ClaimOutcome::Claimed(claim)) if claim.is_given_up() => ClaimResultKind::DeadLettered,
+            Ok(ClaimOutcome::Claimed(_)) => ClaimResultKind::Claimed,
+            Ok(ClaimOutcome::InProgress { .. }) => ClaimResultKind::InProgress,
+            Ok(ClaimOutcome::Done(_)) => ClaimResultKind::Done,
+            Ok(ClaimOutcome::DeadLettered(_)) => ClaimResultKind::DeadLettered,
+            Err(_) => ClaimResultKind::Failed,
+        }
     }
 
     fn is_in_progress(&self) -> bool {

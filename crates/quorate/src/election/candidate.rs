@@ -5,6 +5,7 @@ use super::{
 use crate::{
     config::SettingError,
     lease::{Health, LeaseOptions, Lock, lease_options},
+    measure::ElectionMeasures,
     node::{Owner, Resource},
     quorum::Quorum,
 };
@@ -65,6 +66,7 @@ struct Shared {
     term: Mutex<Option<Term>>,
     events: EventBroadcast,
     known_leader: KnownLeader,
+    measures: ElectionMeasures,
 }
 
 impl Election {
@@ -79,6 +81,7 @@ impl Election {
             term: Mutex::new(None),
             events: EventBroadcast::default(),
             known_leader: KnownLeader::default(),
+            measures: ElectionMeasures::new(group, &ElectionEvent::NAMES),
         };
         Self {
             shared: Arc::new(shared),
@@ -269,11 +272,14 @@ impl Election {
     }
 
     pub(super) fn emit(&self, event: ElectionEvent) {
+        self.shared.measures.event(event.as_str());
         self.shared.events.emit(event);
     }
 
     /// Records that this candidate leads, in the term `term`.
     pub(super) fn begin_term(&self, term: &Term) {
+        self.shared.measures.elected();
+        term.lease().report_to(self.shared.measures.term());
         *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.clone());
         let quorum = self.quorum();
         self.shared.known_leader.leads(&quorum.config().worker, quorum.env().wall());

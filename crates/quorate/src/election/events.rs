@@ -33,6 +33,36 @@ pub enum ElectionEvent {
     Lost(FencingToken),
 }
 
+impl ElectionEvent {
+    /// The names of all events, in metrics.
+    pub(super) const NAMES: [&'static str; 9] = [
+        "elected",
+        "at-risk",
+        "recovered",
+        "step-down",
+        "asked-to-resign",
+        "handed-over",
+        "work-failed",
+        "resigned",
+        "lost",
+    ];
+
+    /// Returns the name that metrics use.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Elected(_) => "elected",
+            Self::AtRisk(_) => "at-risk",
+            Self::Recovered(_) => "recovered",
+            Self::StepDown(_) => "step-down",
+            Self::AskedToResign(_) => "asked-to-resign",
+            Self::HandedOver { .. } => "handed-over",
+            Self::WorkFailed(_) => "work-failed",
+            Self::Resigned(_) => "resigned",
+            Self::Lost(_) => "lost",
+        }
+    }
+}
+
 /// Sends each event to every subscriber.
 #[derive(Debug, Default)]
 pub(super) struct EventBroadcast(Mutex<Vec<mpsc::UnboundedSender<ElectionEvent>>>);
@@ -51,5 +81,27 @@ impl EventBroadcast {
 
     pub(super) fn emit(&self, event: ElectionEvent) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| one.send(event).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_has_its_own_name_in_the_list() {
+        let term = FencingToken::new(1);
+        let events = [
+            ElectionEvent::Elected(term),
+            ElectionEvent::AtRisk(term),
+            ElectionEvent::Recovered(term),
+            ElectionEvent::StepDown(term),
+            ElectionEvent::AskedToResign(term),
+            ElectionEvent::HandedOver { term, reserved: true },
+            ElectionEvent::WorkFailed(term),
+            ElectionEvent::Resigned(term),
+            ElectionEvent::Lost(term),
+        ];
+        assert_eq!(events.map(ElectionEvent::as_str), ElectionEvent::NAMES);
     }
 }

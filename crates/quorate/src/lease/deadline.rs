@@ -1,4 +1,4 @@
-use crate::{env::BootTime, lease::signal::Signal};
+use crate::{env::BootTime, lease::signal::Signal, measure::TermGauges};
 use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
     time::Duration,
@@ -42,6 +42,8 @@ pub(crate) struct LeaseDeadline {
     why: AtomicU8,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
+    /// The gauges of the leader's term, if the lease is a leader's.
+    gauges: TermGauges,
 }
 
 impl LeaseDeadline {
@@ -53,12 +55,19 @@ impl LeaseDeadline {
             why: AtomicU8::new(NO_CAUSE),
             step_down: Signal::default(),
             lost: Signal::default(),
+            gauges: TermGauges::default(),
         }
     }
 
     /// Sets the nodes that may have granted the lease. The flag is true for a node whose grant has arrived.
     pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
         Self { granted_on: nodes, ..self }
+    }
+
+    /// Reports the deadline and each later change of it to these gauges.
+    pub(crate) fn report_to(&self, gauges: TermGauges, now: BootTime) {
+        self.gauges.set(gauges);
+        self.report(self.remaining(now).unwrap_or_default());
     }
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
@@ -85,7 +94,10 @@ impl LeaseDeadline {
                 return Some(now.until(until));
             }
             match self.swap(seen, ENDED) {
-                Ok(()) => return None,
+                Ok(()) => {
+                    self.report(Duration::ZERO);
+                    return None;
+                }
                 Err(other) => seen = other,
             }
         }
@@ -101,7 +113,10 @@ impl LeaseDeadline {
             }
             let alive = now < BootTime::from_nanos(seen) && now < until;
             match self.swap(seen, if alive { until.as_nanos() } else { ENDED }) {
-                Ok(()) => return alive,
+                Ok(()) => {
+                    self.report(if alive { now.until(until) } else { Duration::ZERO });
+                    return alive;
+                }
                 Err(other) => seen = other,
             }
         }
@@ -122,11 +137,13 @@ impl LeaseDeadline {
 
     /// Ends the lease.
     pub(crate) fn end(&self) {
-        // An error means that the lease has already ended. If the holder has released it, that state must be
-        // kept.
-        let _ = self
+        // An error means that the holder has ended the lease, which is not forgotten.
+        let ended = self
             .valid_until
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| (seen > RELEASED).then_some(ENDED));
+        if ended.is_ok() {
+            self.report(Duration::ZERO);
+        }
     }
 
     /// Returns whether the holder has ended the lease. In this case, the holder sends the renewer a command
@@ -141,8 +158,18 @@ impl LeaseDeadline {
     pub(crate) fn release(&self) {
         self.record_cause(StepDownCause::Released);
         self.valid_until.store(RELEASED, Ordering::Release);
+        self.report(Duration::ZERO);
         self.step_down.fire();
         self.lost.fire();
+    }
+
+    /// Reports the time for which the lease is valid.
+    fn report(&self, left: Duration) {
+        self.gauges.remaining(left);
+        // Another thread may have ended the lease, and reported that, before the line above.
+        if self.valid_until.load(Ordering::Acquire) <= RELEASED {
+            self.gauges.remaining(Duration::ZERO);
+        }
     }
 
     fn swap(&self, seen: u64, new: u64) -> Result<(), u64> {

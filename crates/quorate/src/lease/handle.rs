@@ -9,6 +9,7 @@ use crate::{
         inner::QuorumInner,
         params::LeaseParams,
     },
+    measure::TermGauges,
     node::{FencingToken, Owner, Resource},
     sabotage::Sabotage,
     vote::{NoMajority, NodeOutcome, ReplyTo, vote_channel},
@@ -240,6 +241,11 @@ impl Lease {
     pub(crate) fn forget(&self) {
         self.deadline.release();
         self.inner.command(RenewerCommand::Forget { id: self.id });
+    }
+
+    /// Reports the end of the lease's validity, and each later change of it, to these gauges.
+    pub(crate) fn report_to(&self, gauges: TermGauges) {
+        self.deadline.report_to(gauges, self.now());
     }
 
     /// Returns the time, on this worker's boot clock, at which the requests that acquired the lease were

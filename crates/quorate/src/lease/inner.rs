@@ -3,6 +3,7 @@ use crate::{
     driver::{NodeFactory, NodePool},
     env::Env,
     lease::{AcquireError, command::RenewerCommand, majority_log::MajorityLog, renewer::LeaseRenewer},
+    measure::AcquireMeasures,
 };
 use std::{
     fmt,
@@ -19,6 +20,7 @@ pub(crate) struct QuorumInner {
     commands: mpsc::UnboundedSender<RenewerCommand>,
     leases: AtomicU64,
     majority_log: MajorityLog,
+    measures: AcquireMeasures,
 }
 
 /// The text is kept short, because the `Debug` text of every handle contains it.
@@ -45,7 +47,13 @@ impl QuorumInner {
             tracing::warn!("{advice}");
         }
         env.spawn(LeaseRenewer::new(Arc::clone(&pool), taken, heard).run());
-        Ok(Self { pool, commands, leases: AtomicU64::new(0), majority_log: MajorityLog::default() })
+        Ok(Self {
+            pool,
+            commands,
+            leases: AtomicU64::new(0),
+            majority_log: MajorityLog::default(),
+            measures: AcquireMeasures::new(),
+        })
     }
 
     pub(crate) fn pool(&self) -> &Arc<NodePool> {
@@ -58,6 +66,11 @@ impl QuorumInner {
 
     pub(crate) fn config(&self) -> &QuorumConfig {
         self.pool.config()
+    }
+
+    /// Returns the durations of the attempts to acquire locks.
+    pub(crate) fn measures(&self) -> &AcquireMeasures {
+        &self.measures
     }
 
     pub(crate) fn majority_log(&self) -> &MajorityLog {

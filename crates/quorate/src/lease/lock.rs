@@ -11,6 +11,7 @@ use crate::{
         params::LeaseParams,
         wait::{QueueTicket, RetryBackoff},
     },
+    measure::AcquireResultKind,
     node::{Owner, Resource},
     vote::Tally,
 };
@@ -178,8 +179,11 @@ impl<L> Lock<L> {
     pub(super) async fn attempt(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, params) = self.parsed()?;
         let one = std::slice::from_ref(&resource);
+        let began = self.inner.env().now();
         let mut attempted = attempt_each(&self.inner, one, params, self.contact).await;
-        outcome(&self.inner, &self.options, resource, attempted.pop().unwrap_or(AttemptResult::Closed))
+        let attempted = attempted.pop().unwrap_or(AttemptResult::Closed);
+        self.measure(began, &attempted);
+        outcome(&self.inner, &self.options, resource, attempted)
     }
 
     /// Returns the end of a wait that begins now.
@@ -202,7 +206,9 @@ impl<L> Lock<L> {
             };
             backoff.attempts();
             let began = env.now();
-            let tally = match attempt(&self.inner, &resource, params, ticket, self.contact).await {
+            let attempted = attempt(&self.inner, &resource, params, ticket, self.contact).await;
+            self.measure(began, &attempted);
+            let tally = match attempted {
                 AttemptResult::Held(lease, _) => {
                     backoff.won();
                     self.inner.majority_log().reached(env.now());
@@ -226,6 +232,15 @@ impl<L> Lock<L> {
             let due = queue_ticket.as_ref().map(QueueTicket::due);
             backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
+    }
+
+    fn measure(&self, began: BootTime, attempted: &AttemptResult) {
+        let kind = match attempted {
+            AttemptResult::Held(..) => AcquireResultKind::Acquired,
+            AttemptResult::Lost(tally) if is_contended(tally) => AcquireResultKind::Contended,
+            AttemptResult::Lost(_) | AttemptResult::Closed => AcquireResultKind::Failed,
+        };
+        self.inner.measures().attempted(kind, began.until(self.inner.env().now()));
     }
 
     fn parsed(&self) -> Result<(Resource, LeaseParams), AcquireError> {

@@ -190,7 +190,7 @@ impl Scheduler {
     }
 
     fn registry(&self) -> &JobRegistry {
-        self.registry.get_or_init(|| JobRegistry::new(&self.jobs))
+        self.registry.get_or_init(|| JobRegistry::new(self.election.group(), &self.jobs))
     }
 
     fn check(&self) -> Result<Ledger, ScheduleError> {

@@ -1,4 +1,8 @@
-use crate::scheduler::store::{HistoryEntry, RunOutcome};
+use crate::{
+    env::WallTime,
+    measure::JobsMeasures,
+    scheduler::store::{HistoryEntry, RunOutcome},
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,10 +12,13 @@ use std::{
 /// The number of buckets between a duration and twice that duration.
 const PARTS: u32 = 8;
 
-/// The number of ticks by outcome, since the scheduler was made. Each worker counts only the ticks that end
-/// while it leads.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Counts(Arc<Mutex<All>>);
+/// The counts of ticks by outcome, since the scheduler was made. A worker counts the ticks that end while it
+/// leads. The measurements for an exporter are made in the same places.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    all: Arc<Mutex<All>>,
+    measures: JobsMeasures,
+}
 
 #[derive(Debug, Default)]
 struct All {
@@ -104,13 +111,29 @@ fn upper(bucket: u32) -> Duration {
 }
 
 impl Counts {
-    pub(super) fn ended(&self, history: &HistoryEntry) {
+    pub(super) fn new(group: &Arc<str>) -> Self {
+        let outcomes = RunOutcome::ALL.map(RunOutcome::as_str);
+        Self { all: Arc::default(), measures: JobsMeasures::new(group, outcomes) }
+    }
+
+    /// Returns the measurements for an exporter.
+    pub(super) fn measures(&self) -> &JobsMeasures {
+        &self.measures
+    }
+
+    /// Counts a tick that has ended at `now`.
+    pub(super) fn ended(&self, history: &HistoryEntry, now: WallTime) {
+        self.measures.ended(&history.job, history.end.as_str(), history.took);
+        if history.end == RunOutcome::Done {
+            self.measures.succeeded(&history.job, now);
+        }
         let mut all = self.all();
         let job = all.jobs.entry(Arc::clone(&history.job)).or_default();
         *job.ends.entry(history.end).or_default() += 1;
     }
 
     pub(super) fn late(&self, job: &Arc<str>, by: Duration) {
+        self.measures.late(job, by);
         let mut all = self.all();
         all.lateness.add(by);
         all.jobs.entry(Arc::clone(job)).or_default().lateness.add(by);
@@ -123,6 +146,7 @@ impl Counts {
     }
 
     pub(super) fn not_written(&self) {
+        self.measures.history_lost();
         self.all().not_written += 1;
     }
 
@@ -132,7 +156,7 @@ impl Counts {
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

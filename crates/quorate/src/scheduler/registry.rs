@@ -54,7 +54,9 @@ pub(super) struct LeadGuard(JobRegistry);
 pub(super) struct UseGuard(JobRegistry);
 
 impl JobRegistry {
-    pub(super) fn new(jobs: &[Job]) -> Self {
+    pub(super) fn new(group: &Arc<str>, jobs: &[Job]) -> Self {
+        let counts = Counts::new(group);
+        counts.measures().add(jobs.iter().map(Job::name));
         let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
         Self(Arc::new(Inner {
             jobs: Mutex::new(Arc::new(jobs)),
@@ -62,7 +64,7 @@ impl JobRegistry {
             phase: watch::Sender::new(Phase::Open),
             leads: Mutex::new(0),
             users: watch::Sender::new(0),
-            counts: Counts::default(),
+            counts,
             vouching: tokio::sync::Mutex::new(()),
         }))
     }
@@ -83,6 +85,7 @@ impl JobRegistry {
         let result = change(&mut changed)?;
         *jobs = Arc::new(changed);
         self.0.counts.forget_all_but(&jobs);
+        self.0.counts.measures().add(jobs.keys());
         drop(jobs);
         self.0.version.send_modify(|version| *version += 1);
         Ok(result)
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_lead_is_drained_at_once_and_cannot_lead_again() {
-        let registry = JobRegistry::new(&[]);
+        let registry = JobRegistry::new(&"g".into(), &[]);
         drop(registry.lead());
         assert_eq!(registry.phase(), Phase::Open);
         registry.drain();
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn draining_ends_with_the_last_lead() {
-        let registry = JobRegistry::new(&[]);
+        let registry = JobRegistry::new(&"g".into(), &[]);
         let leads = [registry.lead(), registry.lead()];
         registry.drain();
         assert_eq!(registry.phase(), Phase::Draining);

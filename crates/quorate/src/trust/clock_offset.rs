@@ -30,6 +30,11 @@ impl ClockOffset {
         if contradicts || old || tighter { new } else { self }
     }
 
+    /// Returns the time at which the sample's reply was received.
+    pub(crate) const fn taken(self) -> BootTime {
+        self.taken
+    }
+
     /// Returns the earliest time that the node's clock can show when the boot clock shows `at`.
     pub(crate) fn node_time_at_least(self, at: BootTime) -> NodeTime {
         let micros = i128::from(at.as_nanos() / 1_000) + self.low_micros;

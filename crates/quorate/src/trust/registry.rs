@@ -1,6 +1,7 @@
 use crate::{
     config::majority,
     env::{BootTime, WallTime},
+    measure::{NodeMeasures, NodeReport},
     node::{Cause, NodeTime},
     trust::{
         NodeEpoch, QuarantineReason, VoteRejection, clock_offset::ClockOffset, latency::Latencies,
@@ -104,6 +105,7 @@ pub(crate) struct NodeRegistry {
     /// True once a majority of the nodes has been able to vote at the same time.
     had_quorum: AtomicBool,
     latencies: Latencies,
+    measures: NodeMeasures,
 }
 
 #[derive(Debug)]
@@ -189,6 +191,7 @@ impl NodeRegistry {
             changed: watch::Sender::new(()),
             had_quorum: AtomicBool::new(false),
             latencies: Latencies::new(names.len()),
+            measures: NodeMeasures::new(names, majority(names.len())),
         }
     }
 
@@ -258,6 +261,7 @@ impl NodeRegistry {
         for (other, entry) in self.entries.iter().enumerate() {
             entry.twin.store(twin_of(&state.run_ids, other).is_some(), Ordering::Release);
         }
+        self.measure(&state);
         drop(state);
         self.notify_all();
     }
@@ -335,6 +339,7 @@ impl NodeRegistry {
         if votes >= majority(self.entries.len()) {
             self.had_quorum.store(true, Ordering::Release);
         }
+        self.measure(&state);
         drop(state);
         self.notify_all();
     }
@@ -347,6 +352,7 @@ impl NodeRegistry {
     pub(crate) fn set_round_trip(&self, node: usize, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.entries[node].round_trip_nanos.store(nanos, Ordering::Relaxed);
+        self.measures.round_trip(node, time);
     }
 
     /// Records that the node's clock has not stepped between the times `from` and `to` of the boot clock.
@@ -367,7 +373,14 @@ impl NodeRegistry {
     /// Records a sample of the node's clock.
     pub(crate) fn add_clock_sample(&self, node: usize, sample: ClockOffset) {
         let mut clock = self.entries[node].clock.lock().unwrap_or_else(PoisonError::into_inner);
-        *clock = Some(clock.map_or(sample, |known| known.refine(sample)));
+        let best = clock.map_or(sample, |known| known.refine(sample));
+        *clock = Some(best);
+        drop(clock);
+        let now = sample.taken();
+        self.measures.clock_offset(node, now, || {
+            let quorum = self.majority_has_reached(now, 0.0)?;
+            Some(i128::from(best.node_time_at_least(now).as_micros()) - i128::from(quorum.as_micros()))
+        });
     }
 
     /// Returns the time that the clocks of a majority of the nodes have reached when the boot clock shows
@@ -401,11 +414,9 @@ impl NodeRegistry {
         let entries = self.entries.iter().enumerate();
         let status = entries.map(|(node, entry)| NodeStatus {
             name: Arc::clone(&entry.name),
-            state: match twin_of(&state.run_ids, node) {
-                Some(twin) if !matches!(state.states[node], NodeState::Unreachable(_)) => {
-                    NodeState::Refused(VoteRejection::Twin(Arc::clone(&self.entries[twin].name)))
-                }
-                _ => state.states[node].clone(),
+            state: match Self::reachable_twin(&state, node) {
+                Some(twin) => NodeState::Refused(VoteRejection::Twin(Arc::clone(&self.entries[twin].name))),
+                None => state.states[node].clone(),
             },
             version: state.versions[node].clone(),
             round_trip: match entry.round_trip_nanos.load(Ordering::Relaxed) {
@@ -414,6 +425,19 @@ impl NodeRegistry {
             },
         });
         status.collect()
+    }
+
+    /// Returns the other node with the same run id, if `node` is not unreachable. Neither of the two votes.
+    fn reachable_twin(state: &RegistryState, node: usize) -> Option<usize> {
+        twin_of(&state.run_ids, node).filter(|_| !matches!(state.states[node], NodeState::Unreachable(_)))
+    }
+
+    fn measure(&self, state: &RegistryState) {
+        self.measures.states(state.states.iter().enumerate().map(|(node, of_node)| NodeReport {
+            up: !matches!(of_node, NodeState::Connecting | NodeState::Unreachable(_)),
+            quarantined: matches!(of_node, NodeState::Quarantined { .. }),
+            votes: *of_node == NodeState::Trusted && Self::reachable_twin(state, node).is_none(),
+        }));
     }
 
     fn state(&self) -> MutexGuard<'_, RegistryState> {

@@ -82,6 +82,7 @@ impl<'a> EventLoop<'a> {
             began: term.began(),
             ttl: *ttl,
             max_running: *max_running,
+            measures: leading.registry.counts().measures().clone(),
         };
         Self {
             leading,

@@ -1,12 +1,15 @@
 //! The jobs that the leader has, by name and by place, which is an index in the table. Each job has a timer and
 //! a position in the ready queue.
 
-use crate::env::WallTime;
 use crate::scheduler::plan::{
     job_entry::JobEntry,
     pending_run::ActiveRun,
     ready_queue::{ReadyOrder, ReadyQueue},
     timer_queue::TimerQueue,
+};
+use crate::{
+    env::WallTime,
+    measure::{JobGauges, JobsMeasures},
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
@@ -21,6 +24,7 @@ pub(in crate::scheduler) struct JobTable {
     ready: ReadyQueue,
     /// Removed jobs whose last run has ended since the last call of [`JobTable::take_ended`].
     ended: Vec<JobEntry>,
+    measures: JobsMeasures,
 }
 
 #[derive(Debug)]
@@ -33,11 +37,12 @@ struct Slot {
     removed: bool,
     timer: Option<WallTime>,
     place: Option<ReadyOrder>,
+    gauges: JobGauges,
 }
 
 impl JobTable {
     /// Creates an empty table for a leader that executes at most `max_executing` runs at once.
-    pub(in crate::scheduler) fn new(max_executing: usize) -> Self {
+    pub(in crate::scheduler) fn new(max_executing: usize, measures: JobsMeasures) -> Self {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
@@ -45,6 +50,7 @@ impl JobTable {
             timers: TimerQueue::default(),
             ready: ReadyQueue::new(max_executing),
             ended: Vec::new(),
+            measures,
         }
     }
 
@@ -72,7 +78,8 @@ impl JobTable {
     pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
-        let slot = Some(Slot { entry, registering, removed: false, timer: None, place: None });
+        let gauges = self.measures.gauges(&entry.job().name);
+        let slot = Some(Slot { entry, registering, removed: false, timer: None, place: None, gauges });
         match self.slots.get_mut(place) {
             Some(vacant) => *vacant = slot,
             None => self.slots.push(slot),
@@ -180,11 +187,17 @@ impl JobTable {
         // While the job's row is being written, the job keeps its place. The end of that write is reported with the number
         // of the place only, so another job in the same place would receive the report.
         let has_ended = slot.removed && plan.active().is_empty() && !slot.registering;
+        let next = plan.next().filter(|_| !slot.removed);
+        slot.gauges.state(plan.active().len(), next, slot.entry.row().paused.is_some());
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
+            // The gauges are zero now. A job of the same name may have been added meanwhile.
+            if let Some(same) = self.ended.last().and_then(|entry| self.place(&entry.job().name)) {
+                self.reschedule(same);
+            }
         }
     }
 }
@@ -223,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_due_becomes_ready_and_gets_its_next_timer() {
-        let mut jobs = JobTable::new(1);
+        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
         let (slow, quick) = (jobs.add(entry("slow", 5), false), jobs.add(entry("quick", 1), false));
         let first = jobs.next_due().unwrap();
         assert!(first > at(10) && first <= at(11), "{first:?}");
@@ -240,7 +253,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_job_starts_before_it_is_registered_or_after_it_is_removed() {
-        let mut jobs = JobTable::new(1);
+        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
         let place = jobs.add(entry("j", 1), true);
         assert_eq!(jobs.next_due(), None);
         jobs.registered(place);
@@ -253,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_place_is_given_to_another_job_only_after_the_last_run_and_the_registration() {
-        let mut jobs = JobTable::new(1);
+        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
         let place = jobs.add(entry("runs", 1), false);
         plan_due(&mut jobs, 11);
         let key = start(&mut jobs, place, 11);

@@ -16,6 +16,7 @@ use crate::scheduler::{
 use crate::{
     env::WallTime,
     ledger::LedgerError,
+    measure::JobsMeasures,
     node::Record,
     scheduler::{Job, JobRow, RequestId, RunCause, RunOutcome, run::ExecutionResult},
 };
@@ -57,10 +58,11 @@ impl LedJobs {
         marked: Option<WallTime>,
         ahead: Duration,
         max_executing: usize,
+        measures: JobsMeasures,
     ) -> Self {
         Self {
             sealed,
-            table: JobTable::new(max_executing),
+            table: JobTable::new(max_executing, measures),
             removed: BTreeMap::new(),
             reporter,
             marked,

@@ -17,6 +17,7 @@ use crate::scheduler::{
 use crate::{
     env::WallTime,
     ledger::LedgerError,
+    measure::JobsMeasures,
     node::{FencingToken, Record},
     scheduler::{Job, JobRequest, JobResponse},
 };
@@ -45,6 +46,7 @@ pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) ttl: Duration,
     /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,
+    pub(in crate::scheduler) measures: JobsMeasures,
 }
 
 /// The planner of one term.
@@ -72,14 +74,14 @@ pub(in crate::scheduler) struct Planner {
 
 impl Planner {
     pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
-        let LeaderSettings { group, worker, term, began, ttl, max_running } = settings;
+        let LeaderSettings { group, worker, term, began, ttl, max_running, measures } = settings;
         let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
         let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
         let needed = NeededRecords::find(&sealed);
         let reporter = Reporter::new(worker, term, began);
         Self {
             group,
-            jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running),
+            jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running, measures),
             requests: Requests::default(),
             unknown_runs: UnknownRuns::default(),
             needed,

@@ -17,6 +17,7 @@ fn settings() -> LeaderSettings {
         began: at(1),
         ttl: SECOND,
         max_running: usize::MAX,
+        measures: JobsMeasures::new(&"g".into(), []),
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::measure::JobsMeasures;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
@@ -25,7 +26,7 @@ fn led() -> (LedJobs, Requests) {
 /// Returns the same for a leader that found `ledger` at its seal.
 fn led_from(ledger: LedgerSnapshot) -> (LedJobs, Requests) {
     let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
-    let mut jobs = LedJobs::new(ledger, reporter, None, SECOND, 1);
+    let mut jobs = LedJobs::new(ledger, reporter, None, SECOND, 1, JobsMeasures::new(&"g".into(), []));
     let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     jobs.take_over(Arc::new(job), at(NOW), &mut Vec::new());
     jobs.registered(0);

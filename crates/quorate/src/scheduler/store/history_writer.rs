@@ -16,7 +16,7 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
-        HistoryEntry, Job, RunCause, RunRecord,
+        HistoryEntry, Job, RunCause, RunOutcome, RunRecord,
         counts::Counts,
         store::{
             end_log::{LoggedEnds, log_end},
@@ -48,6 +48,7 @@ const READ_RETRY: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(in crate::scheduler) struct HistoryWriter {
     counts: Counts,
+    term: Term,
     queue: mpsc::Sender<Order>,
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
@@ -99,8 +100,13 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Returns the entries that a history lacks, where `keys` are the entries that it has. If the history is
-    /// full, an entry older than all keys is not lacking, because it was pruned.
+    /// Returns the time of the job's last successful run, as far as the seal shows.
+    fn last_success(&self) -> Option<WallTime> {
+        let done = self.entries.iter().filter(|end| end.entry.end == RunOutcome::Done);
+        done.map(|end| end.at).max()
+    }
+
+    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full history was pruned.
     fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = RecordedEnd> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |end| {
@@ -153,6 +159,11 @@ impl HistoryWriter {
         ends: Vec<Ends>,
     ) -> (Self, ScopedTask<()>) {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
+        for ends in &ends {
+            if let Some(at) = ends.last_success() {
+                counts.measures().succeeded(&ends.job, at);
+            }
+        }
         let to_prune = ends.iter().map(|ends| Arc::clone(&ends.job)).collect();
         let history = |ends: Ends| {
             let (job, keep) = (Arc::clone(&ends.job), ends.keep);
@@ -161,11 +172,12 @@ impl HistoryWriter {
         let task = HistoryTask {
             retention: Retention::new(ledger),
             ledger: ledger.clone(),
+            counts: counts.clone(),
             term: term.clone(),
             histories: ends.into_iter().map(history).collect(),
             to_prune,
         };
-        let handle = Self { counts, queue, logged: Mutex::default() };
+        let handle = Self { counts, term: term.clone(), queue, logged: Mutex::default() };
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
@@ -185,7 +197,7 @@ impl HistoryWriter {
             logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.overlap)
         };
         log_end(level, &job, &report.entry);
-        self.counts.ended(&report.entry);
+        self.counts.ended(&report.entry, report.ended.unwrap_or_else(|| self.term.quorum().wall()));
         if let Err(error) = self.queue.try_send(Order::Enter(Box::new(report))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
@@ -197,6 +209,7 @@ impl HistoryWriter {
 struct HistoryTask {
     ledger: Ledger,
     retention: Retention,
+    counts: Counts,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
     /// Jobs whose histories must be read and pruned, because they may have too many entries or lack some.
@@ -284,7 +297,7 @@ impl HistoryTask {
         // history after their default lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
-        let (term, retention) = (self.term.clone(), self.retention.clone());
+        let (term, retention, counts) = (self.term.clone(), self.retention.clone(), self.counts.clone());
         let run_writer = RunWriter::new(&self.ledger, &self.term);
         async move {
             if let Some(Close { run, seen, record }) = close
@@ -300,6 +313,9 @@ impl HistoryTask {
             }
             let written = write_entry(&term, &part, entry, ended).await;
             if let Err(error) = &written {
+                if matches!(error, LedgerError::NoMajority(_)) {
+                    counts.measures().history_lost();
+                }
                 tracing::debug!(job = &*job, "its history lacks an entry: {error}");
             }
             if !has_lifetime {

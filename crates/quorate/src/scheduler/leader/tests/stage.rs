@@ -80,8 +80,10 @@ impl Stage {
     pub(in crate::scheduler) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
         let quorum = quorum(worker, &self.nodes);
         let election = Election::new(&quorum, "g").ttl(SECOND).step_down_grace(SECOND / 4);
-        let (registry, requests) =
-            (JobRegistry::new(jobs), Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default());
+        let (registry, requests) = (
+            JobRegistry::new(&"g".into(), jobs),
+            Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default(),
+        );
         let stop = CancellationToken::new();
         let (mine, ledger, senders) =
             (registry.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&requests));

@@ -1,0 +1,77 @@
+use crate::{
+    exit::{self, Failure},
+    show,
+};
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+/// A request that failed: the status, and a text that names the reason and the fix.
+#[derive(Debug)]
+pub(super) struct HttpError {
+    status: StatusCode,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    status: u16,
+    error: &'a str,
+}
+
+impl HttpError {
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    pub(super) fn bad_request(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, text)
+    }
+}
+
+/// The status says what the exit status of the command says.
+impl From<Failure> for HttpError {
+    fn from(failure: Failure) -> Self {
+        Self::new(status(failure.code), failure.to_string())
+    }
+}
+
+/// Returns the HTTP status for the exit status of a command.
+pub(super) fn status(code: u8) -> StatusCode {
+    match code {
+        0 => StatusCode::OK,
+        exit::NOT_FOUND => StatusCode::NOT_FOUND,
+        exit::CONFIG => StatusCode::BAD_REQUEST,
+        exit::NO_QUORUM => StatusCode::SERVICE_UNAVAILABLE,
+        exit::CONFLICT => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl IntoResponse for HttpError {
+    fn into_response(self) -> Response {
+        let page = Page { status: self.status.as_u16(), error: &self.text };
+        let body = show::json(&page).unwrap_or_default();
+        let mut response = json(self.status, body);
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Returns a response with a JSON document.
+pub(super) fn json(status: StatusCode, document: String) -> Response {
+    let mut response = Response::new(Body::from(document));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Returns a response with `page` as JSON.
+pub(super) fn page(status: StatusCode, page: &impl Serialize) -> Result<Response, HttpError> {
+    Ok(json(status, show::json(page)?))
+}

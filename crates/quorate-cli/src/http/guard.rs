@@ -1,0 +1,201 @@
+//! Checks each request before it is handled: its host, its origin, its token, and its time.
+
+use super::{
+    error::HttpError,
+    server::Peer,
+    site::Site,
+    tokens::{Access, Tokens},
+};
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use quorate::plain::plain;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The longest time to answer a request. It is longer than the longest wait for the leader's answer.
+const ANSWER: Duration = Duration::from_secs(35);
+/// The longest part of a request that an error repeats, in bytes.
+const SHOWN_MAX: usize = 200;
+/// The paths that answer every client.
+const HEALTH: [&str; 3] = ["/livez", "/readyz", "/leader"];
+
+/// Checks a request, and lets the rest of the server handle it.
+pub(super) async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Next) -> Response {
+    let response = match check(&site, &request) {
+        Err(error) => error.into_response(),
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            let deadline = site.env().now() + ANSWER;
+            site.env().before(deadline, next.run(request)).await.unwrap_or_else(|| {
+                let text =
+                    format!("no answer within {ANSWER:?}: the nodes are slow or away; try again later");
+                HttpError::new(StatusCode::GATEWAY_TIMEOUT, text).into_response()
+            })
+        }
+    };
+    with_headers(response)
+}
+
+/// Returns what the client may do, or the reason why the request is refused.
+fn check(site: &Site, request: &Request) -> Result<Access, HttpError> {
+    let (headers, tokens) = (request.headers(), &site.tokens);
+    check_host(headers, tokens)?;
+    check_origin(headers)?;
+    let access = tokens.access(bearer(headers));
+    match access {
+        Access::Health if !HEALTH.contains(&request.uri().path()) => {
+            Err(unauthorized("http.read_token_file"))
+        }
+        access => Ok(access),
+    }
+}
+
+/// A client that may operate. As an argument of a handler, it refuses every other client.
+#[derive(Debug)]
+pub(super) struct Operator {
+    pub(super) address: SocketAddr,
+}
+
+impl FromRequestParts<Arc<Site>> for Operator {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, HttpError> {
+        let refused = |text: &str| Err(HttpError::new(StatusCode::FORBIDDEN, text));
+        match (parts.extensions.get::<Access>(), parts.extensions.get::<Peer>()) {
+            (Some(Access::Operate), Some(peer)) => Ok(Self { address: peer.0 }),
+            _ if !site.tokens.can_operate() => {
+                refused("operations are off; set http.operate_token_file in the daemon's configuration")
+            }
+            (Some(Access::Read), _) if site.tokens.protects_reads() => {
+                refused("this token is for reading; send the token of http.operate_token_file")
+            }
+            _ => Err(unauthorized("http.operate_token_file")),
+        }
+    }
+}
+
+fn unauthorized(field: &str) -> HttpError {
+    let text =
+        format!("no valid token; send the header `Authorization: Bearer TOKEN` with the token of {field}");
+    HttpError::new(StatusCode::UNAUTHORIZED, text)
+}
+
+/// Refuses a name as the host if there is no read token. Otherwise a web page could give this server's address
+/// a name of its own origin, and read what the server shows.
+fn check_host(headers: &HeaderMap, tokens: &Tokens) -> Result<(), HttpError> {
+    let Some(host) = headers.get(header::HOST).filter(|_| !tokens.protects_reads()) else { return Ok(()) };
+    if host.to_str().is_ok_and(is_address) {
+        return Ok(());
+    }
+    let text = format!(
+        "the host {:?} is not an IP address or localhost; use the address of the server, or protect it with \
+         http.read_token_file",
+        shown(host)
+    );
+    Err(HttpError::new(StatusCode::FORBIDDEN, text))
+}
+
+/// Returns whether a `Host` is an IP address or `localhost`, with or without a port.
+fn is_address(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// Refuses a request from a page of another origin.
+fn check_origin(headers: &HeaderMap) -> Result<(), HttpError> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let of = |origin: &str| {
+        origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).map(str::to_owned)
+    };
+    if !host.is_empty() && origin.to_str().ok().and_then(of).as_deref() == Some(host) {
+        return Ok(());
+    }
+    let text = format!(
+        "the page of {:?} may not use this server; open the server's own address, or send no Origin",
+        shown(origin)
+    );
+    Err(HttpError::new(StatusCode::FORBIDDEN, text))
+}
+
+/// Returns the token of the request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn shown(value: &HeaderValue) -> String {
+    plain(&String::from_utf8_lossy(value.as_bytes()), SHOWN_MAX)
+}
+
+/// Adds the headers of every response. An answer is never stored, and never shown as a page with contents.
+fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_hosts_without_a_token() {
+        for host in
+            ["127.0.0.1", "127.0.0.1:9640", "[::1]", "[::1]:9640", "localhost", "LOCALHOST:1", "10.1.2.3:80"]
+        {
+            assert!(is_address(host), "{host}");
+        }
+        for host in
+            ["", ":80", "example.com", "127.0.0.1.example.com", "localhost.example.com:80", "a:b", "[x]:1"]
+        {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+
+    fn headers(pairs: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused() {
+        let refused =
+            |host, origin| check_origin(&headers(&[(header::HOST, host), (header::ORIGIN, origin)])).is_err();
+        assert!(!refused("127.0.0.1:9640", "http://127.0.0.1:9640"));
+        assert!(!refused("quorate.example.com", "https://quorate.example.com"));
+        for origin in
+            ["null", "", "http://127.0.0.1", "http://127.0.0.1:9641", "https://example.com", "127.0.0.1:9640"]
+        {
+            assert!(refused("127.0.0.1:9640", origin), "{origin}");
+        }
+        assert!(check_origin(&headers(&[(header::ORIGIN, "http://")])).is_err(), "no host");
+        assert!(check_origin(&headers(&[(header::HOST, "a")])).is_ok(), "no origin");
+    }
+
+    #[test]
+    fn the_token_is_the_word_after_bearer() {
+        let token = |text| bearer(&headers(&[(header::AUTHORIZATION, text)])).map(str::to_owned);
+        assert_eq!(token("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(token("bearer  abc ").as_deref(), Some("abc"));
+        for text in ["abc", "Basic abc", "Bearer", ""] {
+            assert_eq!(token(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The health checks. They send no request to the nodes, so that they cost little and answer at once.
+
+use super::{
+    error::{HttpError, page},
+    site::Site,
+    tokens::Access,
+};
+use crate::{connect, time::rfc3339};
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use quorate::{internals::majority, node::FencingToken, plain::plain};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// The longest name of a worker that is shown, in bytes.
+const NAME_MAX: usize = 200;
+
+#[derive(Serialize)]
+struct Live {
+    live: bool,
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    reason: Option<String>,
+    nodes: usize,
+    nodes_voting: usize,
+    nodes_required: usize,
+}
+
+#[derive(Serialize)]
+struct LeaderPage {
+    group: String,
+    /// True if this process leads.
+    leading: bool,
+    /// The name of this process.
+    worker: String,
+    /// The worker that leads, as far as this process knows.
+    leader: Option<String>,
+    /// The number of the term, if this process leads. It is the fencing token.
+    term: Option<u64>,
+    remaining_ms: Option<u64>,
+    seen_since: Option<String>,
+}
+
+/// The answer to a client without a token, if there is one.
+#[derive(Serialize)]
+struct Brief {
+    ok: bool,
+}
+
+/// Answers 200 while the daemon's loop runs, and 503 otherwise.
+pub(super) async fn livez(
+    State(site): State<Arc<Site>>,
+    Extension(access): Extension<Access>,
+) -> Result<Response, HttpError> {
+    let reason = site.silence().map(|silence| {
+        format!(
+            "the main loop has not run for {silence:.0?}: the process is blocked or overloaded; restart it"
+        )
+    });
+    let live = reason.is_none();
+    answer(access, live, &Live { live, reason })
+}
+
+/// Answers 200 if a majority of the nodes votes, also on a follower, and 503 otherwise.
+pub(super) async fn readyz(
+    State(site): State<Arc<Site>>,
+    Extension(access): Extension<Access>,
+) -> Result<Response, HttpError> {
+    let nodes = site.quorum.nodes();
+    let (votes, required) = (connect::votes(&nodes), majority(nodes.len()));
+    let reason = if site.stopping.is_cancelled() {
+        Some("the daemon is stopping".to_owned())
+    } else if votes < required {
+        Some(format!(
+            "no quorum: {votes} of {} nodes vote, {required} required; GET /api/v1/status names the reason of each node",
+            nodes.len()
+        ))
+    } else {
+        None
+    };
+    let ready = reason.is_none();
+    let page = Ready { ready, reason, nodes: nodes.len(), nodes_voting: votes, nodes_required: required };
+    answer(access, ready, &page)
+}
+
+/// Answers 200 if this process leads, and 503 otherwise.
+pub(super) async fn leader(
+    State(site): State<Arc<Site>>,
+    Extension(access): Extension<Access>,
+) -> Result<Response, HttpError> {
+    let leading = site.election.is_leader();
+    // The leader that this process knew before it was elected itself does not count.
+    let own = &site.quorum.config().worker;
+    let known = site.election.leader().filter(|known| leading || known.worker != *own);
+    let page = LeaderPage {
+        group: plain(site.election.group(), NAME_MAX),
+        leading,
+        worker: plain(own, NAME_MAX),
+        leader: known.as_ref().map(|known| plain(&known.worker, NAME_MAX)),
+        term: known.as_ref().and_then(|known| known.term).map(FencingToken::get),
+        remaining_ms: known
+            .as_ref()
+            .and_then(|known| known.remaining)
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        seen_since: known.map(|known| rfc3339(known.seen_since)),
+    };
+    answer(access, leading, &page)
+}
+
+fn answer(access: Access, ok: bool, whole: &impl Serialize) -> Result<Response, HttpError> {
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    match access {
+        Access::Health => page(status, &Brief { ok }),
+        Access::Read | Access::Operate => page(status, whole),
+    }
+}

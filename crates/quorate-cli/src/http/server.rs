@@ -1,0 +1,169 @@
+//! The listener and its connections.
+//!
+//! A connection lasts for a minute at most. The head of a request must arrive within five seconds, and must be
+//! shorter than 16 KiB. Of 64 connections, each further one is answered with 503 and closed.
+
+use super::{exporter, router::router, site::Site, tokens::Tokens};
+use crate::{
+    config::{Config, HttpConfig},
+    exit::{FAILURE, Failure},
+};
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use quorate::{
+    election::Election,
+    env::{Env, ScopedTask},
+    quorum::Quorum,
+};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+const CONNECTIONS_MAX: usize = 64;
+/// The longest time for which the head of a request may arrive.
+const HEAD: Duration = Duration::from_secs(5);
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 64;
+/// The longest time of a connection.
+const CONNECTION: Duration = Duration::from_secs(60);
+/// The longest time for which a connection that must end may finish its answer.
+const FINISH: Duration = Duration::from_secs(1);
+/// The time between two clean-ups of the exporter, which otherwise keeps each measured duration until a scrape.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// The pause after a failure to accept a connection, such as too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const BUSY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n";
+
+/// The address of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// A listener, before there is a quorum. Clients that connect wait until the server is started.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    listener: TcpListener,
+    tokens: Tokens,
+    exporter: PrometheusHandle,
+}
+
+/// A server that runs. Dropping it ends it at once.
+#[derive(Debug)]
+pub(crate) struct Server {
+    site: Arc<Site>,
+    stop: CancellationToken,
+    task: ScopedTask<()>,
+}
+
+impl Listener {
+    /// Reads the tokens, listens, and installs the recorder of measurements. Call it before the quorum is built.
+    pub(crate) async fn bind(config: &HttpConfig) -> Result<Self, Failure> {
+        let tokens = Tokens::read(config)?;
+        let failed = |error: std::io::Error| {
+            let text = format!(
+                "http.listen {}: cannot listen: {error}; choose another address, or end the program that uses it",
+                config.listen
+            );
+            Failure::new(FAILURE, text)
+        };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        tracing::info!("listening for HTTP on http://{address}");
+        Ok(Self { listener, tokens, exporter: exporter::install()? })
+    }
+
+    /// Starts the server.
+    pub(crate) fn start(
+        self,
+        quorum: &Quorum,
+        election: &Election,
+        config: &Config,
+        has_jobs: bool,
+    ) -> Server {
+        let Self { listener, tokens, exporter } = self;
+        let site = Arc::new(Site::new((quorum, election), config, has_jobs, tokens, exporter));
+        let stop = CancellationToken::new();
+        let task = quorum.env().spawn_scoped(serve(listener, Arc::clone(&site), stop.clone()));
+        Server { site, stop, task }
+    }
+}
+
+impl Server {
+    /// Records that the daemon's loop runs.
+    pub(crate) fn beat(&self) {
+        self.site.beat();
+    }
+
+    /// Records that the daemon has been asked to stop: from now on `/readyz` answers 503.
+    pub(crate) fn stopping(&self) {
+        self.site.stopping.cancel();
+    }
+
+    /// Stops the server, and waits for the answers that are being sent, for one second at most.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        if self.task.await.is_err() {
+            tracing::error!("the HTTP server panicked");
+        }
+    }
+}
+
+/// Serves until `stop` is cancelled.
+async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
+    let (env, router) = (site.env().clone(), router(&site));
+    let mut connections = JoinSet::new();
+    let mut upkeep_at = env.now() + UPKEEP_EVERY;
+    loop {
+        tokio::select! { biased;
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            () = env.sleep_until(upkeep_at) => {
+                site.exporter.run_upkeep();
+                upkeep_at = env.now() + UPKEEP_EVERY;
+            }
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
+                    // The client may not read it: the connection is closed in any case.
+                    let _ = stream.try_write(BUSY);
+                }
+                Ok((stream, peer)) => {
+                    let router = router.clone().layer(Extension(Peer(peer)));
+                    connections.spawn(connection(env.clone(), stream, router, stop.clone()));
+                }
+                Err(error) => {
+                    tracing::debug!("cannot accept a connection: {error}");
+                    env.sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    env.before(env.now() + FINISH, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// Serves one connection. A client's error ends its connection, and is not logged.
+async fn connection(env: Env, stream: TcpStream, router: Router, stop: CancellationToken) {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let service = TowerToHyperService::new(router);
+    let mut served = pin!(protocol.serve_connection(TokioIo::new(stream), service));
+    tokio::select! { biased;
+        _ = served.as_mut() => return,
+        () = stop.cancelled() => {}
+        () = env.sleep(CONNECTION) => {}
+    }
+    served.as_mut().graceful_shutdown();
+    env.before(env.now() + FINISH, served).await;
+}

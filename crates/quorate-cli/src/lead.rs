@@ -1,0 +1,118 @@
+//! `quorate lead`: campaigns without jobs, and answers over HTTP whether this process leads.
+
+use crate::{
+    args::LeadArgs,
+    config::Config,
+    connect,
+    exit::{CONFIG, FAILURE, Failure},
+    http::{Listener, Server},
+    run::{
+        FIRST_LOOK,
+        daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
+        notify::Notifier,
+        stop::StopDeadline,
+    },
+};
+use quorate::{
+    election::{Election, ElectionError, Term},
+    lease::Heartbeat,
+    quorum::Quorum,
+};
+use std::{convert::Infallible, pin::pin};
+use tokio_util::sync::CancellationToken;
+
+/// Campaigns until SIGTERM or SIGINT.
+pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure> {
+    let Some(group) = args.group.as_deref().or(config.group.as_deref()) else {
+        let text = "no group; name it with --group, or in the file as group = \"billing\"";
+        return Err(Failure::new(CONFIG, text));
+    };
+    let Some(http) = &config.http else {
+        let text = "no address to answer on; give --listen 127.0.0.1:9640, or http.listen in the file";
+        return Err(Failure::new(CONFIG, text));
+    };
+    let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let _stop =
+        StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
+    let listener = Listener::bind(http).await?;
+    let quorum = connect::quorum(config, config.settings.clone())?;
+    let heartbeat = Heartbeat::new(quorum.env(), max_silence(config.lease.ttl));
+    let election = Election::new(&quorum, group)
+        .ttl(config.lease.ttl)
+        .step_down_grace(config.lease.step_down_grace)
+        .renew_while_beating(&heartbeat);
+    election.observe().map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
+    tracing::info!(
+        worker = &*config.settings.worker,
+        group,
+        "{} nodes from {}",
+        config.nodes.len(),
+        config.nodes_from
+    );
+    let server = listener.start(&quorum, &election, config, false);
+    if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
+        let nodes = quorum.nodes();
+        quorum.close().await;
+        return Err(Failure::new(CONFIG, connect::explain(&nodes)));
+    }
+    let ended = campaign(&quorum, &election, &heartbeat, signals, &server).await;
+    server.stop().await;
+    quorum.close().await;
+    match ended {
+        Ok(()) => {
+            tracing::info!("ended");
+            Ok(0)
+        }
+        Err(ElectionError::Acquire(error)) => Err(Failure::new(CONFIG, error)),
+        Err(error) => Err(Failure::new(FAILURE, error)),
+    }
+}
+
+/// Campaigns, and waits for the end of each term, until a signal. The lease is extended only while this loop runs.
+async fn campaign(
+    quorum: &Quorum,
+    election: &Election,
+    heartbeat: &Heartbeat,
+    mut signals: Signals,
+    server: &Server,
+) -> Result<(), ElectionError<Infallible>> {
+    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
+    let stop = CancellationToken::new();
+    let work = |term: Term| async move {
+        term.step_down_token().cancelled().await;
+        Ok(())
+    };
+    let mut campaign = pin!(election.run(work).until(stop.clone().cancelled_owned()));
+    notifier.ready();
+    let mut last_beat = env.now();
+    loop {
+        let now = env.now();
+        if let Some(warning) = stalled(last_beat.until(now), heartbeat.max_silence()) {
+            tracing::warn!("{warning}");
+        }
+        last_beat = now;
+        heartbeat.beat();
+        server.beat();
+        notifier.beat(env);
+        if !stop.is_cancelled() {
+            notifier.status(&connect::leadership(quorum, election));
+        }
+        let beat_at = now + heartbeat.max_silence() / BEATS;
+        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
+        tokio::select! { biased;
+            ended = &mut campaign => return ended,
+            action = signals.next() => match action {
+                SignalAction::Stop(name) => {
+                    if !stop.is_cancelled() {
+                        tracing::info!("{name}: resigning");
+                        notifier.stopping();
+                        server.stopping();
+                    }
+                    stop.cancel();
+                }
+                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
+            },
+            () = env.sleep_until(wake) => {}
+        }
+    }
+}

@@ -1,0 +1,30 @@
+use super::facade::{Counter, Metric};
+use std::sync::Arc;
+
+const CLAIMS: Metric =
+    Metric::number("quorate_claims_total", "Number of claims on messages of the set, by their outcome.");
+
+/// The outcome of a claim on one message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClaimResultKind {
+    Claimed,
+    InProgress,
+    Done,
+    DeadLettered,
+    Failed,
+}
+
+/// The counters of one set of claims.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimMeasures(Arc<[Counter; 5]>);
+
+impl ClaimMeasures {
+    pub(crate) fn new(set: &str) -> Self {
+        let outcomes = ["claimed", "in-progress", "done", "dead-lettered", "failed"];
+        Self(Arc::new(outcomes.map(|outcome| CLAIMS.counter(&[("set", set), ("outcome", outcome)]))))
+    }
+
+    pub(crate) fn claimed(&self, result: ClaimResultKind) {
+        self.0[result as usize].add_one();
+    }
+}

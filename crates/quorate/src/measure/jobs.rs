@@ -1,0 +1,168 @@
+use super::facade::{Counter, Gauge, Histogram, Metric};
+use crate::env::WallTime;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+const RUNS: Metric = Metric::number(
+    "quorate_runs_total",
+    "Number of ticks of the job that ended while this process led, by their outcome.",
+);
+const RUN: Metric = Metric::seconds(
+    "quorate_run_seconds",
+    "Duration of the job's runs that ended while this process led: all attempts, and the pauses between them.",
+);
+const LATENESS: Metric = Metric::seconds(
+    "quorate_tick_lateness_seconds",
+    "Time from the moment at which a run of the job was due to its start on the leader.",
+);
+const RUNNING: Metric = Metric::number(
+    "quorate_job_running",
+    "Number of active runs of the job, on any worker; 0 on a follower.",
+);
+const NEXT: Metric = Metric::seconds(
+    "quorate_job_next_timestamp_seconds",
+    "Time of the job's next tick since the Unix epoch; 0 if there is none, and on a follower.",
+);
+const LAST_SUCCESS: Metric = Metric::seconds(
+    "quorate_job_last_success_timestamp_seconds",
+    "Time since the Unix epoch at which the job last succeeded, as far as this process knows; 0 if it does not.",
+);
+const PAUSED: Metric =
+    Metric::number("quorate_job_paused", "1 if the job is paused, otherwise 0; 0 on a follower.");
+const HISTORY_LOST: Metric = Metric::number(
+    "quorate_history_write_failures_total",
+    "Number of history entries that were lost, because they could not be written to a majority of the nodes.",
+);
+
+/// The measures of a scheduler's jobs. Clones are the same measures.
+#[derive(Clone, Debug)]
+pub(crate) struct JobsMeasures(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    group: Arc<str>,
+    outcomes: Vec<&'static str>,
+    history_lost: Counter,
+    jobs: Mutex<BTreeMap<Arc<str>, Arc<JobSeries>>>,
+}
+
+/// The series of one job. They stay when the job is removed, because an exporter keeps every series.
+#[derive(Debug)]
+struct JobSeries {
+    runs: BTreeMap<&'static str, Counter>,
+    run: Histogram,
+    lateness: Histogram,
+    running: Gauge,
+    next: Gauge,
+    last_success: Gauge,
+    paused: Gauge,
+}
+
+/// The gauges of a job that this process leads. When they are dropped, they are zero.
+#[derive(Debug, Default)]
+pub(crate) struct JobGauges(Option<Arc<JobSeries>>);
+
+impl JobsMeasures {
+    /// Creates the measures of a group, whose ticks have one of these outcomes.
+    pub(crate) fn new(group: &Arc<str>, outcomes: impl IntoIterator<Item = &'static str>) -> Self {
+        let history_lost = HISTORY_LOST.counter(&[("group", group)]);
+        let outcomes = outcomes.into_iter().collect();
+        Self(Arc::new(Inner { group: Arc::clone(group), outcomes, history_lost, jobs: Mutex::default() }))
+    }
+
+    /// Makes the series of these jobs exist.
+    pub(crate) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Arc<str>>) {
+        jobs.for_each(|job| drop(self.series(job)));
+    }
+
+    /// Reports the end of a tick. `took` is the duration of its run, if it ran.
+    pub(crate) fn ended(&self, job: &Arc<str>, outcome: &str, took: Option<Duration>) {
+        let Some(series) = self.series(job) else { return };
+        if let Some(counter) = series.runs.get(outcome) {
+            counter.add_one();
+        }
+        if let Some(took) = took {
+            series.run.record_duration(took);
+        }
+    }
+
+    /// Reports that a run of the job succeeded at `at`.
+    pub(crate) fn succeeded(&self, job: &Arc<str>, at: WallTime) {
+        if let Some(series) = self.series(job) {
+            series.last_success.set(seconds(at));
+        }
+    }
+
+    /// Reports that a run started `by` after it was due.
+    pub(crate) fn late(&self, job: &Arc<str>, by: Duration) {
+        if let Some(series) = self.series(job) {
+            series.lateness.record_duration(by);
+        }
+    }
+
+    /// Reports the loss of a history entry.
+    pub(crate) fn history_lost(&self) {
+        self.0.history_lost.add_one();
+    }
+
+    /// Returns the gauges of a job that this process leads now.
+    pub(crate) fn gauges(&self, job: &Arc<str>) -> JobGauges {
+        JobGauges(self.series(job))
+    }
+
+    /// Returns the series of a job; `None` without the feature.
+    fn series(&self, job: &Arc<str>) -> Option<Arc<JobSeries>> {
+        if cfg!(not(feature = "metrics")) {
+            return None;
+        }
+        let mut jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = jobs.get(job) {
+            return Some(Arc::clone(series));
+        }
+        let series = Arc::new(JobSeries::new(&self.0.group, job, &self.0.outcomes));
+        jobs.insert(Arc::clone(job), Arc::clone(&series));
+        Some(series)
+    }
+}
+
+impl JobSeries {
+    fn new(group: &str, job: &str, outcomes: &[&'static str]) -> Self {
+        let labels = [("group", group), ("job", job)];
+        let runs = |&outcome: &&'static str| {
+            (outcome, RUNS.counter(&[("group", group), ("job", job), ("outcome", outcome)]))
+        };
+        Self {
+            runs: outcomes.iter().map(runs).collect(),
+            run: RUN.histogram(&labels),
+            lateness: LATENESS.histogram(&labels),
+            running: RUNNING.gauge(&labels),
+            next: NEXT.gauge(&labels),
+            last_success: LAST_SUCCESS.gauge(&labels),
+            paused: PAUSED.gauge(&labels),
+        }
+    }
+}
+
+impl JobGauges {
+    /// Reports the job's active runs, its next tick, and whether it is paused.
+    pub(crate) fn state(&self, running: usize, next: Option<WallTime>, is_paused: bool) {
+        if let Some(series) = &self.0 {
+            series.running.set_count(running);
+            series.next.set(next.map_or(0.0, seconds));
+            series.paused.set_flag(is_paused);
+        }
+    }
+}
+
+impl Drop for JobGauges {
+    fn drop(&mut self) {
+        self.state(0, None, false);
+    }
+}
+
+fn seconds(at: WallTime) -> f64 {
+    at.as_micros() as f64 / 1e6
+}
