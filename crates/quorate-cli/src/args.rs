@@ -1,9 +1,11 @@
 mod jobs;
+mod when;
 
 pub(crate) use jobs::{
     BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, RequestArgs,
     ShowArgs, WaitArgs,
 };
+pub(crate) use when::WhenArgs;
 
 use crate::config::{Flags, Secret, TlsNames, redact};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -119,6 +121,8 @@ pub(crate) enum Command {
     /// Show and control jobs, from any machine
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Show the meaning of a schedule and its next times; needs no nodes
+    When(WhenArgs),
     /// Manage leadership
     #[command(subcommand)]
     Election(ElectionCommand),

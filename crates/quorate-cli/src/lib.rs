@@ -23,10 +23,12 @@ mod nodes;
 #[doc(hidden)]
 pub mod probe;
 mod run;
+mod schedule_text;
 mod show;
 mod status;
 pub mod supervisor;
 mod time;
+mod when;
 
 use args::{Cli, Command, ElectionCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
 use config::{Config, Environment};
@@ -99,6 +101,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(doctor::doctor(args, &config))
         }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
+        Command::When(args) => when::when(args),
         Command::Election(ElectionCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
             block_on(election::resign(args, &config))

@@ -16,7 +16,7 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
     let load =
         |nodes: &NodeArgs| Config::load(&nodes.flags(), environment).map_err(|error| error.to_string());
     match &cli.command {
-        Command::Demo(_) => Ok(None),
+        Command::Demo(_) | Command::When(_) => Ok(None),
         Command::Run(args) => load(&args.nodes).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),

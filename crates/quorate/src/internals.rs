@@ -10,7 +10,7 @@ pub use crate::scheduler::{
         memory_needed, overwrites, verdict, voided,
     },
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
-    schedule::ScheduleSpec,
+    schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord},
 };
 pub use crate::{
