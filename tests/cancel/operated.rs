@@ -72,6 +72,10 @@ async fn history(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.history(JOB, 3).await).await
 }
 
+async fn why(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.why(JOB, None).await).await
+}
+
 async fn next(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.next(JOB, WallTime::default(), 3).await).await
 }
@@ -122,6 +126,7 @@ cases! {
     show: "Jobs::show";
     check_exists: "Jobs::check_exists";
     history: "Jobs::history";
+    why: "Jobs::why";
     next: "Jobs::next";
     schedule: "Jobs::schedule";
     pause: "Jobs::pause";

@@ -3,7 +3,7 @@ mod when;
 
 pub(crate) use jobs::{
     BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, RequestArgs,
-    ShowArgs, WaitArgs,
+    ShowArgs, WaitArgs, WhyArgs,
 };
 pub(crate) use when::WhenArgs;
 

@@ -19,6 +19,8 @@ pub(crate) enum JobsCommand {
     Show(ShowArgs),
     /// Show the outcomes of a job's runs
     History(HistoryArgs),
+    /// Show why a job did or did not run: one reason, the evidence, and what to do
+    Why(WhyArgs),
     /// Run a job once now, in addition to its schedule
     Trigger(RequestArgs),
     /// Skip a job's ticks until it is resumed
@@ -113,6 +115,32 @@ pub(crate) struct HistoryArgs {
     pub(crate) job: String,
 }
 
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # its latest tick, or what keeps it from running now
+  quorate jobs why nightly-report
+  quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
+
+It only reads, and gives one reason: ran (with the outcome), running, waiting,
+paused, no-leader, no-quorum, clock, misfire, overlap, cancelled, schedule (not
+due then), not-registered, or no-record (the nodes keep no outcome of it). Without
+--at, a pause, a missing leader and an active run come before the outcome of the
+latest tick.
+
+Exit status: 0; 1 the reason is not-registered; 69 the reason is no-quorum; 78
+configuration.")]
+pub(crate) struct WhyArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The time at which the job should have run (RFC 3339) [default: its latest tick]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) at: Option<WallTime>,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
 /// The arguments of every request to the leader.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct WaitArgs {
@@ -188,6 +216,7 @@ impl JobsCommand {
             Self::Next(args) => &args.group,
             Self::Show(args) => &args.group,
             Self::History(args) => &args.group,
+            Self::Why(args) => &args.group,
             Self::Trigger(args) | Self::Pause(args) | Self::Resume(args) => &args.wait.group,
             Self::Backfill(args) => &args.wait.group,
             Self::Cancel(args) => &args.wait.group,

@@ -6,6 +6,7 @@ mod next;
 mod page;
 mod request;
 mod table;
+mod why;
 
 use crate::{
     args::{GroupArgs, JobsCommand},
@@ -34,6 +35,7 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
         JobsCommand::Show(args) => list::show(args, &config).await,
         JobsCommand::History(args) => history::history(args, &config).await,
+        JobsCommand::Why(args) => why::why(args, &config).await,
         JobsCommand::Trigger(args) => request::trigger(args, &config, environment).await,
         JobsCommand::Pause(args) => request::pause(args, &config, environment).await,
         JobsCommand::Resume(args) => request::resume(args, &config, environment).await,

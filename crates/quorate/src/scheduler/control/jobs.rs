@@ -121,6 +121,10 @@ impl Jobs {
         &self.group
     }
 
+    pub(super) const fn quorum(&self) -> &Quorum {
+        &self.quorum
+    }
+
     /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its
     /// history. If there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and
     /// [`Jobs::history`].
@@ -392,13 +396,18 @@ impl Jobs {
         })
     }
 
-    async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
+    /// Reads the jobs of the group.
+    pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
         let answers = answers(self.ledger.read().await)?;
         let mut jobs = status::jobs(&answers);
         let open = status::open(&answers);
         let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
         let slots = Slots::look(&self.quorum, &self.group, &slots).await;
         for (tick, slot) in open.into_iter().zip(slots) {
+            let is_untaken = slot.as_ref().is_some_and(|slot| !slot.counted && slot.ended.is_none());
+            if let Some(job) = jobs.get_mut(&tick.job).filter(|_| is_untaken && tick.request.is_none()) {
+                job.waiting.push(tick.tick);
+            }
             let taken = slot.filter(|slot| slot.counted && slot.ended.is_none());
             if let (Some(taken), Some(job)) = (taken, jobs.get_mut(&tick.job)) {
                 let holder = taken.holder.as_ref();
@@ -413,7 +422,7 @@ impl Jobs {
     }
 
     /// Returns a job's history, oldest first.
-    async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
+    pub(super) async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
         let part = self.ledger.part(&HistoryEntry::part(job));
         Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
     }

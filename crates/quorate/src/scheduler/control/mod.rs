@@ -17,13 +17,16 @@
 
 mod classify;
 mod error;
+mod explain;
 mod inbox;
 mod jobs;
 mod pending;
 mod request;
 mod status;
+mod why;
 
 pub use error::JobsError;
+pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
 pub use jobs::{Accepted, Jobs};
 pub(super) use pending::IncomingRequest;

@@ -77,6 +77,8 @@ pub struct RunStatus {
 pub(super) struct RegisteredJob {
     pub(super) row: JobRow,
     pub(super) running: Vec<RunStatus>,
+    /// The ticks that are open to workers, and that no worker has taken.
+    pub(super) waiting: Vec<WallTime>,
 }
 
 impl RegisteredJob {
@@ -145,7 +147,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .filter(|(_, (_, _, is_kept))| *is_kept)
         .map(|(name, (_, row, _))| {
             let running = running.remove(name).unwrap_or_default();
-            (name.into(), RegisteredJob { row, running })
+            (name.into(), RegisteredJob { row, running, waiting: Vec::new() })
         })
         .collect()
 }
@@ -333,7 +335,7 @@ mod tests {
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob { row, running }
+            RegisteredJob { row, running, waiting: Vec::new() }
                 .into_status("j".into(), now, Vec::new())
                 .next
                 .map(WallTime::as_micros)
@@ -348,9 +350,13 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later = RegisteredJob { row, running: Vec::new() }.into_status("j".into(), now, Vec::new());
+        let later = RegisteredJob { row, running: Vec::new(), waiting: Vec::new() }.into_status(
+            "j".into(),
+            now,
+            Vec::new(),
+        );
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
-        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new() };
+        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new(), waiting: Vec::new() };
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
         assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }
