@@ -173,7 +173,11 @@ impl PoolLog {
         // A worker that does not lead may notice the end of a pause later than the leader.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
-        pauses().filter(|pause| pause.is_possible()).any(|pause| {
+        let reaches = |pause: &&Request| match &pause.asked.ask {
+            JobAction::Pause { until: Some(until), .. } => tick < *until,
+            _ => true,
+        };
+        pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
             // A later request to resume ends the pause if it was accepted, as long as the servers remember that.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
@@ -291,7 +295,7 @@ pub(super) mod made {
     }
 
     pub(crate) fn row(since: u64, paused: bool) -> String {
-        let by = quorate::internals::Paused { by: "me".into(), at: at(since) };
+        let by = Paused { by: "me".into(), at: at(since), ..Paused::default() };
         let row = JobRow { since: at(since), paused: paused.then_some(by), ..JobRow::default() };
         row.to_value().to_string()
     }

@@ -75,7 +75,7 @@ fn answer_of_earlier_leader(ledger: &[Answered], request: &JobRequest) -> Option
             .map(|row| row.answer),
         // The ledger does not record which request cancelled a run.
         JobAction::Cancel { .. } => None,
-        JobAction::Pause { job } | JobAction::Resume { job } => found(JobRow::key(job))
+        JobAction::Pause { job, .. } | JobAction::Resume { job } => found(JobRow::key(job))
             .filter_map(|value| JobRow::parse(value).ok())
             .any(|row| row.requests.contains(&request.id))
             .then(|| JobResponse::Accepted { text: "done, by an earlier leader".into(), count: 0 }),
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_pause_that_an_earlier_leader_carried_out_is_not_refused_as_expired() {
         let job: Arc<str> = "j".into();
-        let pause = JobRequest { what: JobAction::Pause { job: job.clone() }, ..request(7, 0) };
+        let pause = JobRequest { what: JobAction::pause(job.clone()), ..request(7, 0) };
         let mut row = JobRow { schedule: "every 1s".into(), ..JobRow::default() };
         let nodes = |row: &JobRow| {
             let record = Record { value: row.to_value(), ..request_record(&pause) };

@@ -128,7 +128,7 @@ pub(super) fn explain(facts: &JobFacts) -> Explanation {
 fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
     let due = facts.latest_due(job);
-    if let Some(paused) = &job.row.paused {
+    if let Some(paused) = facts.pause_at(job, facts.now) {
         return facts.paused(paused, due);
     }
     if ledger.leader.is_none() {
@@ -140,7 +140,7 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     }
     match due {
         Some(tick) => at_time(facts, ledger, tick),
-        None => facts.not_due(None, job),
+        None => facts.not_due(None, job, ledger),
     }
 }
 
@@ -158,15 +158,15 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
         return facts.clocks_differ(at);
     }
     match facts.is_due(job, at) {
-        Due::No => return facts.not_due(Some(at), job),
+        Due::No => return facts.not_due(Some(at), job, ledger),
         Due::BeforeRegistration => return facts.registered_later(at, job),
         Due::Yes | Due::Unknown => {}
     }
-    if let Some(paused) = job.row.paused.as_ref().filter(|paused| at > paused.at) {
+    if let Some(paused) = facts.pause_at(job, at) {
         return facts.paused(paused, Some(at));
     }
     if at > facts.now {
-        return facts.not_due(Some(at), job);
+        return facts.not_due(Some(at), job, ledger);
     }
     if ledger.leader.is_none() {
         return facts.leaderless(Some(at), None);

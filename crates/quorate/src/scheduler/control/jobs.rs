@@ -7,7 +7,7 @@ use crate::scheduler::{
         status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
     },
     schedule::Schedule,
-    store::HistoryEntry,
+    store::{HistoryEntry, REASON_MAX},
 };
 use crate::{
     claim::{SlotId, Slots},
@@ -213,7 +213,31 @@ impl Jobs {
     /// If the future is dropped, the request may have been posted, and a leader may accept it while it is
     /// valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.send(JobAction::Pause { job: job.into() }).await
+        self.send(JobAction::pause(job)).await
+    }
+
+    /// Pauses the job as [`Jobs::pause`] does, for a reason, until a time, or both. The leader ends the pause at
+    /// `until`. A tick at that time runs. If there is no leader then, the next leader ends the pause, and the
+    /// misfire rule decides on the ticks since. If the job is paused already, the reason and the end replace
+    /// those of that pause.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not in the future.
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    pub async fn pause_until(
+        &self,
+        job: &str,
+        reason: Option<&str>,
+        until: Option<WallTime>,
+    ) -> Result<Accepted, JobsError> {
+        if let Some(value) = until.filter(|until| *until <= self.now()) {
+            let fix = "the pause would have ended already; use a later time";
+            return Err(JobsError::Input { field: "until", value: utc(value), fix });
+        }
+        let reason = reason.map(|reason| crate::plain::plain(reason, REASON_MAX).into());
+        self.send(JobAction::Pause { job: job.into(), reason, until }).await
     }
 
     /// Runs the job's ticks again from now on.

@@ -247,10 +247,10 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
     let mut out = Vec::new();
     let mut texts = Vec::new();
     let actions: [(u128, fn() -> JobAction); 6] = [
-        (1, || JobAction::Pause { job: "j".into() }),
-        (2, || JobAction::Pause { job: "j".into() }),
+        (1, || JobAction::pause("j")),
+        (2, || JobAction::pause("j")),
         (3, || JobAction::Resume { job: "j".into() }),
-        (1, || JobAction::Pause { job: "j".into() }),
+        (1, || JobAction::pause("j")),
         (4, || JobAction::Resume { job: "j".into() }),
         (3, || JobAction::Resume { job: "j".into() }),
     ];

@@ -1,7 +1,11 @@
 use crate::{
     env::WallTime,
     quorum::QuorumStatus,
-    scheduler::{control::status::RegisteredJob, schedule::Schedule, store::HistoryEntry},
+    scheduler::{
+        control::status::RegisteredJob,
+        schedule::Schedule,
+        store::{HistoryEntry, Paused},
+    },
     trust::{NodeState, QuarantineReason, VoteRejection},
     vote::{NoMajority, NodeOutcome},
 };
@@ -128,6 +132,20 @@ impl JobFacts {
         schedule.last_within(job.row.since, self.now)
     }
 
+    /// Returns the pause of the job at `at`.
+    pub(super) fn pause_at<'a>(&self, job: &'a RegisteredJob, at: WallTime) -> Option<&'a Paused> {
+        // A pause whose end has come may still be stored, because there is no leader to end it.
+        job.row.paused.as_ref().filter(|paused| paused.at < at && paused.ended(at).is_none())
+    }
+
+    /// Returns the next tick that is not left out by a pause, if it is known.
+    pub(super) fn next(&self, job: &RegisteredJob) -> Option<WallTime> {
+        match job.row.paused.as_ref().map(|paused| paused.until) {
+            Some(until) => self.neighbours(job, self.now.max(until? - MICRO)).1,
+            None => self.neighbours(job, self.now).1,
+        }
+    }
+
     /// Returns the ticks before and after `at`, if they are known.
     pub(super) fn neighbours(
         &self,
@@ -138,7 +156,7 @@ impl JobFacts {
         if schedule.is_after_end() {
             return (job.row.ended, after_end(&schedule, job).filter(|tick| *tick > at));
         }
-        (schedule.last_within(job.row.since, at), schedule.next_after(at.max(job.row.since)))
+        (schedule.last_within(job.row.since, at - MICRO), schedule.next_after(at.max(job.row.since)))
     }
 }
 

@@ -143,7 +143,7 @@ fn cancelled_before_it_started() {
 
 #[test]
 fn paused() {
-    let pause = |at| Paused { by: "ann@host".into(), at };
+    let pause = |at| Paused { by: "ann@host".into(), at, ..Paused::default() };
     let facts_of = |asked, at| {
         facts(|facts| {
             facts.asked = asked;
@@ -155,6 +155,20 @@ fn paused() {
     assert_eq!((answer.tick, answer.next), (Some(TICK), None));
     answers(&facts_of(None, TICK - HOUR), Reason::Paused, parts);
     answers(&facts_of(Some(TICK + HOUR), TICK - HOUR), Reason::Paused, parts);
+    let limited = |until: WallTime, asked| {
+        facts(|facts| {
+            facts.asked = asked;
+            let (reason, until) = (Some("the disk is full".into()), Some(until));
+            registered(facts).row.paused = Some(Paused { reason, until, ..pause(TICK - HOUR) });
+        })
+    };
+    let parts = ["until 2027-01-15 10:00:00 +00:00 (UTC): the disk is full", "", "resume"];
+    let answer = answers(&limited(TICK + 2 * HOUR, None), Reason::Paused, parts);
+    assert_eq!(answer.next, Some(TICK + 2 * HOUR), "a tick at the end of the pause runs");
+    let after = limited(TICK + 2 * HOUR, Some(TICK + 2 * HOUR));
+    assert_eq!(explain(&after).reason, Reason::Schedule);
+    let over = limited(TICK + SECOND, None);
+    assert_eq!(explain(&over).reason, Reason::Paused, "the tick was in the pause that has ended");
     let later = facts_of(Some(TICK), TICK + SECOND);
     assert_eq!(explain(&later).reason, Reason::NoRecord, "the pause began after the tick");
     let earlier = facts(|facts| {
@@ -232,6 +246,21 @@ fn schedule() {
         registered(facts).row.since = TICK + SECOND;
     });
     answers(&new, Reason::Schedule, ["it has not been due yet", "the time after: 2027-01-15 09:00", ""]);
+    let requested = facts(|facts| {
+        facts.asked = Some(TICK + SECOND);
+        let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
+        let found = HistoryEntry { tick: TICK + HOUR / 3, cause, ..entry(RunOutcome::Failed, "exit 4") };
+        ledger(facts).history.push(found);
+    });
+    answers(
+        &requested,
+        Reason::Schedule,
+        [
+            "it is not due at",
+            "its last outcome: 2027-01-15 08:20:00 +00:00 (UTC) failed (exit 4), triggered",
+            "",
+        ],
+    );
     let after_end = facts(|facts| {
         ledger(facts).job = Some(job(&crate::scheduler::delay(HOUR).unwrap()));
         registered(facts).row.ended = Some(TICK);

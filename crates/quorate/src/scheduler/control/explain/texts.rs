@@ -61,7 +61,10 @@ impl JobFacts {
     }
 
     pub(super) fn paused(&self, paused: &Paused, tick: Option<WallTime>) -> Explanation {
-        let text = format!("the job is paused by {} since {}", plain(&paused.by, TEXT_MAX), utc(paused.at));
+        let until = paused.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+        let why = paused.reason.as_ref().map(|why| format!(": {}", plain(why, TEXT_MAX))).unwrap_or_default();
+        let (by, at) = (plain(&paused.by, TEXT_MAX), utc(paused.at));
+        let text = format!("the job is paused by {by} since {at}{until}{why}");
         let action = format!("run its ticks again: quorate jobs resume {}", self.name());
         self.answer(Reason::Paused, tick, text, Vec::new(), &action)
     }
@@ -123,7 +126,12 @@ impl JobFacts {
     }
 
     /// The job is not due at `at`, or is due later.
-    pub(super) fn not_due(&self, at: Option<WallTime>, job: &RegisteredJob) -> Explanation {
+    pub(super) fn not_due(
+        &self,
+        at: Option<WallTime>,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
         let (before, after) = self.neighbours(job, at.unwrap_or(self.now));
         let is_tick = at.filter(|at| *at > self.now && self.is_due(job, *at) == super::Due::Yes);
         let text = match (is_tick, at) {
@@ -137,6 +145,7 @@ impl JobFacts {
             Some(after) => format!("the time after: {}", utc(after)),
             None => "no later time is known".to_owned(),
         });
+        evidence.extend(ledger.history.last().map(|last| format!("its last outcome: {}", outcome(last))));
         let action = format!("see the next times: quorate jobs next {}", self.name());
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
@@ -231,8 +240,7 @@ impl JobFacts {
         action: &str,
     ) -> Explanation {
         let job = self.ledger.as_ref().and_then(|ledger| ledger.job.as_ref());
-        let next =
-            job.filter(|job| job.row.paused.is_none()).and_then(|job| self.neighbours(job, self.now).1);
+        let next = job.and_then(|job| self.next(job));
         Explanation { reason, tick, text, evidence, action: action.to_owned(), entry: None, next }
     }
 
