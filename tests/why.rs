@@ -7,6 +7,7 @@ use quorate::env::WallTime;
 use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 const JOBS: &str = r#"
 [[job]]
@@ -165,6 +166,40 @@ fn each_reason_is_given_with_its_evidence() {
         (bench.why(&["beat", "--at", &during], 0)["entry"]["outcome"] == "skipped-paused").then_some(())
     });
     assert_eq!(then["tick"], during.as_str());
+
+    // Paused until a time, for a reason.
+    let until_at = WallTime::from_micros(now().as_micros() / 1_000_000 * 1_000_000) + Duration::from_secs(3);
+    let end = until_at.to_string();
+    let past = bench.jobs(&["pause", "beat", "--until", "2026-01-01T00:00:00Z"]).expect(78);
+    assert!(past.stderr.contains("would have ended already"), "{past}");
+    bench.jobs(&["pause", "beat", "--until", &end, "--reason", "disk\u{1b}[2J full"]).expect(0);
+    let paused = bench.why(&["beat"], 0);
+    assert_eq!((&paused["reason"], &paused["next"]), (&"paused".into(), &end.as_str().into()));
+    assert!(
+        has(&paused, "text", &format!("until {}", end.split('T').next().unwrap_or_default())),
+        "{paused}"
+    );
+    let listed = bench.jobs(&["list", "--json"]).expect(0);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let page =
+        listed["jobs"].as_array().expect("jobs").iter().find(|job| job["name"] == "beat").expect("beat");
+    assert_eq!(page["paused"]["until"], end.as_str());
+    assert_eq!(page["paused"]["reason"], "disk [2J full");
+    bench.jobs(&["list"]).expect(0).tells(&[&format!("paused until {end} (disk [2J full)")]);
+    bench.jobs(&["show", "beat"]).expect(0).tells(&[&format!(" until {end}: disk [2J full")]);
+    // A daemon that leads later ends the pause, and the tick at its end runs.
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    let daemon = bench.daemon();
+    let ran = bench.until_why(&["beat", "--at", &end], "ran");
+    assert_eq!(ran["entry"]["outcome"], "done", "{ran}");
+    let before = (until_at - Duration::from_millis(500)).to_string();
+    let skipped = bench.why(&["beat", "--at", &before], 0);
+    assert_eq!(
+        (&skipped["reason"], &skipped["entry"]["outcome"]),
+        (&"paused".into(), &"skipped-paused".into())
+    );
+    assert!(has(&skipped, "text", "disk [2J full"), "{skipped}");
 
     // No leader, and the tick that was missed meanwhile.
     daemon.signal(Signal::TERM);

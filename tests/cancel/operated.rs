@@ -88,6 +88,11 @@ async fn pause(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.pause(JOB).await).await
 }
 
+async fn pause_until(stage: &Stage) -> bool {
+    let until = stage.env.wall() + 3600 * 1000 * MS;
+    look(stage, async |jobs| jobs.pause_until(JOB, Some("a reason"), Some(until)).await).await
+}
+
 async fn resume(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.resume(JOB).await).await
 }
@@ -130,6 +135,7 @@ cases! {
     next: "Jobs::next";
     schedule: "Jobs::schedule";
     pause: "Jobs::pause";
+    pause_until: "Jobs::pause_until";
     resume: "Jobs::resume";
     trigger: "Jobs::trigger";
     backfill: "Jobs::backfill";

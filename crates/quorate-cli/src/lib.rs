@@ -6,6 +6,7 @@
 //! The state that `quorate status` shows may have changed since it was read.
 
 mod args;
+mod claims;
 pub mod config;
 mod connect;
 mod demo;
@@ -18,6 +19,7 @@ mod guard;
 mod init;
 mod jobs;
 mod lock;
+mod locks;
 mod log;
 mod nodes;
 #[doc(hidden)]
@@ -26,7 +28,9 @@ mod run;
 mod schedule_text;
 mod show;
 mod status;
+mod stored_names;
 pub mod supervisor;
+mod table;
 mod time;
 mod when;
 
@@ -109,6 +113,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Lock(LockCommand::Show(args)) => {
             let config = load(&args.nodes)?;
             block_on(lock::show(args, &config))
+        }
+        Command::Lock(LockCommand::List(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(locks::list(args, &config))
+        }
+        Command::Claims(command) => {
+            let config = load(command.nodes())?;
+            block_on(claims::claims(command, &config))
         }
         Command::Lock(LockCommand::Release(args)) => {
             let config = load(&args.lock.nodes)?;

@@ -23,8 +23,8 @@ pub(crate) enum JobsCommand {
     Why(WhyArgs),
     /// Run a job once now, in addition to its schedule
     Trigger(RequestArgs),
-    /// Skip a job's ticks until it is resumed
-    Pause(RequestArgs),
+    /// Skip a job's ticks until it is resumed, or until a time
+    Pause(PauseArgs),
     /// Run a job's ticks again from now on
     Resume(RequestArgs),
     /// Run a job for each tick of a time span, including ticks that have run
@@ -155,7 +155,7 @@ pub(crate) struct WaitArgs {
 #[command(after_long_help = "\
 Examples:
   quorate jobs trigger nightly-report
-  quorate jobs pause nightly-report --group billing --json
+  quorate jobs resume nightly-report --group billing --json
 
 Exit status: 0 if the leader accepted the request; 1 no such job, or the leader
 refused; 75 timed out waiting for an answer: a leader may still handle the request
@@ -163,6 +163,33 @@ within a minute of its posting; 69 no quorum of nodes; 78 configuration.")]
 pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate jobs pause nightly-report --reason 'the database is being moved'
+  quorate jobs pause nightly-report --reason holidays --until 2027-01-07T00:00:00Z
+
+The leader ends the pause at --until; a tick at that time runs. If there is no
+leader then, the next leader ends it, and the misfire rule decides on the ticks
+since. Active runs and requested runs continue during a pause. If the job is paused
+already, a new --reason or --until replaces those of the pause. `quorate jobs list`
+shows the pause.
+
+Exit status: as for `quorate jobs trigger`.")]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// The reason, for the people who will find the job paused
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The end of the pause (RFC 3339) [default: when the job is resumed]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) until: Option<WallTime>,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -217,7 +244,8 @@ impl JobsCommand {
             Self::Show(args) => &args.group,
             Self::History(args) => &args.group,
             Self::Why(args) => &args.group,
-            Self::Trigger(args) | Self::Pause(args) | Self::Resume(args) => &args.wait.group,
+            Self::Trigger(args) | Self::Resume(args) => &args.wait.group,
+            Self::Pause(args) => &args.wait.group,
             Self::Backfill(args) => &args.wait.group,
             Self::Cancel(args) => &args.wait.group,
         }

@@ -5,7 +5,6 @@ mod list;
 mod next;
 mod page;
 mod request;
-mod table;
 mod why;
 
 use crate::{

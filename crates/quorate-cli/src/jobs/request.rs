@@ -2,7 +2,7 @@
 
 use super::{code, failure, look, print};
 use crate::{
-    args::{BackfillArgs, CancelArgs, RequestArgs, WaitArgs},
+    args::{BackfillArgs, CancelArgs, PauseArgs, RequestArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
@@ -39,11 +39,13 @@ pub(super) async fn trigger(
 }
 
 pub(super) async fn pause(
-    args: &RequestArgs,
+    args: &PauseArgs,
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    send(("pause", &args.job, &args.wait), config, environment, async |jobs| jobs.pause(&args.job).await)
+    let request = ("pause", &args.job, &args.wait);
+    let reason = args.reason.as_deref();
+    send(request, config, environment, async |jobs| jobs.pause_until(&args.job, reason, args.until).await)
         .await
 }
 
