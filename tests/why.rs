@@ -201,6 +201,21 @@ fn each_reason_is_given_with_its_evidence() {
     );
     assert!(has(&skipped, "text", "disk [2J full"), "{skipped}");
 
+    // The list of requests has who, when and why.
+    let audit = bench.program.run(["audit", "--json", "--config", &bench.config]).expect(0);
+    let audit: Value = serde_json::from_str(&audit.stdout).expect("JSON");
+    let requests = audit["requests"].as_array().expect("requests");
+    let actions: Vec<&str> = requests.iter().filter_map(|request| request["action"].as_str()).collect();
+    assert_eq!(actions, ["pause", "resume", "pause"], "the newest first: {audit}");
+    assert_eq!(
+        (&requests[0]["reason"], &requests[0]["until"]),
+        (&"disk [2J full".into(), &end.as_str().into())
+    );
+    assert_eq!((&requests[0]["job"], &requests[0]["accepted"]), (&"beat".into(), &true.into()));
+    assert!(requests[0]["by"].as_str().is_some_and(|by| by.contains('@')), "{audit}");
+    let text = bench.program.run(["audit", "--limit", "1", "--config", &bench.config]).expect(0);
+    text.tells(&[&format!("pause until {end} (disk [2J full)"), "ANSWER"]);
+
     // No leader, and the tick that was missed meanwhile.
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);

@@ -76,6 +76,10 @@ async fn why(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.why(JOB, None).await).await
 }
 
+async fn audit(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.audit(3).await).await
+}
+
 async fn next(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.next(JOB, WallTime::default(), 3).await).await
 }
@@ -132,6 +136,7 @@ cases! {
     check_exists: "Jobs::check_exists";
     history: "Jobs::history";
     why: "Jobs::why";
+    audit: "Jobs::audit";
     next: "Jobs::next";
     schedule: "Jobs::schedule";
     pause: "Jobs::pause";

@@ -9,6 +9,7 @@ pub(super) const PIECES: &[&str] = &[
     "nodes\0",
     "trust\0",
     "demo\0",
+    "audit\0",
     "when\0",
     "claims\0",
     "dead-letters\0",

@@ -5,8 +5,8 @@ mod when;
 
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
 pub(crate) use jobs::{
-    BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, PauseArgs,
-    RequestArgs, ShowArgs, WaitArgs, WhyArgs,
+    AuditArgs, BackfillArgs, CancelArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs,
+    PauseArgs, RequestArgs, ShowArgs, WaitArgs, WhyArgs,
 };
 pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs};
 pub(crate) use when::WhenArgs;
@@ -125,6 +125,8 @@ pub(crate) enum Command {
     /// Show and control jobs, from any machine
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Show the requests to the jobs of a group: from whom, when, and with which answer
+    Audit(AuditArgs),
     /// Show the meaning of a schedule and its next times; needs no nodes
     When(WhenArgs),
     /// Manage leadership

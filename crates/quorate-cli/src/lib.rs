@@ -6,6 +6,7 @@
 //! The state that `quorate status` shows may have changed since it was read.
 
 mod args;
+mod audit;
 mod claims;
 pub mod config;
 mod connect;
@@ -103,6 +104,10 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Doctor(args) => {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
+        }
+        Command::Audit(args) => {
+            let config = load(&args.group.nodes)?;
+            block_on(audit::audit(args, &config))
         }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),

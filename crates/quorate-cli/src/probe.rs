@@ -21,6 +21,7 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),
+        Command::Audit(args) => load(&args.group.nodes).map(Some),
         Command::Jobs(command) => load(&command.group().nodes).map(Some),
         Command::Election(ElectionCommand::Resign(args)) => load(&args.nodes).map(Some),
         Command::Lock(LockCommand::Show(args)) => load(&args.nodes).map(Some),

@@ -13,6 +13,7 @@ use quorate::{
     node::{FileNode, Resource},
 };
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// The longest time for which a node is asked. A server with many keys needs some seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,9 +71,19 @@ async fn ask(
         }
         NodeSpec::File { dir } => {
             let (node, query) = (FileNode::new(dir.clone()), query.clone());
-            let read = tokio::task::spawn_blocking(move || node.stored_names(&query)).await;
-            let read = read.map_err(|error| Failure::new(FAILURE, error))?;
-            Ok(read.map_err(|error| error.to_string()))
+            let (sender, answer) = oneshot::channel();
+            // The thread ends when it has read the directory. If the file system hangs, it ends with the process.
+            let thread = std::thread::Builder::new().name("quorate-list".to_owned()).spawn(move || {
+                // If the receiver has stopped waiting, it does not need the answer.
+                let _ = sender.send(node.stored_names(&query));
+            });
+            thread.map_err(|error| Failure::new(FAILURE, error))?;
+            let read = env.before(env.now() + PATIENCE, answer).await;
+            Ok(match read {
+                Some(Ok(read)) => read.map_err(|error| error.to_string()),
+                Some(Err(_)) => Err("the directory could not be read".to_owned()),
+                None => Err(format!("no answer in {PATIENCE:?}")),
+            })
         }
     }
 }

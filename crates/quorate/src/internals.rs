@@ -4,7 +4,7 @@
 pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
-    control::{Explanation, JobAction, JobRequest, JobResponse, Reason},
+    control::{AuditEntry, Explanation, JobAction, JobRequest, JobResponse, Reason},
     plan::verdict::{
         Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
         memory_needed, overwrites, verdict, voided,

@@ -141,6 +141,25 @@ pub(crate) struct WhyArgs {
     pub(crate) job: String,
 }
 
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # who paused or triggered a job?
+  quorate audit --group billing
+  quorate audit --config /etc/quorate/quorate.toml --limit 5 --json
+
+The list has the pauses, resumptions, triggers, back-fills and cancellations that a
+leader has answered, also those that it refused, the newest first. The nodes keep
+the newest 1,000 of a group. Forced releases and changes of the node set are not in
+the list. Exit status: 0; 69 no quorum of nodes; 78 configuration.")]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The number of requests to show
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+}
+
 /// The arguments of every request to the leader.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct WaitArgs {

@@ -52,7 +52,7 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
 }
 
 /// Connects without writing anything to the nodes.
-async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
+pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = group(args, config)?;
     let quorum = connect::only_looking(config)?;
     let jobs =
@@ -62,7 +62,7 @@ async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failu
 }
 
 /// Returns the failure of a read or a request.
-fn failure(error: &JobsError) -> Failure {
+pub(crate) fn failure(error: &JobsError) -> Failure {
     match error {
         JobsError::NoMajority(report) => connect::no_quorum("cannot read the jobs of the group", report),
         _ => Failure::new(code(error), error),
@@ -80,6 +80,6 @@ fn code(error: &JobsError) -> u8 {
 }
 
 /// Prints `page` as one JSON document, or prints the text for people.
-fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+pub(crate) fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     show::print(&if json { show::json(page)? } else { text() })
 }

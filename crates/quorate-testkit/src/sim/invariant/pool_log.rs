@@ -208,7 +208,7 @@ pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
     use quorate::{
         env::WallTime,
-        internals::{JobAction, JobRow},
+        internals::{JobAction, JobRow, Paused},
         node::{FencingToken, Record, Reply, Request},
         scheduler::{RequestId, RunCause},
     };

@@ -53,7 +53,8 @@ mod tests {
         let quorum = Quorum::builder().node(node.clone()).trust_new_nodes(true).build().unwrap();
         let lease = quorum.lock("Backup/1").acquire().await.unwrap();
         let claims = Claims::new(&quorum, "orders");
-        claims.process("o-1", |_| async { Ok::<_, String>("shipped") }).await.unwrap();
+        let done = claims.process("o-1", |_| async { Ok::<_, String>("shipped") }).await;
+        assert!(done.unwrap().may_ack());
         let claim = claims.claim("o-2").await.unwrap();
         fs::write(home.path().join("node/claims/garbage.json"), "?").unwrap();
         assert_eq!(names(&NamesQuery::locks(9)), ["Backup/1".into()]);

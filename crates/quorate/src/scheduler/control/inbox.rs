@@ -8,6 +8,7 @@
 //! so that it is carried out once.
 
 use crate::scheduler::control::{
+    audit::{AuditEntry, AuditLog},
     classify::{self, Classification, Step},
     pending::IncomingRequest,
     request::{JobRequest, JobResponse},
@@ -51,6 +52,7 @@ pub(in crate::scheduler) async fn serve_inbox(
         leader,
         pending: FuturesUnordered::new(),
         prune_at: env.now() + INBOX_PRUNE_EVERY,
+        audit: AuditLog::new(&ledger),
     };
     tokio::select! { biased;
         () = term.step_down_token().cancelled() => {}
@@ -70,6 +72,7 @@ struct InboxServer<'a> {
     leader: mpsc::Sender<IncomingRequest>,
     pending: FuturesUnordered<BoxFuture<'static, LeaderAnswer>>,
     prune_at: BootTime,
+    audit: AuditLog,
 }
 
 impl InboxServer<'_> {
@@ -116,11 +119,12 @@ impl InboxServer<'_> {
         if !expired.is_empty() {
             self.answer_expired(&expired).await;
         }
-        if self.env.now() >= self.prune_at
-            && let Some(below) = classify::prune_below(&answers, now)
-        {
+        if self.env.now() >= self.prune_at {
             self.prune_at = self.env.now() + INBOX_PRUNE_EVERY;
-            if let Err(error) = self.inbox.prune(Default::default(), below).await {
+            self.audit.prune().await;
+            if let Some(below) = classify::prune_below(&answers, now)
+                && let Err(error) = self.inbox.prune(Default::default(), below).await
+            {
                 tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }
         }
@@ -152,9 +156,11 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Writes the answer over the request. If the write fails, the next read finds the request again and
+    /// Enters the request in the audit list, and writes the answer over the request. If the write fails, the next read finds the request again and
     /// repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
+        let leader = &self.term.quorum().config().worker;
+        self.audit.write(&AuditEntry::new(request, leader, answer)).await;
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&request.id.key(), Some(&seen), &record).await {
             // A stored answer of an earlier leader has the same meaning, because the id is unique.

@@ -121,6 +121,10 @@ impl Jobs {
         &self.group
     }
 
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     pub(super) const fn quorum(&self) -> &Quorum {
         &self.quorum
     }
@@ -458,7 +462,7 @@ impl Jobs {
 }
 
 /// Converts the result of a read. A read fails only if too few nodes answer.
-fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
+pub(super) fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {

@@ -552,7 +552,8 @@ fn a_pause_leaves_open_runs_to_their_slots() {
 fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let any_worker = job(Delivery::AtMostOnce).overlap(Overlap::Allow).placement(Placement::AnyWorker);
-    let mut plan = plan(any_worker, at(10));
+    // The nodes remember every time since then at which a record may exist.
+    let mut plan = plan(any_worker, at(10)).due_since(at(9), None);
     plan.open_ahead_by(10 * SECOND);
     plan.plan_due(&sealed, at(10));
     assert_eq!(plan.planned(), at(20));
