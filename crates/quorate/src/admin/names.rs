@@ -138,7 +138,10 @@ mod tests {
             (merged.0.iter().map(|found| found.key().to_owned()).collect::<Vec<_>>(), merged.1)
         };
         let other = found(&query, &["b", "c"]);
-        assert_eq!(names(query.merge(&[one.clone()])), (vec!["a".to_owned(), "b".to_owned()], false));
+        assert_eq!(
+            names(query.merge(std::slice::from_ref(&one))),
+            (vec!["a".to_owned(), "b".to_owned()], false)
+        );
         assert_eq!(names(query.merge(&[one, other])), (vec!["a".to_owned(), "b".to_owned()], true));
         assert_eq!(query.merge(&[]), (Vec::new(), false));
     }

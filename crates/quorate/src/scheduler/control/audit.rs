@@ -182,7 +182,7 @@ mod tests {
         let (one, two) = (entry(7, pause), entry(30, JobAction::Resume { job: "j".into() }));
         let text = r#"{"id":"00000000000000000000000000000007","by":"ann@host","at":7,"what":{"ask":"pause","job":"j","reason":"disk","until":9},"leader":"oak","answer":{"answer":"accepted","text":"paused","count":0}}"#;
         assert_eq!(&*one.to_record().value, text);
-        let mut damaged = node(&[two.clone()]);
+        let mut damaged = node(std::slice::from_ref(&two));
         damaged.state.records.push(("9".into(), Record { value: "?".into(), ..one.to_record() }));
         assert_eq!(entries(&[damaged, node(&[one.clone(), two.clone()])]), [one, two]);
     }
