@@ -72,6 +72,14 @@ async fn history(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.history(JOB, 3).await).await
 }
 
+async fn why(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.why(JOB, None).await).await
+}
+
+async fn audit(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.audit(3).await).await
+}
+
 async fn next(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.next(JOB, WallTime::default(), 3).await).await
 }
@@ -82,6 +90,11 @@ async fn schedule(stage: &Stage) -> bool {
 
 async fn pause(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.pause(JOB).await).await
+}
+
+async fn pause_until(stage: &Stage) -> bool {
+    let until = stage.env.wall() + 3600 * 1000 * MS;
+    look(stage, async |jobs| jobs.pause_until(JOB, Some("a reason"), Some(until)).await).await
 }
 
 async fn resume(stage: &Stage) -> bool {
@@ -122,9 +135,12 @@ cases! {
     show: "Jobs::show";
     check_exists: "Jobs::check_exists";
     history: "Jobs::history";
+    why: "Jobs::why";
+    audit: "Jobs::audit";
     next: "Jobs::next";
     schedule: "Jobs::schedule";
     pause: "Jobs::pause";
+    pause_until: "Jobs::pause_until";
     resume: "Jobs::resume";
     trigger: "Jobs::trigger";
     backfill: "Jobs::backfill";

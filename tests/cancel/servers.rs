@@ -20,6 +20,7 @@ pub(crate) const TRIED: &[&str] = &[
     "Connect::connect",
     "Node::open",
     "RedisNode::examine",
+    "RedisNode::stored_names",
     "RedisQuorumBuilder::connect",
     "Session::send",
     "World::sleep_until",
@@ -99,6 +100,18 @@ async fn examine() {
     let node = RedisNode::parse(&server.url()).expect("a URL");
     at_every_await_point("RedisNode::examine", &server, async || node.examine().await.expect("it is there"))
         .await;
+    assert_eq!(server.command(&["DBSIZE"]), "0", "it only looks");
+}
+
+#[tokio::test]
+async fn stored_names() {
+    let server = server();
+    let node = RedisNode::parse(&server.url()).expect("a URL");
+    let query = quorate::admin::NamesQuery::locks(10);
+    at_every_await_point("RedisNode::stored_names", &server, async || {
+        node.stored_names(&query).await.expect("it is there")
+    })
+    .await;
     assert_eq!(server.command(&["DBSIZE"]), "0", "it only looks");
 }
 

@@ -1,6 +1,8 @@
 //! Runs every scenario in the quick mode, whose figures mean nothing, and watches one figure that is steady: the CPU time
 //! of the servers.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     process::Command,

@@ -1,10 +1,17 @@
+mod claims;
 mod daemon;
 mod jobs;
+mod lock;
+mod when;
 
+pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
 pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use jobs::{
-    BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
+    AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
+    WhyArgs,
 };
+pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs};
+pub(crate) use when::WhenArgs;
 
 use crate::config::{Flags, Secret, TlsNames, redact};
 use clap::{Args, Parser, Subcommand};
@@ -122,12 +129,19 @@ pub(crate) enum Command {
     /// Show and control jobs, from any machine
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Show the requests to the jobs of a group: from whom, when, and with which answer
+    Audit(AuditArgs),
+    /// Show the meaning of a schedule and its next times; needs no nodes
+    When(WhenArgs),
     /// Manage leadership
     #[command(subcommand)]
     Election(ElectionCommand),
     /// Show locks, and force-release them
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "locks")]
     Lock(LockCommand),
+    /// Show the messages of a set of claims, and reset messages that were given up
+    #[command(subcommand)]
+    Claims(ClaimsCommand),
     /// Show the nodes, trust them, and replace the node set
     #[command(subcommand)]
     Nodes(NodesCommand),
@@ -338,68 +352,6 @@ pub(crate) struct ResignArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// The commands on locks.
-#[derive(Debug, Subcommand)]
-pub(crate) enum LockCommand {
-    /// Show the owner that each node stores for a lock
-    #[command(after_long_help = "\
-Examples:
-  quorate lock show backup
-  # a leadership, a message: named as `quorate status` names them
-  quorate lock show election/billing
-  quorate lock show claim/orders/17 --json
-
-Unlike `quorate status` it also shows owners that only a minority of the nodes
-stores. It only reads. Exit status: 0 if a node stores an owner; 1 if none does;
-69 if too few nodes answered; 78 configuration.")]
-    Show(LockShowArgs),
-    /// Force-release a lock without notifying its holder
-    Release(LockReleaseArgs),
-}
-
-/// The lock to show.
-#[derive(Debug, Args)]
-pub(crate) struct LockShowArgs {
-    #[command(flatten)]
-    pub(crate) nodes: NodeArgs,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// A lock by name, a group as election/GROUP, a message as claim/SET/ID
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-}
-
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  # show the holder and the risk, and change nothing
-  quorate lock release backup
-  quorate lock release --force backup
-  # a message, a leadership: named as `quorate status` names them
-  quorate lock release --force claim/orders/17
-
-The risk: the holder is not notified. It relies on its lease until the last
-extension that succeeded ends, almost a whole TTL later; until then two workers
-may act at once. Fencing tokens protect only targets that check them. A holder that extends
-while nodes delete its lock may store it again. Use this command when the holder
-is known to be gone or stuck for good, or when the key has no expiry and belongs
-to another client. Ask a live leader with `quorate election resign` instead.
-
-It deletes the lock only where the stored owner is the one that it has just
-shown. It deletes no other holder, no fencing counter and no done record.
-
-Exit status: 0 if a majority of the nodes no longer stores the owner; 1 if no
-node stores an owner, or without --force; 69 if too few nodes answered; 78
-configuration.")]
-pub(crate) struct LockReleaseArgs {
-    #[command(flatten)]
-    pub(crate) lock: LockShowArgs,
-    /// Release the lock. Without this flag, only show its holder
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 /// The commands on nodes.

@@ -6,6 +6,8 @@
 //! The state that `quorate status` shows may have changed since it was read.
 
 mod args;
+mod audit;
+mod claims;
 pub mod config;
 mod connect;
 mod demo;
@@ -20,15 +22,20 @@ mod init;
 mod jobs;
 mod lead;
 mod lock;
+mod locks;
 mod log;
 mod nodes;
 #[doc(hidden)]
 pub mod probe;
 mod run;
+mod schedule_text;
 mod show;
 mod status;
+mod stored_names;
 pub mod supervisor;
+mod table;
 mod time;
+mod when;
 
 use args::{Cli, Command, ElectionCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
 use config::{Config, Environment};
@@ -106,7 +113,12 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
         }
+        Command::Audit(args) => {
+            let config = load(&args.group.nodes)?;
+            block_on(audit::audit(args, &config))
+        }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
+        Command::When(args) => when::when(args),
         Command::Election(ElectionCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
             block_on(election::resign(args, &config))
@@ -114,6 +126,14 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Lock(LockCommand::Show(args)) => {
             let config = load(&args.nodes)?;
             block_on(lock::show(args, &config))
+        }
+        Command::Lock(LockCommand::List(args)) => {
+            let config = load(&args.nodes)?;
+            block_on(locks::list(args, &config))
+        }
+        Command::Claims(command) => {
+            let config = load(command.nodes())?;
+            block_on(claims::claims(command, &config))
         }
         Command::Lock(LockCommand::Release(args)) => {
             let config = load(&args.lock.nodes)?;

@@ -17,15 +17,18 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
     let load_with = |flags: &Flags| Config::load(flags, environment).map_err(|error| error.to_string());
     let load = |nodes: &NodeArgs| load_with(&nodes.flags());
     match &cli.command {
-        Command::Demo(_) => Ok(None),
+        Command::Demo(_) | Command::When(_) => Ok(None),
         Command::Run(args) => load_with(&args.flags()).map(Some),
         Command::Lead(args) => load_with(&args.flags()).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),
+        Command::Audit(args) => load(&args.group.nodes).map(Some),
         Command::Jobs(command) => load(&command.group().nodes).map(Some),
         Command::Election(ElectionCommand::Resign(args)) => load(&args.nodes).map(Some),
         Command::Lock(LockCommand::Show(args)) => load(&args.nodes).map(Some),
+        Command::Lock(LockCommand::List(args)) => load(&args.nodes).map(Some),
+        Command::Claims(command) => load(command.nodes()).map(Some),
         Command::Lock(LockCommand::Release(args)) => load(&args.lock.nodes).map(Some),
         Command::Nodes(NodesCommand::Trust(args)) => load(&args.nodes).map(Some),
         Command::Nodes(NodesCommand::List(args)) => load(&args.nodes).map(Some),

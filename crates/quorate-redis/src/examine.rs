@@ -126,7 +126,7 @@ impl RedisNode {
     /// Dropping the future drops the connection. Nothing is written to the server.
     pub async fn examine(&self) -> Result<Examination, Cause> {
         let (reader, writer, login) = self.dial().await?;
-        let connection = ExamConnection { name: self.name(), reader, writer };
+        let connection = Connection::new(self.name(), reader, writer);
         let found = self.query(connection, &login).await;
         // A server may repeat its input in an error. The password is removed, so that it does not appear in
         // logs.
@@ -141,7 +141,7 @@ impl RedisNode {
         }
     }
 
-    async fn query(&self, mut connection: ExamConnection<'_>, login: &Login) -> Result<Examination, Cause> {
+    async fn query(&self, mut connection: Connection<'_>, login: &Login) -> Result<Examination, Cause> {
         connection.log_in(login).await?;
         let mut found = Examination::default();
         match connection.ask(&redis::cmd("INFO")).await? {
@@ -185,21 +185,30 @@ impl RedisNode {
     }
 }
 
-/// A connection for the examination. It sends one command at a time and waits for the reply.
-struct ExamConnection<'a> {
+/// A connection that sends one command and waits for its reply.
+pub(crate) struct Connection<'a> {
     name: &'a str,
     reader: Reader,
     writer: Writer,
 }
 
-impl ExamConnection<'_> {
-    async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
+impl<'a> Connection<'a> {
+    pub(crate) fn new(name: &'a str, reader: Reader, writer: Writer) -> Self {
+        Self { name, reader, writer }
+    }
+
+    pub(crate) async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
         let bytes = command.get_packed_command();
         handshake::send(self.name, &mut self.reader, &mut self.writer, &bytes).await?;
         self.reader.next().await.map_err(|error| fault::of_broken(self.name, &error))
     }
 
-    async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
+    /// Raises the limit on the length of a reply. Call it after the login.
+    pub(crate) fn allow_long_replies(&mut self) {
+        self.reader.allow_long_replies();
+    }
+
+    pub(crate) async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
         let (Some(auth), Some(password)) = (login.auth(), &login.password) else { return Ok(()) };
         match self.ask(&auth).await? {
             Value::ServerError(error) => {

@@ -70,6 +70,7 @@ mod examine;
 mod fault;
 mod files;
 mod handshake;
+mod names;
 mod node;
 #[doc(hidden)]
 pub mod probe;

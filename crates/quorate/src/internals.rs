@@ -5,13 +5,13 @@
 pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
-    control::{JobAction, JobRequest, JobResponse},
+    control::{AuditEntry, Explanation, JobAction, JobRequest, JobResponse, Reason},
     plan::verdict::{
         Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
         memory_needed, overwrites, verdict, voided,
     },
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
-    schedule::ScheduleSpec,
+    schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord},
 };
 pub use crate::{

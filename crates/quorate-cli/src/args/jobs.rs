@@ -19,10 +19,12 @@ pub(crate) enum JobsCommand {
     Show(ShowArgs),
     /// Show the outcomes of a job's runs
     History(HistoryArgs),
+    /// Show why a job did or did not run: one reason, the evidence, and what to do
+    Why(WhyArgs),
     /// Run a job once now, in addition to its schedule
     Trigger(RequestArgs),
-    /// Skip a job's ticks until it is resumed
-    Pause(RequestArgs),
+    /// Skip a job's ticks until it is resumed, or until a time
+    Pause(PauseArgs),
     /// Run a job's ticks again from now on
     Resume(RequestArgs),
     /// Run a job for each tick of a time span, including ticks that have run
@@ -113,6 +115,51 @@ pub(crate) struct HistoryArgs {
     pub(crate) job: String,
 }
 
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # its latest tick, or what keeps it from running now
+  quorate jobs why nightly-report
+  quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
+
+It only reads, and gives one reason: ran (with the outcome), running, waiting,
+paused, no-leader, no-quorum, clock, misfire, overlap, cancelled, schedule (not
+due then), not-registered, or no-record (the nodes keep no outcome of it). Without
+--at, a pause, a missing leader and an active run come before the outcome of the
+latest tick.
+
+Exit status: 0; 1 the reason is not-registered; 69 the reason is no-quorum; 78
+configuration.")]
+pub(crate) struct WhyArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The time at which the job should have run (RFC 3339) [default: its latest tick]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) at: Option<WallTime>,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # who paused or triggered a job?
+  quorate audit --group billing
+  quorate audit --config /etc/quorate/quorate.toml --limit 5 --json
+
+The list has the pauses, resumptions, triggers, back-fills and cancellations that a
+leader has answered, also those that it refused, the newest first. The nodes keep
+the newest 1,000 of a group. Forced releases and changes of the node set are not in
+the list. Exit status: 0; 69 no quorum of nodes; 78 configuration.")]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The number of requests to show
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+}
+
 /// The arguments of every request to the leader.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct WaitArgs {
@@ -127,7 +174,7 @@ pub(crate) struct WaitArgs {
 #[command(after_long_help = "\
 Examples:
   quorate jobs trigger nightly-report
-  quorate jobs pause nightly-report --group billing --json
+  quorate jobs resume nightly-report --group billing --json
 
 Exit status: 0 if the leader accepted the request; 1 no such job, or the leader
 refused; 75 timed out waiting for an answer: a leader may still handle the request
@@ -135,6 +182,33 @@ within a minute of its posting; 69 no quorum of nodes; 78 configuration.")]
 pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  quorate jobs pause nightly-report --reason 'the database is being moved'
+  quorate jobs pause nightly-report --reason holidays --until 2027-01-07T00:00:00Z
+
+The leader ends the pause at --until; a tick at that time runs. If there is no
+leader then, the next leader ends it, and the misfire rule decides on the ticks
+since. Active runs and requested runs continue during a pause. If the job is paused
+already, a new --reason or --until replaces those of the pause. `quorate jobs list`
+shows the pause.
+
+Exit status: as for `quorate jobs trigger`.")]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    /// The reason, for the people who will find the job paused
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The end of the pause (RFC 3339) [default: when the job is resumed]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub(crate) until: Option<WallTime>,
     /// The job
     #[arg(value_name = "NAME")]
     pub(crate) job: String,
@@ -188,7 +262,9 @@ impl JobsCommand {
             Self::Next(args) => &args.group,
             Self::Show(args) => &args.group,
             Self::History(args) => &args.group,
-            Self::Trigger(args) | Self::Pause(args) | Self::Resume(args) => &args.wait.group,
+            Self::Why(args) => &args.group,
+            Self::Trigger(args) | Self::Resume(args) => &args.wait.group,
+            Self::Pause(args) => &args.wait.group,
             Self::Backfill(args) => &args.wait.group,
             Self::Cancel(args) => &args.wait.group,
         }

@@ -95,7 +95,7 @@ pub(super) async fn trigger(
     body: Body,
 ) -> Answer {
     let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &job(name)?, &operator, &params, Action::Trigger).await
+    request(&site, &job(name)?, &operator, &params, &Action::Trigger).await
 }
 
 pub(super) async fn pause(
@@ -104,8 +104,9 @@ pub(super) async fn pause(
     operator: Operator,
     body: Body,
 ) -> Answer {
-    let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &job(name)?, &operator, &params, Action::Pause).await
+    let params = Params::of_body(body, &["wait", "reason", "until"]).await?;
+    let pause = Action::Pause { reason: params.text("reason"), until: params.time("until")? };
+    request(&site, &job(name)?, &operator, &params, &pause).await
 }
 
 pub(super) async fn resume(
@@ -115,7 +116,7 @@ pub(super) async fn resume(
     body: Body,
 ) -> Answer {
     let params = Params::of_body(body, &["wait"]).await?;
-    request(&site, &job(name)?, &operator, &params, Action::Resume).await
+    request(&site, &job(name)?, &operator, &params, &Action::Resume).await
 }
 
 pub(super) async fn cancel(
@@ -126,7 +127,7 @@ pub(super) async fn cancel(
 ) -> Answer {
     let params = Params::of_body(body, &["wait", "tick"]).await?;
     let tick = params.time("tick")?;
-    request(&site, &job(name)?, &operator, &params, Action::Cancel(tick)).await
+    request(&site, &job(name)?, &operator, &params, &Action::Cancel(tick)).await
 }
 
 pub(super) async fn backfill(
@@ -141,7 +142,7 @@ pub(super) async fn backfill(
         let text = "until is not later than from; the span includes from and excludes until";
         return Err(HttpError::bad_request(text));
     }
-    request(&site, &job(name)?, &operator, &params, Action::Backfill(from, until)).await
+    request(&site, &job(name)?, &operator, &params, &Action::Backfill(from, until)).await
 }
 
 pub(super) async fn resign(State(site): State<Arc<Site>>, operator: Operator, body: Body) -> Answer {
@@ -182,7 +183,7 @@ async fn query_jobs(site: &Site, query: &Query<'_>) -> Answer {
     asking(site, async || jobs::json(&jobs, query).await, true).await
 }
 
-async fn request(site: &Site, job: &str, operator: &Operator, params: &Params, action: Action) -> Answer {
+async fn request(site: &Site, job: &str, operator: &Operator, params: &Params, action: &Action) -> Answer {
     let jobs = site.jobs()?.requester(&format!("http@{}", operator.address.ip())).wait(params.wait()?);
     let _permit = permit(site).await;
     let (document, code) = jobs::request(&jobs, job, action).await?;

@@ -72,7 +72,11 @@ const OPERATIONS: [Operation; 17] = [
     post(
         "/api/v1/jobs/{job}/pause",
         "Skip a job's ticks until it is resumed",
-        &[WAIT],
+        &[
+            ("reason", "string", "Why; shown beside the pause"),
+            ("until", "string", "The end of the pause (RFC 3339); default none"),
+            WAIT,
+        ],
         Some("Request"),
         REQUEST,
     ),
@@ -219,7 +223,7 @@ const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
             ("last", "[RunEnd]"),
         ],
     ),
-    ("Pause", &[("by", "string"), ("at", "string")]),
+    ("Pause", &[("by", "string"), ("at", "string"), ("reason", "string?"), ("until", "string?")]),
     (
         "ActiveRun",
         &[

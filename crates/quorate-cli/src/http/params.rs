@@ -86,6 +86,11 @@ impl Params {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns a parameter that may be any text.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
     /// Returns all values of a parameter.
     pub(super) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(other, _)| other == name).map(|(_, value)| value.clone()).collect()

@@ -1,7 +1,7 @@
 //! The command `quorate jobs history`.
 
-use super::{failure, look, page::RunEnd, print, table::table};
-use crate::{args::HistoryArgs, config::Config, exit::Failure};
+use super::{failure, look, page::RunEnd, print};
+use crate::{args::HistoryArgs, config::Config, exit::Failure, table::table};
 use quorate::{plain::plain, scheduler::Jobs};
 use serde::Serialize;
 

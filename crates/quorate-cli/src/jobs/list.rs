@@ -2,17 +2,20 @@
 
 use super::{
     failure, look,
-    page::{ActiveRun, JobPage, RunEnd},
+    page::{ActiveRun, JobPage, PausedPage, RunEnd},
     print,
-    table::table,
 };
 use crate::{
     args::{ListJobsArgs, ShowArgs},
     config::Config,
     exit::Failure,
+    table::table,
 };
-use quorate::scheduler::Jobs;
+use quorate::{plain::plain, scheduler::Jobs};
 use serde::Serialize;
+
+/// The longest reason of a pause in a table, in bytes.
+const REASON_MAX: usize = 40;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Page {
@@ -82,8 +85,8 @@ impl JobPage {
             (None, 0) => "idle".to_owned(),
             (None, 1) => "running".to_owned(),
             (None, some) => format!("{some} running"),
-            (Some(_), 0) => "paused".to_owned(),
-            (Some(_), some) => format!("paused, {some} running"),
+            (Some(paused), 0) => paused.short(),
+            (Some(paused), some) => format!("{}, {some} running", paused.short()),
         }
     }
 
@@ -94,7 +97,7 @@ impl JobPage {
         line("rules", &self.rules);
         line("registered", &self.registered);
         if let Some(paused) = &self.paused {
-            line("paused", &format!("by {} since {}", paused.by, paused.at));
+            line("paused", &paused.for_people());
         }
         line("next", self.next.as_deref().unwrap_or("-"));
         for run in &self.running {
@@ -104,6 +107,23 @@ impl JobPage {
             line("ended", &end.short());
         }
         text
+    }
+}
+
+impl PausedPage {
+    fn short(&self) -> String {
+        let reason = self.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |reason| format!(" ({})", plain(reason, REASON_MAX)));
+        format!("paused{}{reason}", self.end())
+    }
+
+    fn for_people(&self) -> String {
+        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("by {} since {}{}{reason}", self.by, self.at, self.end())
+    }
+
+    fn end(&self) -> String {
+        self.until.as_ref().map_or_else(String::new, |until| format!(" until {until}"))
     }
 }
 

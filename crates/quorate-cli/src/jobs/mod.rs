@@ -5,7 +5,7 @@ mod list;
 mod next;
 mod page;
 mod request;
-mod table;
+mod why;
 
 use crate::{
     args::{GroupArgs, JobsCommand},
@@ -36,18 +36,20 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
         JobsCommand::Show(args) => list::show(args, &config).await,
         JobsCommand::History(args) => history::history(args, &config).await,
+        JobsCommand::Why(args) => why::why(args, &config).await,
         JobsCommand::Trigger(args) => {
-            request::send(Action::Trigger, &args.job, &args.wait, &config, environment).await
+            request::send(&Action::Trigger, &args.job, &args.wait, &config, environment).await
         }
         JobsCommand::Pause(args) => {
-            request::send(Action::Pause, &args.job, &args.wait, &config, environment).await
+            let pause = Action::Pause { reason: args.reason.clone(), until: args.until };
+            request::send(&pause, &args.job, &args.wait, &config, environment).await
         }
         JobsCommand::Resume(args) => {
-            request::send(Action::Resume, &args.job, &args.wait, &config, environment).await
+            request::send(&Action::Resume, &args.job, &args.wait, &config, environment).await
         }
         JobsCommand::Backfill(args) => request::backfill(args, &config, environment).await,
         JobsCommand::Cancel(args) => {
-            request::send(Action::Cancel(args.tick), &args.job, &args.wait, &config, environment).await
+            request::send(&Action::Cancel(args.tick), &args.job, &args.wait, &config, environment).await
         }
     }
 }
@@ -77,7 +79,7 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
 
 /// Sends a request to the leader. Returns the JSON document that the command prints with `--json`, and its exit
 /// status.
-pub(crate) async fn request(jobs: &Jobs, job: &str, action: Action) -> Result<(String, u8), Failure> {
+pub(crate) async fn request(jobs: &Jobs, job: &str, action: &Action) -> Result<(String, u8), Failure> {
     let (page, code) = request::answer(jobs, job, action).await?;
     Ok((show::json(&page)?, code))
 }
@@ -91,7 +93,7 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
 }
 
 /// Connects to the nodes to read, without writing anything to them.
-async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
+pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
     let group = group(args, config)?;
     let quorum = connect::only_looking(config)?;
     let jobs =
@@ -101,7 +103,7 @@ async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failu
 }
 
 /// Converts the error of a read or a request to a failure with its exit status.
-fn failure(error: &JobsError) -> Failure {
+pub(crate) fn failure(error: &JobsError) -> Failure {
     match error {
         JobsError::NoMajority(report) => connect::no_quorum("cannot read the jobs of the group", report),
         _ => Failure::new(code(error), error),
@@ -119,6 +121,6 @@ fn code(error: &JobsError) -> u8 {
 }
 
 /// Prints `page` as one JSON document if `json` is true, otherwise the text for people.
-fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+pub(crate) fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     show::print(&if json { show::json(page)? } else { text() })
 }

@@ -25,7 +25,7 @@ pub(super) struct JobPage {
     pub(super) placement: String,
     pub(super) registered: String,
     pub(super) paused: Option<PausedPage>,
-    /// The next tick. `null` if the job is paused, if it is never due again, or if the tick is not known.
+    /// The next tick; `null` if the job is paused without an end or never due again, or if the tick is not known.
     pub(super) next: Option<String>,
     pub(super) running: Vec<ActiveRun>,
     pub(super) last: Vec<RunEnd>,
@@ -35,6 +35,10 @@ pub(super) struct JobPage {
 pub(super) struct PausedPage {
     pub(super) by: String,
     pub(super) at: String,
+    /// The reason, in the words of the requester.
+    pub(super) reason: Option<String>,
+    /// The end of the pause; `null` if the job stays paused until it is resumed.
+    pub(super) until: Option<String>,
 }
 
 /// A run that has started and not ended.
@@ -74,6 +78,8 @@ impl JobPage {
         let paused = job.paused_at.map(|at| PausedPage {
             by: plain(job.paused_by.as_deref().unwrap_or_default(), NAME_MAX),
             at: rfc3339(at),
+            reason: job.pause_reason.as_ref().map(|reason| plain(reason, TEXT_MAX)),
+            until: job.paused_until.map(rfc3339),
         });
         Self {
             group: plain(group, NAME_MAX),

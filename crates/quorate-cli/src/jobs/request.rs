@@ -32,10 +32,14 @@ pub(super) struct Page {
 }
 
 /// The action that a request asks of the leader, for one job.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     Trigger,
-    Pause,
+    /// Skip the job's ticks, for a reason, until a time or until the job is resumed.
+    Pause {
+        reason: Option<String>,
+        until: Option<WallTime>,
+    },
     Resume,
     /// Cancel the run of this tick, or all active runs.
     Cancel(Option<WallTime>),
@@ -44,23 +48,23 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    fn verb(self) -> &'static str {
+    fn verb(&self) -> &'static str {
         match self {
             Self::Trigger => "trigger",
-            Self::Pause => "pause",
+            Self::Pause { .. } => "pause",
             Self::Resume => "resume",
             Self::Cancel(_) => "cancel",
             Self::Backfill(..) => "backfill",
         }
     }
 
-    async fn send(self, jobs: &Jobs, job: &str) -> Result<Accepted, JobsError> {
+    async fn send(&self, jobs: &Jobs, job: &str) -> Result<Accepted, JobsError> {
         match self {
             Self::Trigger => jobs.trigger(job).await,
-            Self::Pause => jobs.pause(job).await,
+            Self::Pause { reason, until } => jobs.pause_until(job, reason.as_deref(), *until).await,
             Self::Resume => jobs.resume(job).await,
-            Self::Cancel(tick) => jobs.cancel(job, tick).await,
-            Self::Backfill(from, until) => jobs.backfill(job, from, until).await,
+            Self::Cancel(tick) => jobs.cancel(job, *tick).await,
+            Self::Backfill(from, until) => jobs.backfill(job, *from, *until).await,
         }
     }
 }
@@ -74,12 +78,12 @@ pub(super) async fn backfill(
         let text = "--until is not later than --from; the span includes --from and excludes --until";
         return Err(Failure::new(CONFIG, text));
     }
-    send(Action::Backfill(args.from, args.until), &args.job, &args.wait, config, environment).await
+    send(&Action::Backfill(args.from, args.until), &args.job, &args.wait, config, environment).await
 }
 
 /// Sends a request to the leader, and shows its answer.
 pub(super) async fn send(
-    action: Action,
+    action: &Action,
     job: &str,
     args: &WaitArgs,
     config: &Config,
@@ -110,7 +114,7 @@ pub(super) async fn send(
 
 /// Sends a request to the leader. Returns its answer, or the reason why there is none, and the exit status that
 /// the command would have.
-pub(super) async fn answer(jobs: &Jobs, job: &str, action: Action) -> Result<(Page, u8), Failure> {
+pub(super) async fn answer(jobs: &Jobs, job: &str, action: &Action) -> Result<(Page, u8), Failure> {
     jobs.check_exists(job).await.map_err(|error| failure(&error))?;
     let answer = action.send(jobs, job).await;
     let code = answer.as_ref().err().map_or(0, code);

@@ -50,6 +50,7 @@ mod access;
 mod access_tests;
 mod boot;
 mod filesystem;
+mod listing;
 mod lock;
 mod machine;
 mod names;
@@ -61,6 +62,7 @@ mod tests;
 mod worker;
 
 use super::{Batch, BatchReply, Cause, Hello, Node, PushSender, Session};
+use crate::admin::{NamesQuery, StoredNames};
 use crate::env::{SystemWorld, World};
 use std::{
     path::{Path, PathBuf},
@@ -165,6 +167,16 @@ impl FileNode {
             (this.id, this.host) = (machine::digest(id), Arc::clone(host));
         }
         Ok(this)
+    }
+
+    /// Returns the names in the directory that `query` lists. It reads without the directory's lock, and blocks:
+    /// it reads one file for each name.
+    ///
+    /// # Errors
+    /// The error of a directory that cannot be read. There are no names in a directory that does not exist.
+    #[doc(hidden)]
+    pub fn stored_names(&self, query: &NamesQuery) -> std::io::Result<StoredNames> {
+        listing::stored_names(&self.dir, query)
     }
 
     /// Returns the node's directory.

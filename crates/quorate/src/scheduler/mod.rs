@@ -82,8 +82,9 @@
 //!
 //! # Pauses and requests
 //!
-//! * The ticks of a pause get one entry together, when the job is resumed. A pause also skips the ticks that
-//!   wait, and an at-least-once tick that was interrupted before; each of them gets an entry at once.
+//! * The ticks of a pause get one entry together, when the job is resumed or the end of the pause has come
+//!   ([`Jobs::pause_until`]). A pause also skips the ticks that wait, and an at-least-once tick that was
+//!   interrupted before; each of them gets an entry at once.
 //! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id. So
 //!   each request is carried out once. The overlap rule never skips the runs of a request. Requested runs
 //!   alternate with the ticks of the schedule, and run one after another.

@@ -174,9 +174,12 @@ impl PoolLog {
         // leader.
         let noticed =
             if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
-        pauses().filter(|pause| pause.is_possible()).any(|pause| {
-            // An accepted request to resume ends the pause. It no longer does so if servers have lost the
-            // record of it.
+        let reaches = |pause: &&Request| match &pause.asked.ask {
+            JobAction::Pause { until: Some(until), .. } => tick < *until,
+            _ => true,
+        };
+        pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
+            // A later request to resume ends the pause if it was accepted, as long as the servers remember that.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
                 is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)
@@ -206,7 +209,7 @@ pub(super) mod made {
     use crate::sim::{Asked, Event, HandlerEnd, RunEnd, RunStart, Told, invariant::Invariant};
     use quorate::{
         env::WallTime,
-        internals::{JobAction, JobRow},
+        internals::{JobAction, JobRow, Paused},
         node::{FencingToken, Record, Reply, Request},
         scheduler::{RequestId, RunCause},
     };
@@ -293,7 +296,7 @@ pub(super) mod made {
     }
 
     pub(crate) fn row(since: u64, paused: bool) -> String {
-        let by = quorate::internals::Paused { by: "me".into(), at: at(since) };
+        let by = Paused { by: "me".into(), at: at(since), ..Paused::default() };
         let row = JobRow { since: at(since), paused: paused.then_some(by), ..JobRow::default() };
         row.to_value().to_string()
     }

@@ -32,9 +32,9 @@ use std::{
 /// - An accepted request was stored on a majority. Each run of the request has started, or the job's history
 ///   says how the run ended.
 /// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
-///   after the pause until a request to resume the job is sent. Earlier ticks do not start either, except those
-///   of an at-least-once job that were started before the pause: their attempts continue, under the next leader
-///   too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
+///   after the pause until a request to resume the job is sent, and to ticks before the end of the pause.
+///   Earlier ticks do not start either, except those of an at-least-once job that were started before the
+///   pause: their attempts continue, under the next leader too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
 ///
 /// There are four exceptions. A later request may cancel an earlier one. A request or a pause need not take
 /// effect if, before it does, fewer than a majority of the servers remember it. A worker that was paused
@@ -67,6 +67,8 @@ struct Pause {
     noticed: Duration,
     /// The time at which the pause was accepted.
     accepted: WallTime,
+    /// The end of the pause, if it has one. Ticks from then on may start.
+    until: Option<WallTime>,
 }
 
 #[derive(Debug, Default)]
@@ -177,8 +179,8 @@ impl Requests {
                     ));
                 }
             }
-            JobAction::Pause { .. } => {
-                // An earlier request to resume may still be carried out after the pause, and so end it.
+            JobAction::Pause { until, .. } => {
+                // An earlier request to resume may still be carried out, and end the pause.
                 let at = true_wall(now);
                 let resumes = |sent: &&Sent| matches!(sent.asked.ask, JobAction::Resume { .. });
                 let mut open = self.log.requests(job).filter(resumes).filter(|sent| sent.is_possible());
@@ -186,7 +188,7 @@ impl Requests {
                 let on = self.paused.get(job).map_or(0, BTreeSet::len);
                 if !undone && on >= MAJORITY {
                     self.pauses += 1;
-                    let pause = Pause { noticed: now + NOTICED_IN, accepted: at };
+                    let pause = Pause { noticed: now + NOTICED_IN, accepted: at, until: *until };
                     self.in_force.insert(Arc::clone(job), pause);
                 }
             }
@@ -222,6 +224,9 @@ impl Requests {
         let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
             return false;
         };
+        if pause.until.is_some_and(|until| until <= start.at) {
+            return false;
+        }
         let Some(spec) = self.log.spec(&start.job) else { return false };
         let goes_on = spec.delivery == Delivery::AtLeastOnce && start.at < pause.accepted + OFFSET;
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;

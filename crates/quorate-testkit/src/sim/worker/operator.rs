@@ -145,7 +145,8 @@ fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng,
         _ if paused.remove(spec.name) => JobAction::Resume { job },
         _ => {
             paused.insert(spec.name);
-            JobAction::Pause { job }
+            let ends = rng.chance(400).then(|| now + rng.millis(500..=6_000));
+            JobAction::Pause { job, reason: None, until: ends }
         }
     }
 }
@@ -153,6 +154,7 @@ fn draw(spec: &PoolSpec, paused: &mut BTreeSet<&'static str>, rng: &mut SeedRng,
 async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
     let name = ask.job();
     match ask {
+        JobAction::Pause { until: Some(until), .. } => jobs.pause_until(name, None, Some(*until)).await,
         JobAction::Pause { .. } => jobs.pause(name).await,
         JobAction::Resume { .. } => jobs.resume(name).await,
         JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,

@@ -8,6 +8,7 @@
 //! recognizes the request by its id, so that the request is carried out once.
 
 use crate::scheduler::control::{
+    audit::{AuditEntry, AuditLog},
     classify::{self, Classification, Step},
     pending::IncomingRequest,
     request::{JobRequest, JobResponse},
@@ -50,6 +51,7 @@ pub(in crate::scheduler) async fn serve_inbox(
         leader,
         pending: FuturesUnordered::new(),
         prune_at: env.now() + INBOX_PRUNE_EVERY,
+        audit: AuditLog::new(&ledger),
     };
     tokio::select! { biased;
         () = term.step_down_token().cancelled() => {}
@@ -68,6 +70,7 @@ struct InboxServer<'a> {
     leader: mpsc::Sender<IncomingRequest>,
     pending: FuturesUnordered<BoxFuture<'static, LeaderAnswer>>,
     prune_at: BootTime,
+    audit: AuditLog,
 }
 
 impl InboxServer<'_> {
@@ -109,11 +112,12 @@ impl InboxServer<'_> {
                 }
             }
         }
-        if self.env.now() >= self.prune_at
-            && let Some(below) = classify::prune_below(&answers, now)
-        {
+        if self.env.now() >= self.prune_at {
             self.prune_at = self.env.now() + INBOX_PRUNE_EVERY;
-            if let Err(error) = self.inbox.prune(Default::default(), below).await {
+            self.audit.prune().await;
+            if let Some(below) = classify::prune_below(&answers, now)
+                && let Err(error) = self.inbox.prune(Default::default(), below).await
+            {
                 tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }
         }
@@ -129,9 +133,11 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Writes the answer over the request. If the write fails, the next read finds the request again and
-    /// repeats the write.
+    /// Enters the request in the audit list, and writes the answer over the request. If the write fails, the next read
+    /// finds the request again and repeats the write.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
+        let leader = &self.term.quorum().config().worker;
+        self.audit.write(&AuditEntry::new(request, leader, answer)).await;
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&request.id.key(), Some(&seen), &record).await {
             // If an earlier leader has stored an answer, this answer is not written. Both answers are for the

@@ -7,7 +7,7 @@ use crate::scheduler::{
         status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
     },
     schedule::Schedule,
-    store::HistoryEntry,
+    store::{HistoryEntry, REASON_MAX},
 };
 use crate::{
     claim::{SlotId, Slots},
@@ -122,6 +122,14 @@ impl Jobs {
         &self.group
     }
 
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) const fn quorum(&self) -> &Quorum {
+        &self.quorum
+    }
+
     /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its
     /// history. If there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and
     /// [`Jobs::history`].
@@ -211,7 +219,31 @@ impl Jobs {
     /// If the future is dropped, the request may have been posted, and a leader may accept it while it is
     /// valid.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
-        self.send(JobAction::Pause { job: job.into() }).await
+        self.send(JobAction::pause(job)).await
+    }
+
+    /// Pauses the job as [`Jobs::pause`] does, for a reason, until a time, or both. The leader ends the pause at
+    /// `until`. A tick at that time runs. If there is no leader then, the next leader ends the pause, and the
+    /// misfire rule decides on the ticks since. If the job is paused already, the reason and the end replace
+    /// those of that pause.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not in the future.
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    pub async fn pause_until(
+        &self,
+        job: &str,
+        reason: Option<&str>,
+        until: Option<WallTime>,
+    ) -> Result<Accepted, JobsError> {
+        if let Some(value) = until.filter(|until| *until <= self.now()) {
+            let fix = "the pause would have ended already; use a later time";
+            return Err(JobsError::Input { field: "until", value: utc(value), fix });
+        }
+        let reason = reason.map(|reason| crate::plain::plain(reason, REASON_MAX).into());
+        self.send(JobAction::Pause { job: job.into(), reason, until }).await
     }
 
     /// Runs the job's ticks again from now on.
@@ -395,13 +427,18 @@ impl Jobs {
         })
     }
 
-    async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
+    /// Reads the jobs of the group.
+    pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
         let answers = answers(self.ledger.read().await)?;
         let mut jobs = status::jobs(&answers);
         let open = status::open(&answers);
         let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
         let slots = Slots::look(&self.quorum, &self.group, &slots).await;
         for (tick, slot) in open.into_iter().zip(slots) {
+            let is_untaken = slot.as_ref().is_some_and(|slot| !slot.counted && slot.ended.is_none());
+            if let Some(job) = jobs.get_mut(&tick.job).filter(|_| is_untaken && tick.request.is_none()) {
+                job.waiting.push(tick.tick);
+            }
             let taken = slot.filter(|slot| slot.counted && slot.ended.is_none());
             if let (Some(taken), Some(job)) = (taken, jobs.get_mut(&tick.job)) {
                 let holder = taken.holder.as_ref();
@@ -416,7 +453,7 @@ impl Jobs {
     }
 
     /// Returns a job's history, oldest first.
-    async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
+    pub(super) async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
         let part = self.ledger.part(&HistoryEntry::part(job));
         Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
     }
@@ -429,7 +466,7 @@ impl Jobs {
 }
 
 /// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
-fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
+pub(super) fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {

@@ -14,15 +14,20 @@
 //! passes new requests to its scheduler, and writes the answer over the request, where the caller reads it. The
 //! pure functions in `classify` decide what to do with each request.
 
+mod audit;
 mod classify;
 mod error;
+mod explain;
 mod inbox;
 mod jobs;
 mod pending;
 mod request;
 mod status;
+mod why;
 
+pub use audit::AuditEntry;
 pub use error::JobsError;
+pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
 pub use jobs::{Accepted, Jobs};
 pub(super) use pending::IncomingRequest;

@@ -87,10 +87,16 @@ impl JobRequest {
 #[serde(tag = "ask", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobAction {
-    /// Skips the job's ticks until it is resumed, under every leader.
+    /// Skips the job's ticks until the pause ends or the job is resumed, under every leader.
     Pause {
         /// The job.
         job: Arc<str>,
+        /// The reason, for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Arc<str>>,
+        /// The time at which the pause ends; `None` if the job stays paused until it is resumed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<WallTime>,
     },
     /// Runs the job's ticks again, from now on.
     Resume {
@@ -123,10 +129,15 @@ pub enum JobAction {
 }
 
 impl JobAction {
+    /// Returns the action that pauses a job until it is resumed.
+    pub fn pause(job: impl Into<Arc<str>>) -> Self {
+        Self::Pause { job: job.into(), reason: None, until: None }
+    }
+
     /// Returns the name of the job.
     pub fn job(&self) -> &Arc<str> {
         match self {
-            Self::Pause { job }
+            Self::Pause { job, .. }
             | Self::Resume { job }
             | Self::Trigger { job }
             | Self::Backfill { job, .. }
@@ -184,10 +195,11 @@ mod tests {
         };
         let job: Arc<str> = "j".into();
         let (from, until) = (WallTime::from_micros(1), WallTime::from_micros(2));
-        let text = serde_json::to_string(&request(JobAction::Pause { job: job.clone() })).unwrap();
+        let text = serde_json::to_string(&request(JobAction::pause(job.clone()))).unwrap();
         let expect = r#"{"id":"00000000000000000000000000000001","by":"me@host","at":5,"valid_for":60000,"what":{"ask":"pause","job":"j"}}"#;
         assert_eq!(text, expect);
         for what in [
+            JobAction::Pause { job: job.clone(), reason: Some("disk".into()), until: Some(until) },
             JobAction::Resume { job: job.clone() },
             JobAction::Trigger { job: job.clone() },
             JobAction::Backfill { job: job.clone(), from, until },

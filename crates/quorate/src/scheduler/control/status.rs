@@ -15,6 +15,7 @@ use crate::{
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
+    time::Duration,
 };
 
 /// The status of a job, from [`Jobs::list`](super::Jobs::list) and [`Jobs::show`](super::Jobs::show).
@@ -37,8 +38,12 @@ pub struct JobStatus {
     pub paused_at: Option<WallTime>,
     /// The requester of the pause: the name of a worker, or USER@HOST.
     pub paused_by: Option<Arc<str>>,
-    /// The next tick. `None` if the job is paused, if it is never due again, or if it has a timetable, which
-    /// only its workers can compute. Also `None` if the tick depends on the end of an active run.
+    /// The reason of the pause, in the words of its requester.
+    pub pause_reason: Option<Arc<str>>,
+    /// The time at which the pause ends; `None` if the job stays paused until it is resumed.
+    pub paused_until: Option<WallTime>,
+    /// The next tick. `None` if the job is paused without an end, is never due again, has a timetable that only its workers
+    /// can compute, or if the tick depends on the end of a run that is active.
     pub next: Option<WallTime>,
     /// The active runs, oldest first: those that have started and not ended.
     pub running: Vec<RunStatus>,
@@ -77,6 +82,8 @@ pub struct RunStatus {
 pub(super) struct RegisteredJob {
     pub(super) row: JobRow,
     pub(super) running: Vec<RunStatus>,
+    /// The ticks that are open to workers, and that no worker has taken.
+    pub(super) waiting: Vec<WallTime>,
 }
 
 impl RegisteredJob {
@@ -88,33 +95,37 @@ impl RegisteredJob {
     /// Returns the next tick after `now`. Returns `None` if there is none, or if the ledger does not show it.
     fn next(&self, now: WallTime) -> Option<WallTime> {
         let row = &self.row;
-        if row.paused.is_some() {
-            return None;
-        }
         let schedule = self.schedule().ok()?;
+        let resumed = match &row.paused {
+            Some(paused) => paused.until? - Duration::from_micros(1),
+            None => row.since,
+        };
         if !schedule.is_after_end() {
-            return schedule.next_after(now.max(row.since));
+            return schedule.next_after(now.max(row.since).max(resumed));
         }
-        match row.ended {
+        let tick = match row.ended {
             _ if !self.running.is_empty() => None,
             Some(end) => schedule.next_after_end(end),
             None => schedule.first(row.since),
-        }
+        };
+        tick.map(|tick| if row.paused.is_some() { tick.max(resumed) } else { tick })
     }
 
     /// Returns the status of the job called `name` at `now`. `last` are the newest entries of its history.
     pub(super) fn into_status(self, name: Arc<str>, now: WallTime, last: Vec<HistoryEntry>) -> JobStatus {
         let next = self.next(now);
         let JobRow { schedule, rules, any_worker, since, paused, .. } = self.row;
-        let (paused_at, paused_by) = paused.map(|paused| (paused.at, paused.by)).unzip();
+        let paused = paused.as_ref();
         JobStatus {
             name,
             schedule,
             rules,
             placement: if any_worker { Placement::AnyWorker } else { Placement::Leader },
             registered: since,
-            paused_at,
-            paused_by,
+            paused_at: paused.map(|paused| paused.at),
+            paused_by: paused.map(|paused| Arc::clone(&paused.by)),
+            pause_reason: paused.and_then(|paused| paused.reason.clone()),
+            paused_until: paused.and_then(|paused| paused.until),
             next,
             running: self.running,
             last,
@@ -145,7 +156,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .filter(|(_, (_, _, is_kept))| *is_kept)
         .map(|(name, (_, row, _))| {
             let running = running.remove(name).unwrap_or_default();
-            (name.into(), RegisteredJob { row, running })
+            (name.into(), RegisteredJob { row, running, waiting: Vec::new() })
         })
         .collect()
 }
@@ -242,7 +253,6 @@ mod tests {
         store::Paused,
     };
     use crate::{ledger::Memory, node::LedgerState};
-    use std::time::Duration;
 
     fn term(number: u64) -> FencingToken {
         FencingToken::new(number)
@@ -331,12 +341,12 @@ mod tests {
         let second = Duration::from_secs(1);
         let (since, now) = (WallTime::from_micros(500), WallTime::from_micros(2_500_000));
         let next = |schedule: &Schedule, ended: Option<WallTime>, paused: bool, runs: bool| {
-            let paused = paused.then(|| Paused { by: "me".into(), at: now });
+            let paused = paused.then(|| Paused { by: "me".into(), at: now, ..Paused::default() });
             let row = JobRow { since, spec: schedule.spec(), ended, paused, ..JobRow::default() };
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob { row, running }
+            RegisteredJob { row, running, waiting: Vec::new() }
                 .into_status("j".into(), now, Vec::new())
                 .next
                 .map(WallTime::as_micros)
@@ -351,9 +361,13 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later = RegisteredJob { row, running: Vec::new() }.into_status("j".into(), now, Vec::new());
+        let later = RegisteredJob { row, running: Vec::new(), waiting: Vec::new() }.into_status(
+            "j".into(),
+            now,
+            Vec::new(),
+        );
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
-        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new() };
+        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new(), waiting: Vec::new() };
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
         assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }

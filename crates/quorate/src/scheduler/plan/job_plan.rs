@@ -353,17 +353,18 @@ impl JobPlan {
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job, so that no tick is due from now on. Returns the waiting ticks, including interrupted
-    /// ones, as skipped. Open runs stay in the plan: a worker may execute them, and they can be ended only
-    /// through their slots.
-    pub(in crate::scheduler) fn pause(&mut self) -> Vec<SkippedTick> {
+    /// Pauses the job: from now on no tick is due. Returns the waiting ticks before `until`, interrupted ones
+    /// included, as skipped. Later ticks may wait, too, because runs are opened ahead. Open runs stay in the
+    /// plan, because they can be ended only through their slots.
+    pub(in crate::scheduler) fn pause(&mut self, until: Option<WallTime>) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
         let (requested, ticks): (_, Vec<_>) =
             mem::take(&mut self.postponed).into_iter().partition(|(_, run)| run.request().is_some());
         self.postponed = requested;
-        let (open, waiting): (_, VecDeque<_>) =
-            mem::take(&mut self.waiting).into_iter().partition(PendingRun::is_open);
+        let (open, waiting): (_, VecDeque<_>) = mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|run| run.is_open() || !is_before(run.tick, until));
         self.waiting = open;
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
@@ -518,6 +519,11 @@ impl JobPlan {
 fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
     let term = run.seen.as_ref().filter(|_| run.is_open()).map(|record| record.term);
     (!run.is_open(), Reverse(term))
+}
+
+/// Returns whether a pause until `until` leaves the tick out.
+pub(in crate::scheduler) fn is_before(tick: WallTime, until: Option<WallTime>) -> bool {
+    until.is_none_or(|until| tick < until)
 }
 
 #[cfg(test)]

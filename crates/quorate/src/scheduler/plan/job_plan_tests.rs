@@ -262,7 +262,7 @@ fn a_pause_skips_waiting_ticks_and_a_resumption_returns_the_span() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.plan_due(&sealed, at(12));
     start(&mut plan, at(12));
-    let given_up = plan.pause();
+    let given_up = plan.pause(None);
     assert!(matches!(&given_up[..], [SkippedTick::Paused(start)] if start.tick == at(12)), "{given_up:?}");
     assert_eq!((plan.next, plan.plan_due(&sealed, at(20))), (None, DueDecisions::default()));
     plan.active.clear();
@@ -280,7 +280,7 @@ fn a_tick_that_comes_due_at_the_moment_of_the_pause_belongs_to_the_pause() {
     assert_eq!(plan.decided(at(10)), at(10), "nothing has come due");
     let paused = plan.decided(at(11));
     assert!(paused < at(11));
-    plan.pause();
+    plan.pause(None);
     assert_eq!(plan.resume(paused, at(13)), Some((at(11), at(13))));
 }
 
@@ -400,8 +400,8 @@ fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     plan.plan_due(&sealed(&[], &[]), at(23));
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
-    assert_eq!(plan.pause().len(), 2, "a pause skips it");
-    // The plan asks the ledger to keep the record of a run that this leader leaves to the next leader.
+    assert_eq!(plan.pause(None).len(), 2, "a pause skips it");
+    // After the leader leaves a run to the next leader, the low-water mark keeps that run's record.
     plan.leave_to_next(at(9));
     plan.leave_to_next(at(12));
     assert_eq!(plan.oldest(), Some(at(9)));
@@ -475,7 +475,7 @@ fn ticks_that_count_from_ends_come_one_at_a_time_and_are_never_too_late() {
 fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinished_run() {
     let (mut plan, sealed) = counts_from_ends();
     plan.plan_due(&sealed, at(10));
-    plan.pause();
+    plan.pause(None);
     assert_eq!(plan.resume(at(10), at(100)), None);
     assert_eq!(plan.next, Some(at(107)));
     let started = crate::scheduler::store::snapshot::tests::sealed(&[10], &[]);
@@ -544,7 +544,31 @@ fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first()
 fn a_pause_leaves_open_runs_to_their_slots() {
     let runs = vec![opened(2), PendingRun { seen: None, ..opened(3) }];
     let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
-    let skipped = plan.pause();
+    let skipped = plan.pause(None);
     assert!(matches!(&skipped[..], [SkippedTick::Paused(run)] if run.tick == at(3)), "{skipped:?}");
     assert_eq!(start(&mut plan, at(10)), Some(at(2)));
+}
+
+#[test]
+fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
+    let sealed = sealed(&[], &[]);
+    let any_worker = job(Delivery::AtMostOnce).overlap(Overlap::Allow).placement(Placement::AnyWorker);
+    // The nodes remember every time since then at which a record may exist.
+    let mut plan = plan(any_worker, at(10)).due_since(at(9), None);
+    plan.open_ahead_by(10 * SECOND);
+    plan.plan_due(&sealed, at(10));
+    assert_eq!(plan.planned(), at(20));
+    let skipped: Vec<WallTime> = plan
+        .pause(Some(at(15)))
+        .into_iter()
+        .map(|tick| match tick {
+            SkippedTick::Paused(run) => run.tick,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(skipped, [11, 12, 13, 14].map(at));
+    assert_eq!(start(&mut plan, at(10)), Some(at(15)), "a tick at the end of the pause");
+    assert_eq!(plan.resume(at(10), at(15) - Duration::from_micros(1)), Some((at(11), at(14))));
+    plan.plan_due(&sealed, at(15));
+    assert_eq!((start(&mut plan, at(15)), plan.planned()), (Some(at(16)), at(25)), "none is planned twice");
 }

@@ -180,7 +180,7 @@ impl JobTable {
     fn reschedule(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         let (plan, asleep) = (slot.entry.plan(), slot.registering || slot.removed);
-        let timer = plan.wake().filter(|_| !asleep);
+        let timer = slot.entry.wake().filter(|_| !asleep);
         let head = plan.head().filter(|_| !asleep);
         let job = plan.job();
         let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));

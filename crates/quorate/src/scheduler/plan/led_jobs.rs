@@ -4,7 +4,8 @@
 use crate::scheduler::{
     plan::{
         effect::{Effect, RunCompletion, RunOwner, RunStart},
-        job_entry::{FoundJob, JobEntry, RemovedJob, find},
+        job_entry::{EndedPause, FoundJob, JobEntry, RemovedJob, find},
+        job_plan::is_before,
         job_table::JobTable,
         known_jobs::row_keys,
         pending_run::{ActiveRun, PendingRun, RecordedRun, RunToClose, SkippedTick},
@@ -18,7 +19,7 @@ use crate::{
     ledger::LedgerError,
     measure::JobsMeasures,
     node::Record,
-    scheduler::{Job, JobRow, RequestId, RunCause, RunOutcome, run::ExecutionResult},
+    scheduler::{Job, JobRow, Paused, RequestId, RunCause, RunOutcome, run::ExecutionResult},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -209,6 +210,7 @@ impl LedJobs {
     /// Decides on the due ticks of the job that is due first. Returns false if no job is due.
     pub(in crate::scheduler) fn plan_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_due(now) else { return false };
+        self.end_pause(place, now, out);
         let sealed = &self.sealed;
         let decide = |entry: &mut JobEntry| (Arc::clone(entry.job()), entry.plan_mut().plan_due(sealed, now));
         let Some((job, decisions)) = self.table.change(place, decide) else { return true };
@@ -238,7 +240,8 @@ impl LedJobs {
             // An earlier leader accepted a pause of the job, and may have ended before it withdrew this open
             // run. So this leader withdraws the run.
             let scheduled = run.is_open() && run.request().is_none();
-            let paused = scheduled && self.table.get(place).is_some_and(|entry| entry.plan().is_paused());
+            let tick = run.tick;
+            let paused = scheduled && self.table.get(place).is_some_and(|entry| entry.is_paused_at(tick));
             self.table.begin(place, active);
             let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
@@ -409,20 +412,21 @@ impl LedJobs {
         }
     }
 
-    /// Pauses a job on a request. Does nothing if the job is paused, or if its row names this request as
-    /// carried out.
+    /// Pauses a job on a request from `paused.at` on, unless this request has already changed the job's row, or the
+    /// job is paused in the same way.
     pub(in crate::scheduler) fn pause(
         &mut self,
         place: usize,
         request: RequestId,
-        by: &Arc<str>,
-        now: WallTime,
+        paused: Paused,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, by, now)?));
+        let until = paused.until;
+        let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, paused)?));
         let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
-        // A pause skips ticks only. Runs that an operator has requested continue.
-        self.withdraw(place, |run| run.request.is_none(), RunOutcome::SkippedPaused, PAUSED, out);
+        // A pause skips ticks only. Runs that an operator has requested continue, and so do ticks from the end of the pause on.
+        let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, until);
+        self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, PAUSED, out);
         self.skip(&job, skipped, out);
         true
     }
@@ -437,14 +441,29 @@ impl LedJobs {
         out: &mut Vec<Effect>,
     ) -> bool {
         let resume = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.resume(request, now)?));
-        let Some((job, (paused, span))) = self.table.change(place, resume).flatten() else { return false };
-        if let Some((first, last)) = span {
-            let why = format!("the job was paused by {}", paused.by).into();
-            let until = (first != last).then_some(last);
-            let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
-            self.report_not_run(&job, NotRun { tick: first, until, cause, end, why }, out);
-        }
+        let Some((job, ended)) = self.table.change(place, resume).flatten() else { return false };
+        self.report_pause(&job, ended, out);
         true
+    }
+
+    /// Ends the pause of a job whose end has come.
+    fn end_pause(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
+        let end = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.end_pause(now)?));
+        let Some((job, ended)) = self.table.change(place, end).flatten() else { return };
+        let until = ended.0.until.map(|until| job.schedule.format(until));
+        tracing::info!(job = &*job.name, until, "the pause has ended");
+        self.put_row(place, out);
+        self.report_pause(&job, ended, out);
+    }
+
+    /// Reports the ticks that a pause left out.
+    fn report_pause(&mut self, job: &Arc<Job>, (paused, span): EndedPause, out: &mut Vec<Effect>) {
+        let Some((first, last)) = span else { return };
+        let mut why = format!("the job was paused by {}", paused.by);
+        why += &paused.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let until = (first != last).then_some(last);
+        let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
+        self.report_not_run(job, NotRun { tick: first, until, cause, end, why: why.into() }, out);
     }
 
     /// Cancels the active runs of a job for which `selects` returns true. Returns their number.

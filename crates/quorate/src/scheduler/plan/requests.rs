@@ -12,7 +12,7 @@ use crate::scheduler::{
 };
 use crate::{
     env::WallTime,
-    scheduler::{JobAction, JobRequest, JobResponse, JobRow, RequestId, RunOutcome, SkipReason},
+    scheduler::{JobAction, JobRequest, JobResponse, JobRow, Paused, RequestId, RunOutcome, SkipReason},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,7 +110,10 @@ impl Requests {
             return Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: None }));
         }
         let granted = place_of(&request, jobs, now).and_then(|place| match &request.what {
-            JobAction::Pause { .. } => pause(&request, place, jobs, now, out),
+            JobAction::Pause { reason, until, .. } => {
+                let (by, reason) = (Arc::clone(&request.by), reason.clone());
+                pause(&request, Paused { by, at: now, reason, until: *until }, place, jobs, out)
+            }
             JobAction::Resume { .. } => resume(&request, place, jobs, now, out),
             JobAction::Trigger { .. } | JobAction::Backfill { .. } => {
                 self.accept(request, place, is_open, jobs, now)
@@ -368,17 +371,27 @@ fn too_late(what: &JobAction, late: Duration) -> String {
     }
 }
 
+/// Pauses a job from `paused.at` on. A pause that has a reason or an end replaces those of an earlier pause.
 fn pause(
     request: &JobRequest,
+    paused: Paused,
     place: usize,
     jobs: &mut LedJobs,
-    now: WallTime,
     out: &mut Vec<Effect>,
 ) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
-    let was_paused = entry.row().paused.is_some() && !entry.row().requests.contains(&request.id);
-    jobs.pause(place, request.id, &request.by, now, out);
-    row_granted(request, if was_paused { "was paused already" } else { "paused" }, place, jobs)
+    let is_repeated = entry.row().requests.contains(&request.id);
+    if !is_repeated && paused.ended(paused.at).is_some() {
+        return Err("the pause would have ended already".into());
+    }
+    let has_details = paused.reason.is_some() || paused.until.is_some();
+    let text = match entry.row().paused.is_some() && !is_repeated {
+        true if has_details => "was paused already; its reason and its end are replaced",
+        true => "was paused already",
+        false => "paused",
+    };
+    jobs.pause(place, request.id, paused, out);
+    row_granted(request, text, place, jobs)
 }
 
 fn resume(

@@ -251,7 +251,7 @@ fn a_request_that_is_late_or_comes_during_a_drain_is_refused() {
 fn an_expired_pause_that_was_carried_out_is_answered_once_its_row_is_stored() {
     let (mut jobs, mut requests) = led();
     let mut out = Vec::new();
-    let pause = |id| request(id, JobAction::Pause { job: "j".into() });
+    let pause = |id| request(id, JobAction::pause("j"));
     to_store(requests.ask(pause(1), true, &mut jobs, at(NOW), &mut out));
     requests.not_stored();
     let resume = request(2, JobAction::Resume { job: "j".into() });
@@ -270,10 +270,10 @@ fn a_pause_and_a_resumption_are_carried_out_once() {
     let mut out = Vec::new();
     let mut texts = Vec::new();
     let actions: [(u128, fn() -> JobAction); 6] = [
-        (1, || JobAction::Pause { job: "j".into() }),
-        (2, || JobAction::Pause { job: "j".into() }),
+        (1, || JobAction::pause("j")),
+        (2, || JobAction::pause("j")),
         (3, || JobAction::Resume { job: "j".into() }),
-        (1, || JobAction::Pause { job: "j".into() }),
+        (1, || JobAction::pause("j")),
         (4, || JobAction::Resume { job: "j".into() }),
         (3, || JobAction::Resume { job: "j".into() }),
     ];

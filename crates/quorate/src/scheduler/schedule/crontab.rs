@@ -4,6 +4,7 @@ mod days;
 mod field;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use crate::scheduler::schedule::{
     error::{InvalidSchedule, shown},
@@ -14,30 +15,55 @@ use days::Days;
 use field::{DAY, Dialect, Field, HOUR, InvalidItem, MINUTE, MONTH, SECOND, YEAR};
 use std::collections::BTreeSet;
 
-/// Reads a cron line in either of the two dialects, or a shorthand such as `@daily`.
+pub(super) use words::words;
+
+/// Reads a line in either of the two dialects, or an `@word`.
 pub(super) fn read(text: &str) -> Result<LocalTimes, InvalidSchedule> {
-    if text.trim_start().starts_with('@') {
-        return word(text.trim()).and_then(read);
+    let fields = LineFields::split(text)?;
+    Reader { text, dialect: fields.dialect }.line(&fields)
+}
+
+/// The fields of a line. A field that the dialect does not have contains its default.
+struct LineFields<'a> {
+    dialect: Dialect,
+    /// The seconds, the minutes and the hours.
+    clock: [&'a str; 3],
+    day: &'a str,
+    month: &'a str,
+    weekday: &'a str,
+    year: &'a str,
+}
+
+impl<'a> LineFields<'a> {
+    /// Splits a line, or the line that an `@word` abbreviates.
+    fn split(text: &'a str) -> Result<Self, InvalidSchedule> {
+        let line = if text.trim_start().starts_with('@') { word(text.trim())? } else { text };
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (dialect, clock, [day, month, weekday], year) = match *fields.as_slice() {
+            [minute, hour, day, month, weekday] => {
+                (Dialect::Crontab, ["0", minute, hour], [day, month, weekday], "*")
+            }
+            [second, minute, hour, day, month, weekday] => {
+                (Dialect::Seconds, [second, minute, hour], [day, month, weekday], "*")
+            }
+            [second, minute, hour, day, month, weekday, year] => {
+                (Dialect::Seconds, [second, minute, hour], [day, month, weekday], year)
+            }
+            _ => {
+                return Err(InvalidSchedule::Fields {
+                    text: shown(text),
+                    fields: fields.len(),
+                    hint: count_hint(&fields),
+                });
+            }
+        };
+        Ok(Self { dialect, clock, day, month, weekday, year })
     }
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    match *fields.as_slice() {
-        [minute, hour, day, month, weekday] => {
-            let reader = Reader { text, dialect: Dialect::Crontab };
-            reader.line(["0", minute, hour], day, month, weekday, "*")
-        }
-        [second, minute, hour, day, month, weekday] => {
-            let reader = Reader { text, dialect: Dialect::Seconds };
-            reader.line([second, minute, hour], day, month, weekday, "*")
-        }
-        [second, minute, hour, day, month, weekday, year] => {
-            let reader = Reader { text, dialect: Dialect::Seconds };
-            reader.line([second, minute, hour], day, month, weekday, year)
-        }
-        _ => Err(InvalidSchedule::Fields {
-            text: shown(text),
-            fields: fields.len(),
-            hint: count_hint(&fields),
-        }),
+
+    /// Returns whether a day that matches either day field matches the line. Otherwise it must match both.
+    /// (Cronie looks only at the first character, so `*/2` counts as a star.)
+    fn either_day(&self) -> bool {
+        self.dialect == Dialect::Crontab && !self.day.starts_with('*') && !self.weekday.starts_with('*')
     }
 }
 
@@ -74,23 +100,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the lines whose times together are the times of the cron line.
-    fn line(
-        &self,
-        clock: [&str; 3],
-        day: &str,
-        month: &str,
-        weekday: &str,
-        year: &str,
-    ) -> Result<LocalTimes, InvalidSchedule> {
-        let [second, minute, hour] = clock;
+    /// Returns the lines whose times together are the times of the text.
+    fn line(&self, fields: &LineFields<'_>) -> Result<LocalTimes, InvalidSchedule> {
+        let [second, minute, hour] = fields.clock;
         let fixed = match self.dialect {
             Dialect::Crontab => [minute, hour].iter().all(|field| !field.starts_with('*')),
-            Dialect::Seconds => clock.iter().all(|field| !field.starts_with('*')),
+            Dialect::Seconds => fields.clock.iter().all(|field| !field.starts_with('*')),
         };
         let clock = [self.values(&SECOND, second)?, self.values(&MINUTE, minute)?, self.values(&HOUR, hour)?];
-        let days = self.days(day, weekday)?;
-        let (months, years) = (self.values(&MONTH, month)?, self.values(&YEAR, year)?);
+        let days = self.days(fields)?;
+        let (months, years) = (self.values(&MONTH, fields.month)?, self.values(&YEAR, fields.year)?);
         let line = |days: Days| {
             let Days { days, weekdays, length } = days;
             let (clock, months, years) = (clock.clone(), months.clone(), years.clone());
@@ -99,14 +118,13 @@ impl Reader<'_> {
         Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
-    /// Returns the days that match both day fields. In the crontab dialect, returns the days that match either
-    /// field, unless one of the fields begins with `*`. Like cronie, this looks only at the first character, so
-    /// `*/2` counts as `*`.
-    fn days(&self, day: &str, weekday: &str) -> Result<BTreeSet<Days>, InvalidSchedule> {
-        let of_month = self.dialect.days_of_month(day).map_err(|invalid| self.fail(DAY.name, invalid))?;
-        let of_week =
-            self.dialect.days_of_week(weekday).map_err(|invalid| self.fail("day-of-week", invalid))?;
-        if self.dialect == Dialect::Crontab && !day.starts_with('*') && !weekday.starts_with('*') {
+    /// Returns the days that match both day fields, or either of them ([`LineFields::either_day`]).
+    fn days(&self, fields: &LineFields<'_>) -> Result<BTreeSet<Days>, InvalidSchedule> {
+        let of_month = self.dialect.days_of_month(fields.day);
+        let of_month = of_month.map_err(|invalid| self.fail(DAY.name, invalid))?;
+        let of_week = self.dialect.days_of_week(fields.weekday);
+        let of_week = of_week.map_err(|invalid| self.fail("day-of-week", invalid))?;
+        if fields.either_day() {
             return Ok(of_month.into_iter().chain(of_week).collect());
         }
         Ok(of_month.iter().flat_map(|one| of_week.iter().filter_map(|other| one.and(other))).collect())

@@ -4,6 +4,7 @@
 //! clock in the zone shows, converted as if it were UTC.
 
 use crate::scheduler::schedule::{dst::Dst, line::Line, zone::Zone};
+use std::ops::Range;
 
 /// The smallest change of the offset, in seconds, that counts as a correction of the calendar. The rules for
 /// gaps and repetitions do not apply to a correction.
@@ -25,6 +26,17 @@ impl LocalTimes {
     /// Returns the first local time later than `local`.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
         self.lines.iter().filter_map(|line| line.next(local)).min()
+    }
+
+    /// Returns the number of local times within `span`.
+    pub(super) fn count_within(&self, span: Range<i64>) -> u64 {
+        let mut count = 0;
+        let mut local = span.start - 1;
+        while let Some(next) = self.next(local).filter(|next| *next < span.end) {
+            count += 1;
+            local = next;
+        }
+        count
     }
 
     fn has(&self, local: i64) -> bool {
@@ -57,11 +69,49 @@ pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64)
 }
 
 /// A change of the offset, with the offsets before and after it.
-struct Change {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockChange {
     /// The first instant with the new offset.
-    at: i64,
-    before: i64,
-    after: i64,
+    pub(super) at: i64,
+    pub(super) before: i64,
+    pub(super) after: i64,
+}
+
+impl ClockChange {
+    /// Returns the first change of the offset later than the instant `after`.
+    pub(super) fn next(zone: &Zone, after: i64) -> Option<Self> {
+        let before = zone.ahead_at(after);
+        let at = zone.changes_after(after).find(|at| zone.ahead_at(*at) != before)?;
+        Some(Self { at, before, after: zone.ahead_at(at) })
+    }
+
+    /// Returns whether the change is a correction of the calendar, to which the rules of [`Dst`] do not apply.
+    pub(super) const fn is_correction(&self) -> bool {
+        (self.after - self.before).abs() >= CORRECTION
+    }
+
+    /// Returns the local times that the clock skips.
+    pub(super) const fn skipped(&self) -> Range<i64> {
+        self.at + self.before..self.at + self.after
+    }
+
+    /// Returns the local times that the clock shows twice.
+    pub(super) const fn repeated(&self) -> Range<i64> {
+        self.at + self.after..self.at + self.before
+    }
+
+    /// Returns the instants right after the change at which a job runs for a skipped local time.
+    pub(super) fn late_ticks(&self, times: &LocalTimes, zone: &Zone, rule: Dst) -> Vec<i64> {
+        let mut ticks = Vec::new();
+        let mut from = self.at;
+        while rule.runs_skipped(times.fixed)
+            && let Some(tick) = catch_up_from(times, zone, from)
+        {
+            ticks.push(tick);
+            from = tick + 1;
+        }
+        ticks
+    }
 }
 
 /// Returns the first instant in `(from, to]` whose offset differs from that of `from`.
@@ -70,13 +120,13 @@ fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
-/// Returns the last change of the offset, if it was in the three hours up to and including `at`. A change by
-/// [`CORRECTION`] or more corrects the calendar of the zone, and does not count.
-fn recent_change(zone: &Zone, at: i64) -> Option<Change> {
+/// Returns the change of the offset in the three hours up to and including `at`, if there is one and it is
+/// not a correction of the calendar.
+fn recent_change(zone: &Zone, at: i64) -> Option<ClockChange> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;
-    let change = Change { at: changed, before: zone.ahead_at(since), after: zone.ahead_at(changed) };
-    ((change.after - change.before).abs() < CORRECTION).then_some(change)
+    let change = ClockChange { at: changed, before: zone.ahead_at(since), after: zone.ahead_at(changed) };
+    (!change.is_correction()).then_some(change)
 }
 
 /// If the clock shows the local time of the instant `at` for the second time, returns the instant at which the

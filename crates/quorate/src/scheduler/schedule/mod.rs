@@ -12,14 +12,17 @@ mod every;
 mod kinds;
 mod line;
 mod local;
+mod offset_change;
 mod spec;
 mod timetable;
+mod words;
 mod zone;
 
 pub use cron::Cron;
 pub use dst::Dst;
 pub use error::InvalidSchedule;
 pub use kinds::{Schedule, at, delay, every};
+pub use offset_change::{OffsetChange, OffsetEffect};
 pub use spec::ScheduleSpec;
 pub use timetable::Timetable;
 pub use zone::Zone;

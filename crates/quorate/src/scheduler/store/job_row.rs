@@ -48,12 +48,26 @@ pub struct JobRow {
 }
 
 /// The pause of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// The requester of the pause.
     pub by: Arc<str>,
     /// The time at which the pause began.
     pub at: WallTime,
+    /// The reason, in the words of the requester. The rows of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Arc<str>>,
+    /// The time at which the pause ends: a tick at that time runs. `None` if the pause lasts until the job is
+    /// resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<WallTime>,
+}
+
+impl Paused {
+    /// Returns the end of the pause, if it has come.
+    pub fn ended(&self, now: WallTime) -> Option<WallTime> {
+        self.until.filter(|until| *until <= now)
+    }
 }
 
 impl JobRow {
@@ -107,8 +121,21 @@ mod tests {
         let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","any_worker":false}"#;
         assert_eq!(&*row.to_value(), text);
         assert_eq!(JobRow::parse(text).unwrap(), row);
-        row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9) });
+        row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9), ..Paused::default() });
+        assert!(row.to_value().contains(r#""paused":{"by":"me","at":9}"#), "as in older versions");
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
+        row.paused = Some(Paused {
+            by: "me".into(),
+            at: WallTime::from_micros(9),
+            reason: Some("the disk is full".into()),
+            until: Some(WallTime::from_micros(20)),
+        });
+        let text = r#""paused":{"by":"me","at":9,"reason":"the disk is full","until":20}"#;
+        assert!(row.to_value().contains(text), "{}", row.to_value());
+        assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
+        let paused = row.paused.as_ref().unwrap();
+        let ended = [19, 20, 21].map(|at| paused.ended(WallTime::from_micros(at)).is_some());
+        assert_eq!(ended, [false, true, true]);
         row.window = Some(Duration::from_millis(1_500));
         assert!(row.to_value().contains(r#""window":1500000"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));

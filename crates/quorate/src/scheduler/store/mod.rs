@@ -28,6 +28,6 @@ use std::time::Duration;
 
 /// The longest reason, and the longest error, that a record of a run or an entry of the history stores, in
 /// bytes.
-const REASON_MAX: usize = 512;
+pub(in crate::scheduler) const REASON_MAX: usize = 512;
 /// The pause before a write that found no majority is sent again.
 const WRITE_RETRY: Duration = Duration::from_millis(50);

@@ -149,7 +149,7 @@ impl Retention {
         let longest =
             jobs.values().map(|job| crate::scheduler::plan::needed(job, self.max_clock_offset)).max();
         let life = group_life(self.retention, longest.unwrap_or_default());
-        let parts = [self.main.clone(), self.part(), self.main.part("inbox")];
+        let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("audit")];
         for part in parts {
             renewed = renewed.and(part.keep(life).await);
         }

@@ -139,13 +139,13 @@ fn a_pause_is_back_only_if_servers_forgot_its_end() {
     let skips = |job: &str, ended_on, forgets: &[&str], resumed_again: bool| {
         let mut histories = Histories { promises: Promises::ALL, ..Histories::default() };
         let row = |rev, paused: bool| {
-            let paused = paused.then(|| Paused { by: "me".into(), at: made::at(1_000) });
+            let paused = paused.then(|| Paused { by: "me".into(), at: made::at(1_000), ..Paused::default() });
             JobRow { rev, paused, ..JobRow::default() }.to_value()
         };
         let asks = |histories: &mut Histories, at, ask| {
             made::asks(histories, at, ask, crate::sim::Told::Accepted { id: made::id(7), count: 0 }).unwrap();
         };
-        asks(&mut histories, 1_000, JobAction::Pause { job: job.into() });
+        asks(&mut histories, 1_000, JobAction::pause(job));
         made::written(&mut histories, POOL, &JobRow::key(job), &row(1, true), 5).unwrap();
         asks(&mut histories, 3_000, JobAction::Resume { job: job.into() });
         made::written(&mut histories, POOL, &JobRow::key(job), &row(2, false), ended_on).unwrap();

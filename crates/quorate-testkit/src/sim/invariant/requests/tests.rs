@@ -95,7 +95,7 @@ fn a_paused_job_does_not_start() {
     let paused = |job: &str, servers, promises| {
         let mut requests = Requests { promises, ..Requests::default() };
         made::written(&mut requests, POOL, &JobRow::key(job), &made::row(0, true), servers).unwrap();
-        made::asks(&mut requests, 5_000, JobAction::Pause { job: job.into() }, accepted(0)).unwrap();
+        made::asks(&mut requests, 5_000, JobAction::pause(job), accepted(0)).unwrap();
         requests
     };
     let today = Promises::NONE;

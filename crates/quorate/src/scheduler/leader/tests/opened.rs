@@ -206,7 +206,7 @@ async fn a_pause_ends_the_open_runs_of_ticks_and_no_requested_runs() {
     let (key, _) = open_record(&stage, |open| open.cause.request().is_some()).await;
     open_record(&stage, |open| open.cause.request().is_none()).await;
     for job in ["requested", "j"] {
-        drop(leader.ask(&stage.request(JobAction::Pause { job: job.into() })).await);
+        drop(leader.ask(&stage.request(JobAction::pause(job))).await);
     }
     assert_eq!(only_entry(&stage).await.end, RunOutcome::SkippedPaused);
     let (still, _) = open_record(&stage, |open| open.cause.request().is_some()).await;

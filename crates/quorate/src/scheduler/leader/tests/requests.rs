@@ -46,9 +46,9 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let jobs = [job.misfire(Misfire::run_all(60 * SECOND)).delivery(Delivery::AtMostOnce)];
     let first = stage.candidate("a", &jobs);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > 2).await;
-    let pause = stage.request(JobAction::Pause { job: named("j") });
+    let pause = stage.request(JobAction::pause(named("j")));
     accepted(&first.ask(&pause).await);
-    let again = stage.request(JobAction::Pause { job: named("j") });
+    let again = stage.request(JobAction::pause(named("j")));
     accepted(&first.ask(&again).await);
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
@@ -85,6 +85,59 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_pause_ends_on_time_under_the_next_leader_too() {
+    let stage = Stage::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let job = Job::new("j", often(), move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<(), String>(()) }
+    });
+    let jobs = [job.misfire(Misfire::run_all(60 * SECOND)).delivery(Delivery::AtMostOnce)];
+    let pause = |until| JobAction::Pause {
+        job: named("j"),
+        reason: Some("the disk is full".into()),
+        until: Some(until),
+    };
+    let first = stage.candidate("a", &jobs);
+    stage.when("it runs", || runs.load(Ordering::Relaxed) > 2).await;
+    let late = stage.request(pause(stage.quorum.wall()));
+    let answer = first.ask(&late).await;
+    let why = refused(&answer);
+    assert!(why.contains("ended already"), "{why}");
+
+    // The leader that accepted the pause ends it.
+    let before = runs.load(Ordering::Relaxed);
+    let end = stage.quorum.wall() + PERIOD * 4;
+    accepted(&first.ask(&stage.request(pause(end))).await);
+    stage.when("it runs again", || runs.load(Ordering::Relaxed) > before + 3).await;
+    assert!(stage.quorum.wall() > end);
+
+    // The next leader ends it.
+    let end = stage.quorum.wall() + PERIOD * 10;
+    accepted(&first.ask(&stage.request(pause(end))).await);
+    first.resigns().await;
+    let next = stage.candidate("b", &jobs);
+    let before = runs.load(Ordering::Relaxed);
+    stage.when("it runs under the next leader", || runs.load(Ordering::Relaxed) > before + 3).await;
+    assert!(stage.quorum.wall() > end);
+    let two = |all: &[HistoryEntry]| {
+        ends(all, RunOutcome::SkippedPaused).iter().filter(|entry| entry.until.is_some()).count() > 1
+    };
+    let history = stage.history_when("j", two).await;
+    for entry in ends(&history, RunOutcome::SkippedPaused) {
+        assert!(entry.reason.contains("the disk is full") || entry.until.is_none(), "{entry:?}");
+    }
+    let ran_within = |entry: &&HistoryEntry| {
+        let spans = ends(&history, RunOutcome::SkippedPaused);
+        let is_within = spans.iter().any(|span| span.tick <= entry.tick && Some(entry.tick) <= span.until);
+        entry.end == RunOutcome::Done && is_within
+    };
+    assert_eq!(history.iter().filter(ran_within).count(), 0, "{history:#?}");
+    next.resigns().await;
+}
+
+#[tokio::test]
 async fn a_request_is_carried_out_once_however_often_it_is_sent() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD / 10)];
@@ -114,7 +167,7 @@ async fn an_impossible_request_is_refused_with_the_reason() {
     let leader = stage.candidate("a", &[idle(&begun, PERIOD), second]);
     let why = async |ask: JobAction| refused(&leader.ask(&stage.request(ask)).await).to_owned();
     assert!(why(JobAction::Trigger { job: named("k") }).await.contains("a knows no job called \"k\""));
-    assert!(why(JobAction::Pause { job: named("k") }).await.contains("knows no job"));
+    assert!(why(JobAction::pause(named("k"))).await.contains("knows no job"));
     assert!(why(JobAction::Cancel { job: named("j"), tick: None }).await.contains("nothing of j runs"));
     let until = stage.quorum.env().wall();
     let span =
@@ -243,7 +296,7 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     let (stage, begun) = (Stage::new(), Begun::default());
     let jobs = [idle(&begun, PERIOD)];
     let first = stage.candidate("a", &jobs);
-    let pause = stage.request(JobAction::Pause { job: named("j") });
+    let pause = stage.request(JobAction::pause(named("j")));
     let resume = stage.request(JobAction::Resume { job: named("j") });
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);

@@ -16,7 +16,7 @@ pub(super) struct Field {
     pub(super) least: u32,
     pub(super) most: u32,
     /// The full names of the values, in order from `least`. Three letters of a name suffice.
-    names: &'static [&'static str],
+    pub(super) names: &'static [&'static str],
     /// The text at the end of the error for a number out of bounds.
     hint: &'static str,
     /// The special forms that the field accepts, as a text for errors.
@@ -53,7 +53,14 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-/// A part of a field that is invalid.
+impl Field {
+    /// Returns the number of values that the field can have.
+    pub(super) const fn size(&self) -> usize {
+        (self.most - self.least) as usize + 1
+    }
+}
+
+/// An invalid part of a field.
 #[derive(Debug)]
 pub(super) struct InvalidItem {
     pub(super) value: String,
@@ -93,22 +100,32 @@ impl Dialect {
 
     /// Returns the days of a day-of-week field.
     pub(super) fn days_of_week(self, text: &str) -> Result<Vec<Days>, InvalidItem> {
-        let field = self.weekday();
         let mut plain = BTreeSet::new();
         let mut days = Vec::new();
         for item in text.split(',') {
             match self.special_weekday(item)? {
                 Some(special) => days.extend(special),
-                None => self.item(field, item, &mut plain)?,
+                None => plain.extend(self.weekdays(item)?),
             }
         }
-        let plain: BTreeSet<u32> = plain.into_iter().map(|day| self.counted_from_sunday(day)).collect();
         days.extend((!plain.is_empty()).then(|| Days::of_week(plain)));
         Ok(days)
     }
 
+    /// Returns the days of an item of a day-of-week field that is not a special form; Sunday is 1.
+    pub(super) fn weekdays(self, item: &str) -> Result<BTreeSet<u32>, InvalidItem> {
+        let mut days = BTreeSet::new();
+        self.item(self.weekday(), item, &mut days)?;
+        Ok(days.into_iter().map(|day| self.counted_from_sunday(day)).collect())
+    }
+
+    /// Returns the day of the week of a number or a name; Sunday is 1.
+    pub(super) fn weekday_of(self, text: &str) -> Option<u32> {
+        self.value(self.weekday(), text).ok().map(|day| self.counted_from_sunday(day))
+    }
+
     /// Parses `L`, `L-3`, `LW` and `15W`.
-    fn special_day(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
+    pub(super) fn special_day(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let upper = item.to_ascii_uppercase();
         if upper == "L" {
             return Ok(Some(Days::before_last(0)));
@@ -135,7 +152,7 @@ impl Dialect {
     }
 
     /// Parses `fri#2` and `friL`.
-    fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
+    pub(super) fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let field = self.weekday();
         if let Some((day, nth)) = item.split_once('#') {
             let weekday = self.counted_from_sunday(self.value(field, day)?);

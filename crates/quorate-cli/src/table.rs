@@ -1,6 +1,6 @@
 /// Formats a table. Each column is as wide as its widest cell, with two spaces between columns. Lines have no
 /// trailing spaces.
-pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count()]).max().unwrap_or_default()

@@ -1,0 +1,202 @@
+//! The reason why a job did or did not run at a time. All functions here are pure.
+
+mod facts;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
+
+use crate::{
+    env::WallTime,
+    scheduler::store::{HistoryEntry, RunOutcome},
+};
+use facts::Due;
+use std::{fmt, time::Duration};
+
+/// The shortest time after a tick within which a missing outcome is not unusual: the leader writes it a little
+/// after the end of the run.
+const RECORDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The answer to the question why a job did or did not run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The reason.
+    pub reason: Reason,
+    /// The tick that the answer is about; `None` if no tick is known.
+    pub tick: Option<WallTime>,
+    /// The answer in one sentence, for people.
+    pub text: String,
+    /// The facts that lead to the answer, for people.
+    pub evidence: Vec<String>,
+    /// The advice for the operator.
+    pub action: String,
+    /// The entry of the tick in the job's history.
+    pub entry: Option<HistoryEntry>,
+    /// The job's next tick, if it is known.
+    pub next: Option<WallTime>,
+}
+
+/// The reason why a job did or did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It ran. The outcome may be a failure.
+    Ran,
+    /// Its run is active.
+    Running,
+    /// The tick is due, and its run has not started yet.
+    Waiting,
+    /// The job is paused, or was paused then.
+    Paused,
+    /// The group has no leader.
+    NoLeader,
+    /// Too few nodes answer or vote.
+    NoQuorum,
+    /// The clocks of nodes, or of this machine, are wrong.
+    Clock,
+    /// The tick was not run in time.
+    Misfire,
+    /// An earlier run was active, or a later tick replaced this one.
+    Overlap,
+    /// The run was cancelled before it started.
+    Cancelled,
+    /// The job was not due at that time.
+    Schedule,
+    /// No leader had registered the job, or not yet under this schedule.
+    NotRegistered,
+    /// The tick was due, and the nodes keep no outcome of it.
+    NoRecord,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 13] = [
+        Self::Ran,
+        Self::Running,
+        Self::Waiting,
+        Self::Paused,
+        Self::NoLeader,
+        Self::NoQuorum,
+        Self::Clock,
+        Self::Misfire,
+        Self::Overlap,
+        Self::Cancelled,
+        Self::Schedule,
+        Self::NotRegistered,
+        Self::NoRecord,
+    ];
+
+    /// Returns the name that JSON uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ran => "ran",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Paused => "paused",
+            Self::NoLeader => "no-leader",
+            Self::NoQuorum => "no-quorum",
+            Self::Clock => "clock",
+            Self::Misfire => "misfire",
+            Self::Overlap => "overlap",
+            Self::Cancelled => "cancelled",
+            Self::Schedule => "schedule",
+            Self::NotRegistered => "not-registered",
+            Self::NoRecord => "no-record",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Returns the one reason, by the first rule that applies.
+///
+/// Without a time, the question is about now: a pause, a missing leader and an active run come before the
+/// outcome of the latest tick. With a time, the recorded outcome of that tick comes first.
+pub(super) fn explain(facts: &JobFacts) -> Explanation {
+    let Some(ledger) = &facts.ledger else { return facts.unread() };
+    match facts.asked {
+        Some(at) => at_time(facts, ledger, at),
+        None => now(facts, ledger),
+    }
+}
+
+fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
+    let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
+    let due = facts.latest_due(job);
+    if let Some(paused) = facts.pause_at(job, facts.now) {
+        return facts.paused(paused, due);
+    }
+    if ledger.leader.is_none() {
+        return facts.leaderless(due, job.running.first());
+    }
+    let mut runs = job.running.iter().filter(|run| run.request.is_none());
+    if let Some(run) = runs.next() {
+        return facts.running(run);
+    }
+    match due {
+        Some(tick) => at_time(facts, ledger, tick),
+        None => facts.not_due(None, job, ledger),
+    }
+}
+
+fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation {
+    if let Some(entry) = decisive(&ledger.history, at) {
+        return facts.recorded(at, entry);
+    }
+    let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
+    let run = job.running.iter().find(|run| run.request.is_none() && run.tick == at);
+    if let Some(run) = run {
+        let is_alone = ledger.leader.is_none() && !job.row.any_worker;
+        return if is_alone { facts.leaderless(Some(at), Some(run)) } else { facts.running(run) };
+    }
+    if at > facts.now && at <= facts.local {
+        return facts.clocks_differ(at);
+    }
+    match facts.is_due(job, at) {
+        Due::No => return facts.not_due(Some(at), job, ledger),
+        Due::BeforeRegistration => return facts.registered_later(at, job),
+        Due::Yes | Due::Unknown => {}
+    }
+    if let Some(paused) = facts.pause_at(job, at) {
+        return facts.paused(paused, Some(at));
+    }
+    if at > facts.now {
+        return facts.not_due(Some(at), job, ledger);
+    }
+    if ledger.leader.is_none() {
+        return facts.leaderless(Some(at), None);
+    }
+    let window = job.row.window.unwrap_or_default().max(RECORDED_WITHIN);
+    if job.waiting.contains(&at) || at.until(facts.now) <= window {
+        return facts.waiting(at, job.waiting.contains(&at), window);
+    }
+    facts.no_record(at, ledger)
+}
+
+/// Returns the history entry that decides about the tick. A run counts more than a tick that was skipped, and
+/// a later term counts more than an earlier one.
+fn decisive(history: &[HistoryEntry], at: WallTime) -> Option<&HistoryEntry> {
+    let covers = |entry: &&HistoryEntry| entry.tick <= at && at <= entry.until.unwrap_or(entry.tick);
+    let rank = |entry: &&HistoryEntry| (reason_of(entry) == Reason::Ran, entry.term);
+    history.iter().filter(covers).max_by_key(rank)
+}
+
+/// Returns the reason that an entry gives.
+fn reason_of(entry: &HistoryEntry) -> Reason {
+    match entry.end {
+        RunOutcome::SkippedPaused => Reason::Paused,
+        RunOutcome::SkippedOverlap => Reason::Overlap,
+        RunOutcome::SkippedMisfire => Reason::Misfire,
+        RunOutcome::Cancelled if entry.started.is_none() => Reason::Cancelled,
+        RunOutcome::Done
+        | RunOutcome::Failed
+        | RunOutcome::TimedOut
+        | RunOutcome::Cancelled
+        | RunOutcome::Lost => Reason::Ran,
+    }
+}

@@ -1,0 +1,169 @@
+use crate::{
+    env::WallTime,
+    quorum::QuorumStatus,
+    scheduler::{
+        control::status::RegisteredJob,
+        schedule::Schedule,
+        store::{HistoryEntry, Paused},
+    },
+    trust::{NodeState, QuarantineReason, VoteRejection},
+    vote::{NoMajority, NodeOutcome},
+};
+use std::{sync::Arc, time::Duration};
+
+/// The smallest step of a wall clock.
+const MICRO: Duration = Duration::from_micros(1);
+
+/// The facts about a job that can be read from outside of its workers.
+#[derive(Debug)]
+pub(in crate::scheduler::control) struct JobFacts {
+    pub(in crate::scheduler::control) job: Arc<str>,
+    pub(in crate::scheduler::control) group: Arc<str>,
+    /// The time that the question is about; `None` for now.
+    pub(in crate::scheduler::control) asked: Option<WallTime>,
+    /// The time of the quorum's clock.
+    pub(in crate::scheduler::control) now: WallTime,
+    /// The time of this machine's clock.
+    pub(in crate::scheduler::control) local: WallTime,
+    /// The states of the nodes.
+    pub(in crate::scheduler::control) nodes: NodeFacts,
+    /// The ledger; `None` if too few nodes answered.
+    pub(in crate::scheduler::control) ledger: Option<LedgerFacts>,
+}
+
+/// The facts about a job that the ledger and the election have.
+#[derive(Debug)]
+pub(in crate::scheduler::control) struct LedgerFacts {
+    pub(in crate::scheduler::control) leader: Option<Arc<str>>,
+    /// The job, if a leader has registered it.
+    pub(in crate::scheduler::control) job: Option<RegisteredJob>,
+    /// The most similar name of a job, and the number of jobs.
+    pub(in crate::scheduler::control) nearest: Option<Arc<str>>,
+    pub(in crate::scheduler::control) others: usize,
+    /// The entries of the job's history, oldest first.
+    pub(in crate::scheduler::control) history: Vec<HistoryEntry>,
+}
+
+/// The nodes that do not vote, or did not answer.
+#[derive(Debug, Default)]
+pub(in crate::scheduler::control) struct NodeFacts {
+    pub(in crate::scheduler::control) voting: usize,
+    pub(in crate::scheduler::control) needed: usize,
+    pub(in crate::scheduler::control) total: usize,
+    /// The number of nodes that do not vote because of a clock.
+    pub(in crate::scheduler::control) by_clock: usize,
+    /// The reason of each node that does not vote.
+    pub(in crate::scheduler::control) reasons: Vec<String>,
+}
+
+impl NodeFacts {
+    /// Returns the nodes that do not vote.
+    pub(in crate::scheduler::control) fn of_status(status: &QuorumStatus) -> Self {
+        let reason = |node: &crate::trust::NodeStatus| Some(format!("{}: {}", node.name, node.reason()?));
+        Self {
+            voting: status.voting(),
+            needed: status.needed(),
+            total: status.len(),
+            by_clock: status.iter().filter(|node| is_clock(&node.state)).count(),
+            reasons: status.iter().filter_map(reason).collect(),
+        }
+    }
+
+    /// Returns the nodes that did not answer a read.
+    pub(in crate::scheduler::control) fn of_report(report: &NoMajority) -> Self {
+        let failed = |outcome: &NodeOutcome| !matches!(outcome, NodeOutcome::Granted);
+        let others = report.outcomes().iter().filter(|(_, outcome)| failed(outcome));
+        Self {
+            voting: report.outcomes().len() - report.count(failed),
+            needed: report.needed(),
+            total: report.outcomes().len(),
+            by_clock: 0,
+            reasons: others.map(|(name, outcome)| format!("{name}: {outcome}")).collect(),
+        }
+    }
+
+    /// Returns whether a majority votes.
+    pub(in crate::scheduler::control) fn has_majority(&self) -> bool {
+        self.voting >= self.needed
+    }
+}
+
+/// Returns whether a clock is the reason why the node does not vote.
+fn is_clock(state: &NodeState) -> bool {
+    let (NodeState::Quarantined { why, .. } | NodeState::Refused(why)) = state else { return false };
+    matches!(
+        why,
+        VoteRejection::Clock { .. } | VoteRejection::Quarantined { reason: QuarantineReason::Jumped, .. }
+    )
+}
+
+/// The relation of a time to a job's schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Yes,
+    No,
+    /// It is a tick of the schedule from before the job counted its ticks.
+    BeforeRegistration,
+    /// The ledger does not contain the schedule.
+    Unknown,
+}
+
+impl JobFacts {
+    /// Returns whether `at` is a tick of the job.
+    pub(super) fn is_due(&self, job: &RegisteredJob, at: WallTime) -> Due {
+        let Ok(schedule) = job.schedule() else { return Due::Unknown };
+        let is_tick = match schedule.is_after_end() {
+            true => after_end(&schedule, job) == Some(at),
+            false => schedule.next_after(at - MICRO) == Some(at),
+        };
+        match is_tick {
+            false => Due::No,
+            true if at <= job.row.since && !schedule.is_after_end() => Due::BeforeRegistration,
+            true => Due::Yes,
+        }
+    }
+
+    /// Returns the latest tick that is due now.
+    pub(super) fn latest_due(&self, job: &RegisteredJob) -> Option<WallTime> {
+        let schedule = job.schedule().ok()?;
+        if schedule.is_after_end() {
+            return after_end(&schedule, job).filter(|tick| *tick <= self.now);
+        }
+        schedule.last_within(job.row.since, self.now)
+    }
+
+    /// Returns the pause of the job at `at`.
+    pub(super) fn pause_at<'a>(&self, job: &'a RegisteredJob, at: WallTime) -> Option<&'a Paused> {
+        // A pause whose end has come may still be stored, because there is no leader to end it.
+        job.row.paused.as_ref().filter(|paused| paused.at < at && paused.ended(at).is_none())
+    }
+
+    /// Returns the next tick that is not left out by a pause, if it is known.
+    pub(super) fn next(&self, job: &RegisteredJob) -> Option<WallTime> {
+        match job.row.paused.as_ref().map(|paused| paused.until) {
+            Some(until) => self.neighbours(job, self.now.max(until? - MICRO)).1,
+            None => self.neighbours(job, self.now).1,
+        }
+    }
+
+    /// Returns the ticks before and after `at`, if they are known.
+    pub(super) fn neighbours(
+        &self,
+        job: &RegisteredJob,
+        at: WallTime,
+    ) -> (Option<WallTime>, Option<WallTime>) {
+        let Ok(schedule) = job.schedule() else { return (None, None) };
+        if schedule.is_after_end() {
+            return (job.row.ended, after_end(&schedule, job).filter(|tick| *tick > at));
+        }
+        (schedule.last_within(job.row.since, at - MICRO), schedule.next_after(at.max(job.row.since)))
+    }
+}
+
+/// Returns the tick that follows the end of the last run.
+fn after_end(schedule: &Schedule, job: &RegisteredJob) -> Option<WallTime> {
+    match job.row.ended {
+        Some(end) => schedule.next_after_end(end),
+        None => schedule.first(job.row.since),
+    }
+}

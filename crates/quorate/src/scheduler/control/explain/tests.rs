@@ -1,0 +1,358 @@
+//! A test for each reason.
+
+use super::*;
+use crate::{
+    node::FencingToken,
+    scheduler::{
+        control::{
+            RequestId,
+            status::{RegisteredJob, RunStatus},
+        },
+        schedule::{Schedule, every},
+        store::{JobRow, Paused, RunCause},
+    },
+};
+use std::sync::Arc;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The tick of most tests: a full hour.
+const TICK: WallTime = WallTime::from_micros(500_000 * 3_600_000_000);
+
+fn job(schedule: &Schedule) -> RegisteredJob {
+    let row = JobRow {
+        since: TICK - 100 * HOUR,
+        schedule: schedule.to_string().into(),
+        spec: schedule.spec(),
+        window: Some(60 * SECOND),
+        ..JobRow::default()
+    };
+    RegisteredJob { row, running: Vec::new(), waiting: Vec::new() }
+}
+
+/// The facts half an hour after [`TICK`] about a job that is due every hour, with a leader and three nodes.
+fn facts(change: impl FnOnce(&mut JobFacts)) -> JobFacts {
+    let now = TICK + HOUR / 2;
+    let mut facts = JobFacts {
+        job: "report".into(),
+        group: "billing".into(),
+        asked: Some(TICK),
+        now,
+        local: now,
+        nodes: NodeFacts { voting: 3, needed: 2, total: 3, ..NodeFacts::default() },
+        ledger: Some(LedgerFacts {
+            leader: Some("oak".into()),
+            job: Some(job(&every(HOUR).unwrap())),
+            nearest: None,
+            others: 1,
+            history: Vec::new(),
+        }),
+    };
+    change(&mut facts);
+    facts
+}
+
+fn ledger(facts: &mut JobFacts) -> &mut LedgerFacts {
+    facts.ledger.as_mut().unwrap()
+}
+
+fn registered(facts: &mut JobFacts) -> &mut RegisteredJob {
+    ledger(facts).job.as_mut().unwrap()
+}
+
+fn entry(end: RunOutcome, reason: &str) -> HistoryEntry {
+    let (job, worker): (Arc<str>, Arc<str>) = ("report".into(), "elm".into());
+    let entry = HistoryEntry::new(&job, TICK, RunCause::Scheduled, end, &worker, FencingToken::new(7));
+    HistoryEntry { reason: reason.into(), ..entry }
+}
+
+fn run(tick: WallTime) -> RunStatus {
+    RunStatus { tick, request: None, worker: "elm".into(), term: FencingToken::new(7), orphaned: false }
+}
+
+/// Checks the reason, and that the answer, the evidence and the advice contain a part each.
+#[track_caller]
+fn answers(facts: &JobFacts, reason: Reason, [text, evidence, action]: [&str; 3]) -> Explanation {
+    let answer = explain(facts);
+    assert_eq!(answer.reason, reason, "{answer:#?}");
+    assert!(answer.text.contains(text), "{answer:#?}");
+    assert!(answer.evidence.join("\n").contains(evidence), "{answer:#?}");
+    assert!(answer.action.contains(action), "{answer:#?}");
+    answer
+}
+
+#[test]
+fn it_ran() {
+    for (end, started, text, action) in [
+        (RunOutcome::Done, true, "it ran: 2027-01-15 08:00:00", "nothing"),
+        (RunOutcome::Failed, true, "failed (exit 1)", "quorate jobs history report"),
+        (RunOutcome::TimedOut, true, "timed-out", "quorate jobs trigger report"),
+        (RunOutcome::Cancelled, true, "cancelled", "quorate jobs trigger report"),
+        (RunOutcome::Lost, false, "its end is not known", "quorate jobs trigger report"),
+    ] {
+        let started = started.then_some(TICK + SECOND);
+        let found = HistoryEntry { started, ..entry(end, "exit 1") };
+        let facts = facts(|facts| ledger(facts).history.push(found.clone()));
+        let answer = answers(&facts, Reason::Ran, [text, "of the worker elm in term 7", action]);
+        assert_eq!((answer.entry, answer.next), (Some(found), Some(TICK + HOUR)));
+    }
+}
+
+#[test]
+fn a_run_counts_more_than_a_tick_that_was_skipped() {
+    let skipped = HistoryEntry { term: FencingToken::new(9), ..entry(RunOutcome::SkippedMisfire, "") };
+    for history in [
+        vec![entry(RunOutcome::Failed, "first"), skipped.clone()],
+        vec![skipped.clone(), entry(RunOutcome::Failed, "first")],
+    ] {
+        let facts = facts(|facts| ledger(facts).history = history);
+        answers(&facts, Reason::Ran, ["failed", "", ""]);
+    }
+    let again = HistoryEntry { term: FencingToken::new(8), ..entry(RunOutcome::Done, "") };
+    let facts = facts(|facts| ledger(facts).history = vec![again, entry(RunOutcome::Cancelled, "step-down")]);
+    answers(&facts, Reason::Ran, ["done", "in term 8", "nothing"]);
+}
+
+#[test]
+fn misfire() {
+    let found =
+        HistoryEntry { until: Some(TICK + HOUR), ..entry(RunOutcome::SkippedMisfire, "the rule is `skip`") };
+    for at in [TICK, TICK + HOUR] {
+        let facts = facts(|facts| {
+            (facts.asked, facts.now) = (Some(at), TICK + 3 * HOUR);
+            ledger(facts).history.push(found.clone());
+        });
+        answers(&facts, Reason::Misfire, ["the rule is `skip`", "for all ticks from", "misfire.within"]);
+    }
+}
+
+#[test]
+fn overlap() {
+    let facts =
+        facts(|facts| ledger(facts).history.push(entry(RunOutcome::SkippedOverlap, "a run was active")));
+    let backfill = "backfill report --from 2027-01-15T08:00:00Z --until 2027-01-15T08:00:01Z";
+    answers(&facts, Reason::Overlap, ["a run was active", "skipped-overlap", backfill]);
+}
+
+#[test]
+fn cancelled_before_it_started() {
+    let facts = facts(|facts| ledger(facts).history.push(entry(RunOutcome::Cancelled, "on request of me")));
+    answers(&facts, Reason::Cancelled, ["before it started: on request of me", "cancelled", "backfill"]);
+}
+
+#[test]
+fn paused() {
+    let pause = |at| Paused { by: "ann@host".into(), at, ..Paused::default() };
+    let facts_of = |asked, at| {
+        facts(|facts| {
+            facts.asked = asked;
+            registered(facts).row.paused = Some(pause(at));
+        })
+    };
+    let parts = ["by ann@host since 2027-01-15 07:00:00", "", "quorate jobs resume report"];
+    let answer = answers(&facts_of(Some(TICK), TICK - HOUR), Reason::Paused, parts);
+    assert_eq!((answer.tick, answer.next), (Some(TICK), None));
+    answers(&facts_of(None, TICK - HOUR), Reason::Paused, parts);
+    answers(&facts_of(Some(TICK + HOUR), TICK - HOUR), Reason::Paused, parts);
+    let limited = |until: WallTime, asked| {
+        facts(|facts| {
+            facts.asked = asked;
+            let (reason, until) = (Some("the disk is full".into()), Some(until));
+            registered(facts).row.paused = Some(Paused { reason, until, ..pause(TICK - HOUR) });
+        })
+    };
+    let parts = ["until 2027-01-15 10:00:00 +00:00 (UTC): the disk is full", "", "resume"];
+    let answer = answers(&limited(TICK + 2 * HOUR, None), Reason::Paused, parts);
+    assert_eq!(answer.next, Some(TICK + 2 * HOUR), "a tick at the end of the pause runs");
+    let after = limited(TICK + 2 * HOUR, Some(TICK + 2 * HOUR));
+    assert_eq!(explain(&after).reason, Reason::Schedule);
+    let over = limited(TICK + SECOND, None);
+    assert_eq!(explain(&over).reason, Reason::Paused, "the tick was in the pause that has ended");
+    let later = facts_of(Some(TICK), TICK + SECOND);
+    assert_eq!(explain(&later).reason, Reason::NoRecord, "the pause began after the tick");
+    let earlier = facts(|facts| {
+        ledger(facts).history.push(entry(RunOutcome::SkippedPaused, "the job was paused by ann"));
+    });
+    answers(&earlier, Reason::Paused, ["the job was paused by ann", "skipped-paused", "backfill"]);
+}
+
+#[test]
+fn no_leader() {
+    for asked in [None, Some(TICK)] {
+        let facts = facts(|facts| {
+            facts.asked = asked;
+            ledger(facts).leader = None;
+        });
+        let parts = ["no worker leads group \"billing\"", "3 of 3 nodes vote, 2 required", "quorate run"];
+        let answer = answers(&facts, Reason::NoLeader, parts);
+        assert_eq!(answer.tick, Some(TICK));
+    }
+    let facts = facts(|facts| {
+        ledger(facts).leader = None;
+        registered(facts).running.push(run(TICK));
+    });
+    answers(&facts, Reason::NoLeader, ["", "was started by elm", ""]);
+}
+
+#[test]
+fn no_quorum() {
+    let reasons = vec!["b: connection refused".to_owned()];
+    let nodes = || NodeFacts { voting: 1, needed: 2, total: 3, by_clock: 0, reasons: reasons.clone() };
+    let unread = facts(|facts| (facts.nodes, facts.ledger) = (nodes(), None));
+    answers(&unread, Reason::NoQuorum, ["1 of 3 answered, 2 required", "b: connection refused", "doctor"]);
+    let quarantined = facts(|facts| {
+        facts.nodes = nodes();
+        ledger(facts).leader = None;
+    });
+    answers(&quarantined, Reason::NoQuorum, ["too few nodes vote", "1 of 3 nodes vote", "quarantine"]);
+    let led = facts(|facts| facts.nodes = nodes());
+    assert_eq!(explain(&led).reason, Reason::NoRecord, "a leader leads: the nodes vote for it");
+}
+
+#[test]
+fn clock() {
+    let behind = facts(|facts| {
+        (facts.asked, facts.local) = (Some(TICK + HOUR), facts.now + HOUR);
+    });
+    let parts = ["3600.0s behind this machine's", "the quorum's clock: 2027-01-15 08:30:00", "NTP"];
+    answers(&behind, Reason::Clock, parts);
+    let stepped = facts(|facts| {
+        facts.nodes =
+            NodeFacts { voting: 1, by_clock: 1, needed: 2, total: 3, reasons: vec!["b: stepped".into()] };
+        ledger(facts).leader = None;
+    });
+    answers(&stepped, Reason::Clock, ["clocks differ or have stepped", "b: stepped", "NTP"]);
+}
+
+#[test]
+fn schedule() {
+    let between = facts(|facts| facts.asked = Some(TICK + SECOND));
+    let answer = answers(
+        &between,
+        Reason::Schedule,
+        ["not due at 2027-01-15 08:00:01", "the time after: 2027-01-15 09:00", "quorate jobs next report"],
+    );
+    assert_eq!(answer.next, Some(TICK + HOUR));
+    assert!(answer.evidence.join("\n").contains("the time before: 2027-01-15 08:00:00"), "{answer:#?}");
+    let later = facts(|facts| facts.asked = Some(TICK + 2 * HOUR));
+    answers(
+        &later,
+        Reason::Schedule,
+        ["2027-01-15 10:00:00 +00:00 (UTC), which has not come yet", "every 3600s", ""],
+    );
+    let new = facts(|facts| {
+        facts.asked = None;
+        registered(facts).row.since = TICK + SECOND;
+    });
+    answers(&new, Reason::Schedule, ["it has not been due yet", "the time after: 2027-01-15 09:00", ""]);
+    let requested = facts(|facts| {
+        facts.asked = Some(TICK + SECOND);
+        let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
+        let found = HistoryEntry { tick: TICK + HOUR / 3, cause, ..entry(RunOutcome::Failed, "exit 4") };
+        ledger(facts).history.push(found);
+    });
+    answers(
+        &requested,
+        Reason::Schedule,
+        [
+            "it is not due at",
+            "its last outcome: 2027-01-15 08:20:00 +00:00 (UTC) failed (exit 4), triggered",
+            "",
+        ],
+    );
+    let after_end = facts(|facts| {
+        ledger(facts).job = Some(job(&crate::scheduler::delay(HOUR).unwrap()));
+        registered(facts).row.ended = Some(TICK);
+    });
+    let answer = answers(&after_end, Reason::Schedule, ["it is not due at", "", ""]);
+    assert_eq!(answer.next, Some(TICK + HOUR), "an hour after the last end");
+}
+
+#[test]
+fn not_registered() {
+    for asked in [None, Some(TICK)] {
+        let unknown = facts(|facts| {
+            facts.asked = asked;
+            let ledger = ledger(facts);
+            (ledger.job, ledger.nearest) = (None, Some("reports".into()));
+        });
+        answers(
+            &unknown,
+            Reason::NotRegistered,
+            ["no job of this name", "a similar name is \"reports\"", "jobs list"],
+        );
+    }
+    let later = facts(|facts| registered(facts).row.since = TICK + SECOND);
+    answers(&later, Reason::NotRegistered, ["count from 2027-01-15 08:00:01", "every 3600s", "backfill"]);
+    let removed = facts(|facts| {
+        ledger(facts).job = None;
+        ledger(facts).history.push(entry(RunOutcome::Done, ""));
+    });
+    answers(&removed, Reason::Ran, ["done", "", ""]);
+}
+
+#[test]
+fn running() {
+    for asked in [None, Some(TICK)] {
+        let active = facts(|facts| {
+            facts.asked = asked;
+            registered(facts).running.push(run(TICK));
+        });
+        answers(&active, Reason::Running, ["running on elm", "under term 7", "jobs cancel report"]);
+    }
+    let requested = facts(|facts| {
+        registered(facts).running.push(RunStatus { request: Some(RequestId::from_u128(1)), ..run(TICK) });
+    });
+    assert_eq!(explain(&requested).reason, Reason::NoRecord, "the run of a request is no run of the tick");
+    let elsewhere = facts(|facts| {
+        ledger(facts).leader = None;
+        registered(facts).row.any_worker = true;
+        registered(facts).running.push(run(TICK));
+    });
+    answers(&elsewhere, Reason::Running, ["running on elm", "", ""]);
+}
+
+#[test]
+fn waiting() {
+    let soon = facts(|facts| facts.now = TICK + 59 * SECOND);
+    answers(&soon, Reason::Waiting, ["up to 60s after its time", "the quorum's clock", "ask again"]);
+    let open = facts(|facts| registered(facts).waiting.push(TICK));
+    answers(&open, Reason::Waiting, ["no worker has taken it", "", "start a worker"]);
+}
+
+#[test]
+fn no_record() {
+    answers(
+        &facts(|_| {}),
+        Reason::NoRecord,
+        ["the nodes keep no outcome", "the history has no entries", "logs"],
+    );
+    let newer = HistoryEntry { tick: TICK + SECOND, ..entry(RunOutcome::Done, "") };
+    let pruned = facts(|facts| ledger(facts).history.push(newer));
+    answers(&pruned, Reason::NoRecord, ["", "older entries were removed", "`history` keeps more"]);
+}
+
+#[test]
+fn without_a_time_the_latest_tick_counts() {
+    let facts = facts(|facts| {
+        facts.asked = None;
+        ledger(facts).history.push(entry(RunOutcome::Failed, "exit 2"));
+    });
+    let answer = answers(&facts, Reason::Ran, ["exit 2", "", ""]);
+    assert_eq!((answer.tick, answer.next), (Some(TICK), Some(TICK + HOUR)));
+}
+
+#[test]
+fn names_from_outside_cannot_control_a_terminal() {
+    let facts = facts(|facts| {
+        facts.job = "a\u{1b}[2Jb".into();
+        facts.group = "g\u{1b}".into();
+        let ledger = ledger(facts);
+        (ledger.leader, ledger.nearest) = (Some("w\u{1b}".into()), Some("n\u{1b}".into()));
+        ledger.job = None;
+    });
+    let answer = explain(&facts);
+    assert!(!format!("{} {:?} {}", answer.text, answer.evidence, answer.action).contains('\u{1b}'));
+    assert!(!answer.evidence.join("").contains('\u{1b}'), "{answer:#?}");
+}

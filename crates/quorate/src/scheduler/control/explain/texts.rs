@@ -1,0 +1,278 @@
+//! The texts of an [`Explanation`], one function for each reason.
+
+use super::{Explanation, JobFacts, LedgerFacts, Reason, reason_of};
+use crate::{
+    env::WallTime,
+    plain::plain,
+    scheduler::{
+        control::{
+            error::utc,
+            status::{RegisteredJob, RunStatus},
+        },
+        store::{HistoryEntry, Paused, RunOutcome},
+    },
+};
+use std::time::Duration;
+
+/// The longest name or reason that a text repeats, in bytes.
+const TEXT_MAX: usize = 300;
+
+impl JobFacts {
+    /// The ledger cannot be read.
+    pub(super) fn unread(&self) -> Explanation {
+        let (voting, total, needed) = (self.nodes.voting, self.nodes.total, self.nodes.needed);
+        let text = format!(
+            "there is no quorum of nodes: {voting} of {total} answered, {needed} required; without it no job runs, and \
+             what ran before cannot be read"
+        );
+        let mut evidence = self.nodes.reasons.clone();
+        evidence.push(format!("asked at {}", utc(self.local)));
+        let action = "start the nodes that do not answer, or fix the network to them; `quorate doctor` examines each node";
+        self.answer(Reason::NoQuorum, self.asked, text, evidence, action)
+    }
+
+    pub(super) fn not_registered(&self, ledger: &LedgerFacts) -> Explanation {
+        let text = format!("no job of this name is registered in group {:?}", plain(&self.group, TEXT_MAX));
+        let mut evidence = vec![match ledger.others {
+            0 => "the ledger of the group has no jobs".to_owned(),
+            others => format!("the ledger of the group has {others} jobs"),
+        }];
+        evidence.extend(
+            ledger.nearest.as_ref().map(|name| format!("a similar name is {:?}", plain(name, TEXT_MAX))),
+        );
+        evidence.push(leader(ledger));
+        let last = ledger.history.last();
+        evidence
+            .extend(last.map(|last| format!("its last outcome, before it was removed: {}", outcome(last))));
+        let action = "check the name and the group with `quorate jobs list`; a job is registered when a worker that has it \
+                      in its file leads";
+        self.answer(Reason::NotRegistered, self.asked, text, evidence, action)
+    }
+
+    /// The tick is older than the time from which the job's ticks count.
+    pub(super) fn registered_later(&self, at: WallTime, job: &RegisteredJob) -> Explanation {
+        let text = format!(
+            "the job's ticks count from {}, which is later: it was first registered, got its schedule or placement, or was \
+             resumed then",
+            utc(job.row.since)
+        );
+        let action = format!("to run it for that time: {}", self.backfill(at));
+        self.answer(Reason::NotRegistered, Some(at), text, vec![self.schedule_line(job)], &action)
+    }
+
+    pub(super) fn paused(&self, paused: &Paused, tick: Option<WallTime>) -> Explanation {
+        let until = paused.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+        let why = paused.reason.as_ref().map(|why| format!(": {}", plain(why, TEXT_MAX))).unwrap_or_default();
+        let (by, at) = (plain(&paused.by, TEXT_MAX), utc(paused.at));
+        let text = format!("the job is paused by {by} since {at}{until}{why}");
+        let action = format!("run its ticks again: quorate jobs resume {}", self.name());
+        self.answer(Reason::Paused, tick, text, Vec::new(), &action)
+    }
+
+    /// There is no leader. The reason may be that too few nodes vote.
+    pub(super) fn leaderless(&self, tick: Option<WallTime>, run: Option<&RunStatus>) -> Explanation {
+        let nodes = &self.nodes;
+        let mut evidence =
+            vec![format!("{} of {} nodes vote, {} required", nodes.voting, nodes.total, nodes.needed)];
+        evidence.extend(nodes.reasons.iter().cloned());
+        evidence.extend(run.map(|run| {
+            let (tick, worker) = (utc(run.tick), plain(&run.worker, TEXT_MAX));
+            format!(
+                "the run of {tick} was started by {worker}; the next leader repeats it or records it as lost"
+            )
+        }));
+        if nodes.has_majority() {
+            let text = format!("no worker leads group {:?}, so no run starts", plain(&self.group, TEXT_MAX));
+            let action = "start a worker that has the job (`quorate run`), and read the logs of the workers that should lead";
+            return self.answer(Reason::NoLeader, tick, text, evidence, action);
+        }
+        if nodes.voting + nodes.by_clock >= nodes.needed {
+            let text = "too few nodes vote, because clocks differ or have stepped; without a majority there is no leader";
+            let action = "set the clocks of the nodes and of the workers by NTP; `quorate nodes list` shows each clock";
+            return self.answer(Reason::Clock, tick, text.to_owned(), evidence, action);
+        }
+        let text = "too few nodes vote, so there is no leader and no run starts".to_owned();
+        let action = "see `quorate doctor`; a node in quarantine votes again by itself";
+        self.answer(Reason::NoQuorum, tick, text, evidence, action)
+    }
+
+    pub(super) fn running(&self, run: &RunStatus) -> Explanation {
+        let worker = plain(&run.worker, TEXT_MAX);
+        let text = match run.orphaned {
+            false => format!("it is running on {worker}"),
+            true => format!(
+                "it was started on {worker}, which no longer holds it; the leader repeats it or records it as lost"
+            ),
+        };
+        let evidence =
+            vec![format!("the run of {} has started under term {}", utc(run.tick), run.term.get())];
+        let action = format!("to stop it: quorate jobs cancel {}", self.name());
+        self.answer(Reason::Running, Some(run.tick), text, evidence, &action)
+    }
+
+    /// The tick is due by this machine's clock, and not by the quorum's.
+    pub(super) fn clocks_differ(&self, at: WallTime) -> Explanation {
+        let apart = self.now.until(self.local);
+        let text = format!(
+            "it is not due by the clock of the quorum, which is {apart:.1?} behind this machine's; the quorum's clock decides"
+        );
+        let evidence = vec![
+            format!("the quorum's clock: {}", utc(self.now)),
+            format!("this machine's clock: {}", utc(self.local)),
+        ];
+        let action =
+            "set the clocks of this machine and of the nodes by NTP; `quorate nodes list` shows each clock";
+        self.answer(Reason::Clock, Some(at), text, evidence, action)
+    }
+
+    /// The job is not due at `at`, or is due later.
+    pub(super) fn not_due(
+        &self,
+        at: Option<WallTime>,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
+        let (before, after) = self.neighbours(job, at.unwrap_or(self.now));
+        let is_tick = at.filter(|at| *at > self.now && self.is_due(job, *at) == super::Due::Yes);
+        let text = match (is_tick, at) {
+            (Some(at), _) => format!("it is due at {}, which has not come yet", utc(at)),
+            (None, Some(at)) => format!("it is not due at {}", utc(at)),
+            (None, None) => "it has not been due yet".to_owned(),
+        };
+        let mut evidence = vec![self.schedule_line(job)];
+        evidence.extend(before.map(|before| format!("the time before: {}", utc(before))));
+        evidence.push(match after {
+            Some(after) => format!("the time after: {}", utc(after)),
+            None => "no later time is known".to_owned(),
+        });
+        evidence.extend(ledger.history.last().map(|last| format!("its last outcome: {}", outcome(last))));
+        let action = format!("see the next times: quorate jobs next {}", self.name());
+        Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
+    }
+
+    /// The tick has an outcome in the history.
+    pub(super) fn recorded(&self, at: WallTime, entry: &HistoryEntry) -> Explanation {
+        let (reason, name) = (reason_of(entry), self.name());
+        let why = plain(&entry.reason, TEXT_MAX);
+        let text = match reason {
+            Reason::Ran if entry.end == RunOutcome::Lost => {
+                "it was or may have been started, and its end is not known".to_owned()
+            }
+            Reason::Ran => format!("it ran: {}", outcome(entry)),
+            Reason::Paused => format!("it was skipped, because the job was paused: {why}"),
+            Reason::Overlap => format!("it was skipped by the overlap rule: {why}"),
+            Reason::Misfire => format!("it was missed: {why}"),
+            _ => format!("it was cancelled before it started: {why}"),
+        };
+        let mut evidence = vec![format!(
+            "the history has, of the worker {} in term {}: {}",
+            plain(&entry.worker, TEXT_MAX),
+            entry.term.get(),
+            outcome(entry)
+        )];
+        evidence.extend(
+            entry.until.map(|until| {
+                format!("the entry is for all ticks from {} to {}", utc(entry.tick), utc(until))
+            }),
+        );
+        let action = match (reason, entry.end) {
+            (_, RunOutcome::Done) => "nothing".to_owned(),
+            (Reason::Ran, _) => format!(
+                "see the error and the output: quorate jobs history {name}; run it again: quorate jobs trigger {name}"
+            ),
+            (Reason::Misfire, _) => format!(
+                "no leader ran it in time: read the workers' logs of that time; raise `misfire.within` to catch up; to run it for that time: {}",
+                self.backfill(at)
+            ),
+            (Reason::Overlap, _) => format!(
+                "an earlier run took too long: see quorate jobs history {name}; `overlap` and `timeout` change the rule; to run it for that time: {}",
+                self.backfill(at)
+            ),
+            _ => format!("to run it for that time: {}", self.backfill(at)),
+        };
+        Explanation { entry: Some(entry.clone()), ..self.answer(reason, Some(at), text, evidence, &action) }
+    }
+
+    pub(super) fn waiting(&self, at: WallTime, open: bool, window: Duration) -> Explanation {
+        let (text, action) = match open {
+            true => (
+                "it is open to the workers of the group, and no worker has taken it yet".to_owned(),
+                "start a worker that has the job; a worker takes a run if it is below `max_running`",
+            ),
+            false => (
+                format!(
+                    "it is due, and has no outcome yet; the leader may start it up to {window:?} after its time"
+                ),
+                "ask again in a few seconds; a delay may be the job's jitter, `max_running`, or an earlier run",
+            ),
+        };
+        let evidence = vec![format!("the quorum's clock: {}", utc(self.now))];
+        self.answer(Reason::Waiting, Some(at), text, evidence, action)
+    }
+
+    pub(super) fn no_record(&self, at: WallTime, ledger: &LedgerFacts) -> Explanation {
+        let text = "it was due, and the nodes keep no outcome of it".to_owned();
+        let oldest = ledger.history.first().map(|entry| entry.tick);
+        let mut evidence = vec![match oldest {
+            Some(oldest) if at < oldest => {
+                format!("the history begins later, at {}: older entries were removed", utc(oldest))
+            }
+            Some(oldest) => format!(
+                "the history begins earlier, at {}, so the entry was lost, or the leader does not have the job",
+                utc(oldest)
+            ),
+            None => "the history has no entries".to_owned(),
+        }];
+        evidence.push(leader(ledger));
+        let action = format!(
+            "read the logs of the workers of that time; a longer `history` keeps more entries; to run it for that time: {}",
+            self.backfill(at)
+        );
+        self.answer(Reason::NoRecord, Some(at), text, evidence, &action)
+    }
+
+    fn answer(
+        &self,
+        reason: Reason,
+        tick: Option<WallTime>,
+        text: String,
+        evidence: Vec<String>,
+        action: &str,
+    ) -> Explanation {
+        let job = self.ledger.as_ref().and_then(|ledger| ledger.job.as_ref());
+        let next = job.and_then(|job| self.next(job));
+        Explanation { reason, tick, text, evidence, action: action.to_owned(), entry: None, next }
+    }
+
+    fn name(&self) -> String {
+        plain(&self.job, TEXT_MAX)
+    }
+
+    fn schedule_line(&self, job: &RegisteredJob) -> String {
+        format!("the schedule: {}", plain(&job.row.schedule, TEXT_MAX))
+    }
+
+    /// Returns the command that runs the job for one tick.
+    fn backfill(&self, at: WallTime) -> String {
+        let until = at + Duration::from_secs(1);
+        format!("quorate jobs backfill {} --from {at} --until {until}", self.name())
+    }
+}
+
+fn leader(ledger: &LedgerFacts) -> String {
+    match &ledger.leader {
+        Some(leader) => format!("the leader is {}", plain(leader, TEXT_MAX)),
+        None => "no worker leads the group".to_owned(),
+    }
+}
+
+fn outcome(entry: &HistoryEntry) -> String {
+    let took = entry.took.map(|took| format!(" in {took:.1?}")).unwrap_or_default();
+    let why = if entry.reason.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", plain(&entry.reason, TEXT_MAX))
+    };
+    let cause = entry.cause;
+    format!("{} {}{took}{why}, {cause}", utc(entry.tick), entry.end)
+}

@@ -1,0 +1,59 @@
+//! Reads the facts for [`explain`].
+
+use crate::{
+    election::Election,
+    env::WallTime,
+    scheduler::control::{
+        error::JobsError,
+        explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
+        jobs::Jobs,
+        status::nearest,
+    },
+};
+use std::sync::Arc;
+
+impl Jobs {
+    /// Returns the one reason why a job did or did not run at `at`, or, without a time, at its latest tick. The
+    /// nodes may not answer, and the job need not exist: those are reasons, too.
+    ///
+    /// # Errors
+    /// [`JobsError::Group`] if the name of the group cannot be used.
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn why(&self, job: &str, at: Option<WallTime>) -> Result<Explanation, JobsError> {
+        let ledger = self.ledger_facts(job).await;
+        let quorum = self.quorum();
+        // The reads have updated the states of the nodes and the quorum's clock.
+        let (nodes, ledger) = match ledger {
+            Ok(ledger) => (NodeFacts::of_status(&quorum.nodes()), Some(ledger)),
+            Err(JobsError::NoMajority(report)) => (NodeFacts::of_report(&report), None),
+            Err(error) => return Err(error),
+        };
+        let facts = JobFacts {
+            job: job.into(),
+            group: Arc::clone(self.group()),
+            asked: at,
+            now: quorum.wall(),
+            local: quorum.env().wall(),
+            nodes,
+            ledger,
+        };
+        Ok(explain(&facts))
+    }
+
+    async fn ledger_facts(&self, job: &str) -> Result<LedgerFacts, JobsError> {
+        let mut jobs = self.read().await?;
+        let history = self.entries(job).await?;
+        let mut observer = Election::new(self.quorum(), self.group()).observe()?;
+        let leader = observer.leader().await.map_err(JobsError::NoMajority)?;
+        Ok(LedgerFacts {
+            leader: leader.map(|leader| leader.worker),
+            job: jobs.remove(job),
+            nearest: nearest(job, jobs.keys()),
+            others: jobs.len(),
+            history,
+        })
+    }
+}

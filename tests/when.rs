@@ -1,0 +1,108 @@
+//! Tests of `quorate when`: the meaning of a schedule, without nodes and without a file.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate_tests::support::Program;
+use serde_json::{Value, json};
+
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_quorate-under-test"))
+}
+
+/// Runs `quorate when` with these arguments and `--json`.
+#[track_caller]
+fn when(program: &Program, args: &[&str]) -> Value {
+    let ended = program.run([&["when"], args, &["--json"]].concat()).expect(0);
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"))
+}
+
+#[test]
+fn a_line_is_explained_with_its_next_times_and_the_change_of_the_clock() {
+    let program = program();
+    let spring = ["0 3 * * *", "--zone", "Europe/Kyiv", "--from", "2027-03-27T00:00:00Z", "--count", "2"];
+    let page = when(&program, &spring);
+    assert_eq!(page["schedule"], "0 3 * * * (Europe/Kyiv)");
+    assert_eq!(page["words"], "at 03:00 every day");
+    assert_eq!(page["config"], json!(["schedule = \"0 3 * * *\"", "zone = \"Europe/Kyiv\""]));
+    assert_eq!(
+        page["next"],
+        json!([
+            {"tick": "2027-03-27T01:00:00Z", "local": "2027-03-27 03:00:00 +02:00 (Europe/Kyiv)"},
+            {"tick": "2027-03-28T01:00:00Z", "local": "2027-03-28 04:00:00 +03:00 (Europe/Kyiv)"},
+        ])
+    );
+    let change = &page["offset_change"];
+    assert_eq!(change["at"], "2027-03-28T01:00:00Z");
+    assert_eq!((&change["before"], &change["after"]), (&json!("+02:00"), &json!("+03:00")));
+    assert_eq!((&change["effect"], &change["times"]), (&json!("skipped"), &json!(1)));
+    assert_eq!(change["around"][0]["tick"], "2027-03-27T01:00:00Z");
+    assert_eq!(change["around"][1]["tick"], "2027-03-28T01:00:00Z", "right after the change");
+
+    let skip = when(&program, &[&spring[..], &["--dst", "skip"]].concat());
+    assert_eq!(skip["next"][1]["tick"], "2027-03-29T00:00:00Z", "the rule `skip` runs no skipped time");
+    let autumn = ["30 3 * * *", "--zone", "Europe/Kyiv", "--from", "2027-10-30T12:00:00Z", "--count", "2"];
+    assert_eq!(when(&program, &autumn)["offset_change"]["effect"], "repeated");
+    program.run([&["when"], &autumn[..]].concat()).expect(0).tells(&[
+        "at 03:30 every day",
+        "2027-10-31T00:30:00Z",
+        "the first time only",
+    ]);
+    program.run([&["when"], &autumn[..], &["--dst", "both"]].concat()).expect(0).tells(&["both times"]);
+
+    let tokyo = when(&program, &["@hourly", "--zone", "Asia/Tokyo"]);
+    assert_eq!(tokyo["offset_change"], Value::Null);
+    assert_eq!(tokyo["next"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn the_lines_for_the_file_have_the_same_ticks() {
+    let program = program();
+    let from = ["--from", "2027-03-26T00:00:00Z", "--count", "8"];
+    let schedules: [&[&str]; 7] = [
+        &["0 3 * * *", "--zone", "Europe/Kyiv"],
+        &["30 3 * * *", "--zone", "Europe/Kyiv", "--dst", "skip"],
+        &["*/10 9-17 * * mon-fri"],
+        &["0 0 3 L * ? 2027-2030"],
+        &["@every 90s"],
+        &["every 1h 30m"],
+        &["at 2027-04-01T00:00:00Z"],
+    ];
+    for schedule in schedules {
+        let page = when(&program, &[schedule, &from].concat());
+        let lines: Vec<&str> =
+            page["config"].as_array().expect("lines").iter().filter_map(Value::as_str).collect();
+        let text = format!("[[job]]\nname = \"j\"\ncommand = [\"true\"]\n{}\n", lines.join("\n"));
+        let config = program.write("quorate.toml", &text);
+        let next = program
+            .run([&["jobs", "next", "j", "--json", "--config", &config][..], &from].concat())
+            .expect(0);
+        let next: Value = serde_json::from_str(&next.stdout).expect("JSON");
+        let ticks = |page: &Value| -> Vec<Value> {
+            page["next"].as_array().expect("ticks").iter().map(|tick| tick["tick"].clone()).collect()
+        };
+        assert!(!ticks(&page).is_empty(), "{schedule:?}");
+        assert_eq!(ticks(&page), ticks(&next), "{schedule:?}: {text}");
+    }
+    let delay = when(&program, &["delay 10m"]);
+    assert_eq!((&delay["config"], &delay["next"]), (&json!(["delay = \"10m\""]), &json!([])));
+}
+
+#[test]
+fn invalid_input_is_refused_with_the_fix() {
+    let program = program();
+    for (args, fix) in [
+        (&["61 3 * * *"][..], "minute `61` is not within 0-59"),
+        (&["0 3 * *"], "has 4 field(s)"),
+        (&["0 0 30 2 *"], "never fires"),
+        (&["0 3 * * *", "--zone", "Europe/Kyjiv"], "did you mean `Europe/Kyiv`?"),
+        (&["0 3 * * *", "--dst", "quartz"], "use vixie, skip, first or both"),
+        (&["every 10s", "--dst", "skip"], "--dst applies to cron lines"),
+        (&["every soon"], "write it like `every 90s`"),
+        (&["0 3 * * *", "--from", "noon"], "write it like 2026-11-21T03:00:00Z"),
+        (&["0 3 * * *", "--count", "0"], "1..=10000"),
+    ] {
+        program.run([&["when"], args].concat()).expect(78).says(&[fix]);
+    }
+    let hostile = program.run(["when", "\u{1b}[2J * * * *"]).expect(78);
+    assert!(!hostile.stderr.contains('\u{1b}'), "{hostile}");
+}

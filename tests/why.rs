@@ -1,0 +1,241 @@
+//! Tests of `quorate jobs why`: a daemon runs jobs on real Redis servers, and another process asks why a job
+//! did or did not run.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use quorate::env::WallTime;
+use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::Duration;
+
+const JOBS: &str = r#"
+[[job]]
+name = "beat"
+every = "500ms"
+misfire = { rule = "skip" }
+history = 1000
+command = ["true"]
+
+[[job]]
+name = "broken"
+every = "500ms"
+shell = "echo no disk >&2; exit 3"
+
+[[job]]
+name = "slow"
+every = "500ms"
+overlap = "skip"
+shell = "sleep 2"
+
+[[job]]
+name = "yearly"
+schedule = "0 0 1 1 *"
+command = ["true"]
+"#;
+
+/// Three nodes, a configuration file with jobs, and the program.
+struct Bench {
+    program: Program,
+    nodes: Nodes,
+    config: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+        let nodes = Nodes::admitted(3, &program, &[]);
+        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
+        let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n", list.join(", "));
+        let config = program.write("quorate.toml", &format!("{head}{JOBS}"));
+        Self { program, nodes, config }
+    }
+
+    fn daemon(&self) -> Running {
+        self.program.start(["run", "--config", &self.config])
+    }
+
+    #[track_caller]
+    fn jobs(&self, args: &[&str]) -> Ended {
+        self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
+    }
+
+    /// Returns the answer, and checks the exit status.
+    #[track_caller]
+    fn why(&self, args: &[&str], code: i32) -> Value {
+        let ended = self.jobs(&[&["why"], args, &["--json"]].concat()).expect(code);
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"))
+    }
+
+    /// Asks until the answer has this reason, and returns the answer.
+    #[track_caller]
+    fn until_why(&self, args: &[&str], reason: &str) -> Value {
+        until(&format!("{reason} of {args:?}"), PATIENCE, || {
+            let ended = self.jobs(&[&["why"], args, &["--json"]].concat());
+            let answer: Value = serde_json::from_str(&ended.stdout).ok()?;
+            (answer["reason"] == reason).then_some(answer)
+        })
+    }
+
+    /// Returns the first tick of the job's history with this outcome.
+    #[track_caller]
+    fn tick_with(&self, job: &str, outcome: &str) -> String {
+        until(&format!("{outcome} of {job}"), PATIENCE, || {
+            let ended = self.jobs(&["history", job, "--json"]);
+            let page: Value = serde_json::from_str(&ended.stdout).ok()?;
+            let history = page["history"].as_array()?;
+            let found = history.iter().find(|end| end["outcome"] == outcome)?;
+            found["tick"].as_str().map(str::to_owned)
+        })
+    }
+}
+
+/// Returns the latest tick of the jobs with a period of half a second.
+fn tick_now() -> String {
+    let period = 500_000;
+    WallTime::from_micros(now().as_micros() / period * period).to_string()
+}
+
+fn has(answer: &Value, field: &str, part: &str) -> bool {
+    answer[field].to_string().contains(part)
+}
+
+#[test]
+fn each_reason_is_given_with_its_evidence() {
+    let mut bench = Bench::new();
+
+    let unknown = bench.why(&["beat"], 1);
+    assert_eq!(unknown["reason"], "not-registered", "no leader has registered a job yet");
+    assert!(
+        has(&unknown, "evidence", "has no jobs") && has(&unknown, "evidence", "no worker leads"),
+        "{unknown}"
+    );
+    let daemon = bench.daemon();
+
+    // It ran.
+    let tick = bench.tick_with("beat", "done");
+    let ran = bench.why(&["beat", "--at", &tick], 0);
+    assert_eq!(
+        (&ran["reason"], &ran["tick"], &ran["entry"]["outcome"]),
+        (&"ran".into(), &tick.as_str().into(), &"done".into())
+    );
+    assert_eq!(ran["action"], "nothing");
+    let tick = bench.tick_with("broken", "failed");
+    let failed = bench.why(&["broken", "--at", &tick], 0);
+    assert_eq!((&failed["reason"], &failed["entry"]["outcome"]), (&"ran".into(), &"failed".into()));
+    assert!(has(&failed, "text", "3") && has(&failed, "action", "jobs history broken"), "{failed}");
+    bench.jobs(&["why", "broken", "--at", &tick]).expect(0).tells(&[
+        "broken: ran: it ran:",
+        "  evidence  ",
+        "  to do ",
+    ]);
+
+    // Overlap, running, and not due.
+    let tick = bench.tick_with("slow", "skipped-overlap");
+    assert_eq!(bench.why(&["slow", "--at", &tick], 0)["reason"], "overlap");
+    let running = bench.until_why(&["slow"], "running");
+    assert!(has(&running, "action", "jobs cancel slow"), "{running}");
+    let schedule = bench.why(&["yearly"], 0);
+    assert_eq!(schedule["reason"], "schedule");
+    assert!(
+        has(&schedule, "next", "-01-01T00:00:00Z") && has(&schedule, "evidence", "0 0 1 1 *"),
+        "{schedule}"
+    );
+    assert_eq!(bench.why(&["yearly", "--at", "2026-03-01T00:00:00Z"], 0)["reason"], "schedule");
+    let before = bench.why(&["yearly", "--at", "2026-01-01T00:00:00Z"], 1);
+    assert!(has(&before, "text", "count from"), "{before}");
+    assert!(has(&before, "action", "backfill yearly --from 2026-01-01T00:00:00Z"), "{before}");
+
+    // Not registered, with the most similar name.
+    let unknown = bench.why(&["beta"], 1);
+    assert_eq!(unknown["reason"], "not-registered");
+    assert!(has(&unknown, "evidence", "a similar name is \\\"beat\\\""), "{unknown}");
+
+    // Paused now, and paused then.
+    bench.jobs(&["pause", "beat"]).expect(0);
+    let skipped = tick_now();
+    until("tick of the pause", PATIENCE, || (tick_now() > skipped).then_some(()));
+    let during = tick_now();
+    let paused = bench.why(&["beat"], 0);
+    assert_eq!((&paused["reason"], &paused["next"]), (&"paused".into(), &Value::Null));
+    assert!(has(&paused, "action", "jobs resume beat"), "{paused}");
+    assert_eq!(bench.why(&["beat", "--at", &during], 0)["reason"], "paused");
+    bench.jobs(&["resume", "beat"]).expect(0);
+    let then = bench.until_why(&["beat", "--at", &during], "paused");
+    until("entry of the pause", PATIENCE, || {
+        (bench.why(&["beat", "--at", &during], 0)["entry"]["outcome"] == "skipped-paused").then_some(())
+    });
+    assert_eq!(then["tick"], during.as_str());
+
+    // Paused until a time, for a reason.
+    let until_at = WallTime::from_micros(now().as_micros() / 1_000_000 * 1_000_000) + Duration::from_secs(3);
+    let end = until_at.to_string();
+    let past = bench.jobs(&["pause", "beat", "--until", "2026-01-01T00:00:00Z"]).expect(78);
+    assert!(past.stderr.contains("would have ended already"), "{past}");
+    bench.jobs(&["pause", "beat", "--until", &end, "--reason", "disk\u{1b}[2J full"]).expect(0);
+    let paused = bench.why(&["beat"], 0);
+    assert_eq!((&paused["reason"], &paused["next"]), (&"paused".into(), &end.as_str().into()));
+    assert!(
+        has(&paused, "text", &format!("until {}", end.split('T').next().unwrap_or_default())),
+        "{paused}"
+    );
+    let listed = bench.jobs(&["list", "--json"]).expect(0);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    let page =
+        listed["jobs"].as_array().expect("jobs").iter().find(|job| job["name"] == "beat").expect("beat");
+    assert_eq!(page["paused"]["until"], end.as_str());
+    assert_eq!(page["paused"]["reason"], "disk [2J full");
+    bench.jobs(&["list"]).expect(0).tells(&[&format!("paused until {end} (disk [2J full)")]);
+    bench.jobs(&["show", "beat"]).expect(0).tells(&[&format!(" until {end}: disk [2J full")]);
+    // A daemon that leads later ends the pause, and the tick at its end runs.
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    let daemon = bench.daemon();
+    let ran = bench.until_why(&["beat", "--at", &end], "ran");
+    assert_eq!(ran["entry"]["outcome"], "done", "{ran}");
+    let before = (until_at - Duration::from_millis(500)).to_string();
+    let skipped = bench.why(&["beat", "--at", &before], 0);
+    assert_eq!(
+        (&skipped["reason"], &skipped["entry"]["outcome"]),
+        (&"paused".into(), &"skipped-paused".into())
+    );
+    assert!(has(&skipped, "text", "disk [2J full"), "{skipped}");
+
+    // The list of requests has who, when and why.
+    let audit = bench.program.run(["audit", "--json", "--config", &bench.config]).expect(0);
+    let audit: Value = serde_json::from_str(&audit.stdout).expect("JSON");
+    let requests = audit["requests"].as_array().expect("requests");
+    let actions: Vec<&str> = requests.iter().filter_map(|request| request["action"].as_str()).collect();
+    assert_eq!(actions, ["pause", "resume", "pause"], "the newest first: {audit}");
+    assert_eq!(
+        (&requests[0]["reason"], &requests[0]["until"]),
+        (&"disk [2J full".into(), &end.as_str().into())
+    );
+    assert_eq!((&requests[0]["job"], &requests[0]["accepted"]), (&"beat".into(), &true.into()));
+    assert!(requests[0]["by"].as_str().is_some_and(|by| by.contains('@')), "{audit}");
+    let text = bench.program.run(["audit", "--limit", "1", "--config", &bench.config]).expect(0);
+    text.tells(&[&format!("pause until {end} (disk [2J full)"), "ANSWER"]);
+
+    // No leader, and the tick that was missed meanwhile.
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    let missed = tick_now();
+    until("tick without a leader", PATIENCE, || (tick_now() > missed).then_some(()));
+    let missed = tick_now();
+    let leaderless = bench.until_why(&["beat"], "no-leader");
+    assert!(has(&leaderless, "evidence", "3 of 3 nodes vote"), "{leaderless}");
+    until("tick after it", PATIENCE, || (tick_now() > missed).then_some(()));
+    let daemon = bench.daemon();
+    let misfire = bench.until_why(&["beat", "--at", &missed], "misfire");
+    assert!(has(&misfire, "text", "the misfire rule is `skip`"), "{misfire}");
+
+    // No quorum.
+    for node in 0..2 {
+        bench.nodes[node].kill();
+    }
+    let cut_off = bench.why(&["beat"], 69);
+    assert_eq!(cut_off["reason"], "no-quorum");
+    assert!(has(&cut_off, "text", "1 of 3 answered, 2 required"), "{cut_off}");
+    assert!(has(&cut_off, "evidence", &bench.nodes.name(0)), "{cut_off}");
+    drop(daemon);
+}
