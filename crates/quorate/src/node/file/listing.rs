@@ -38,7 +38,7 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "claims"))]
 mod tests {
     use super::*;
     use crate::{claim::Claims, node::FileNode, quorum::Quorum};
