@@ -132,7 +132,7 @@ const CASES: &[Case] = &[
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
-    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).from(150),
+    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).from(200),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
