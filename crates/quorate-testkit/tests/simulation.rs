@@ -280,7 +280,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. So a seed of this list may no longer
 /// reproduce its bug. If a unit test covers the bug itself, its name is given.
-const FOUND: [(&str, u64, &str); 17] = [
+const FOUND: [(&str, u64, &str); 18] = [
     (
         "default",
         5_682,
@@ -361,6 +361,12 @@ const FOUND: [(&str, u64, &str); 17] = [
         "requests: an expired request was answered as accepted from a row that a minority stored; \
          scheduler/plan/requests_tests.rs: \
          a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row",
+    ),
+    (
+        "default",
+        1_400,
+        "runs: a done record that one node remembered ended a generation that was opened again and was held; \
+         claim/slot.rs: an_end_that_one_node_remembers_ends_no_slot_that_a_worker_may_hold",
     ),
 ];
 

@@ -20,7 +20,8 @@ use crate::{
     config::{SettingError, majority},
     env::WallTime,
     lease::{
-        AttemptResult, Contact, Inspection, Lease, LeaseParams, attempt_each_with, inspect_each, is_contended,
+        AttemptResult, Contact, InspectTarget, Inspection, Lease, LeaseParams, attempt_each_with,
+        inspect_each, is_contended,
     },
     ledger::Memory,
     node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
@@ -85,7 +86,7 @@ pub(crate) struct SlotClaim {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
     /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11). `None`
-    /// while a majority names a holder: if the majority has forgotten the end, and the leader has opened the same
+    /// while a majority may name a holder: if the majority has forgotten the end, and the leader has opened the same
     /// generation again, the run is active again.
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
@@ -99,11 +100,12 @@ pub(crate) struct Shown {
 impl Shown {
     /// Returns the state of a slot on `nodes` nodes, of which a majority answered `look`.
     fn new(look: Inspection, nodes: usize) -> Self {
+        let may_be_held = look.whose(nodes) != InspectTarget::Nobody;
         Self {
             free: look.answered - look.named.iter().map(|(_, times)| times).sum::<usize>() >= majority(nodes),
             // A node that stores the end shows no count any more.
             counted: look.done.is_some() || look.begun.is_some_and(|begun| begun.attempts > 0),
-            ended: look.done.filter(|_| look.holder.is_none()),
+            ended: look.done.filter(|_| !may_be_held),
             holder: look.holder,
         }
     }
@@ -422,8 +424,8 @@ mod tests {
         Answer::Reply(Reply::Refused(Refusal::Superseded))
     }
 
-    /// Returns what five nodes show, of which `holding` name a holder and one stores an end.
-    fn shown(holding: usize) -> Shown {
+    /// Returns what `answered` of five nodes show, of which `holding` name a holder and one stores an end.
+    fn shown(holding: usize, answered: usize) -> Shown {
         let holder = Owner::sign("w", 1, 2);
         Shown::new(
             Inspection {
@@ -433,8 +435,8 @@ mod tests {
                 token: None,
                 done: Some(DoneRecord::default()),
                 begun: None,
-                named: vec![(holder, holding)],
-                answered: 5,
+                named: (holding > 0).then_some((holder, holding)).into_iter().collect(),
+                answered,
             },
             5,
         )
@@ -443,12 +445,18 @@ mod tests {
     /// Nodes forgot the end of a generation, and the leader opened the same generation again (simulation, plan default,
     /// seed 1400).
     #[test]
-    fn an_end_that_one_node_remembers_ends_no_slot_that_a_worker_holds() {
-        let active = shown(3);
-        assert!(active.ended.is_none() && active.counted && !active.free && active.holder.is_some());
-        let over = shown(0);
-        assert!(over.ended.is_some() && over.counted && over.free);
-        assert!(shown(2).ended.is_some(), "two of five nodes are no majority");
+    fn an_end_that_one_node_remembers_ends_no_slot_that_a_worker_may_hold() {
+        for (holding, answered) in [(3, 5), (3, 4), (2, 3), (1, 3)] {
+            let active = shown(holding, answered);
+            assert!(
+                active.ended.is_none() && active.counted,
+                "{holding} of {answered} name a holder: {active:?}"
+            );
+        }
+        for (holding, answered) in [(0, 5), (0, 3), (1, 4), (2, 5)] {
+            let over = shown(holding, answered);
+            assert!(over.ended.is_some() && over.counted, "{holding} of {answered} name a holder: {over:?}");
+        }
     }
 
     #[test]
