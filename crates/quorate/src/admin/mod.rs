@@ -1,9 +1,11 @@
 //! The administration of a node set: replacing it, listing what its nodes store, and releasing a lock by force.
 
 mod force;
-mod names;
 mod replace;
 
+pub use crate::node::{NamesQuery, StoredNames};
 pub use force::ForcedRelease;
-pub use names::{NamesQuery, StoredNames};
 pub use replace::{Found, NodePart, NodeSet, Part, Progress, ReplaceError, Replacement, Sight};
+
+#[cfg(all(test, feature = "claims", feature = "file-node"))]
+mod tests;

@@ -61,8 +61,7 @@ mod sweep;
 mod tests;
 mod worker;
 
-use super::{Batch, BatchReply, Cause, Hello, Node, PushSender, Session};
-use crate::admin::{NamesQuery, StoredNames};
+use super::{Batch, BatchReply, Cause, Hello, NamesQuery, Node, PushSender, Session, StoredNames};
 use crate::env::{SystemWorld, World};
 use std::{
     path::{Path, PathBuf},

@@ -31,6 +31,7 @@ mod names;
 mod push;
 mod reply;
 mod request;
+mod stored_names;
 
 #[cfg(feature = "file-node")]
 pub use file::FileNode;
@@ -49,6 +50,8 @@ pub use push::{Listen, Push, PushSender, ReleasedLease};
 pub use reply::{AttemptCount, BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
 #[doc(hidden)]
 pub use request::{Batch, INVALID_REQUEST, Request};
+#[doc(hidden)]
+pub use stored_names::{NamesQuery, StoredNames};
 
 /// One server that sessions can be opened to.
 pub trait Node: Send + Sync + 'static {

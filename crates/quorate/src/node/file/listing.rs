@@ -1,7 +1,9 @@
 //! Lists the names in a directory.
 
-use super::store::{RowFile, is_temporary, read_row_file};
-use crate::admin::{NamesQuery, StoredNames};
+use super::{
+    super::{NamesQuery, StoredNames},
+    store::{RowFile, is_temporary, read_row_file},
+};
 use serde::de::IgnoredAny;
 use std::{
     fs,
@@ -35,35 +37,5 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
         }
         Err(error) => Err(error),
         Ok(found) => found.map(|entry| Ok(entry?.path())).collect(),
-    }
-}
-
-#[cfg(all(test, feature = "claims"))]
-mod tests {
-    use super::*;
-    use crate::{claim::Claims, node::FileNode, quorum::Quorum};
-
-    #[tokio::test]
-    async fn leases_and_claims_are_listed() {
-        let home = super::super::tests::Scratch::new();
-        let node = FileNode::new(home.path().join("node"));
-        let names =
-            |query: &NamesQuery| node.stored_names(query).unwrap().keys.into_iter().collect::<Vec<_>>();
-        assert!(names(&NamesQuery::locks(9)).is_empty(), "the directory does not exist");
-        let quorum = Quorum::builder().node(node.clone()).trust_new_nodes(true).build().unwrap();
-        let lease = quorum.lock("Backup/1").acquire().await.unwrap();
-        let claims = Claims::new(&quorum, "orders");
-        let done = claims.process("o-1", |_| async { Ok::<_, String>("shipped") }).await;
-        assert!(done.unwrap().may_ack());
-        let claim = claims.claim("o-2").await.unwrap();
-        fs::write(home.path().join("node/claims/garbage.json"), "?").unwrap();
-        assert_eq!(names(&NamesQuery::locks(9)), ["Backup/1".into()]);
-        assert_eq!(
-            names(&NamesQuery::claims("orders", 9).unwrap()),
-            ["claim/orders/o-1".into(), "claim/orders/o-2".into()]
-        );
-        assert!(names(&NamesQuery::claims("others", 9).unwrap()).is_empty());
-        drop((lease, claim));
-        quorum.close().await;
     }
 }

@@ -10,11 +10,7 @@ use crate::{
     env::WallTime,
     ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
-    scheduler::control::{
-        error::JobsError,
-        jobs::{Jobs, answers},
-        request::{JobAction, JobRequest, JobResponse, RequestId},
-    },
+    scheduler::control::request::{JobAction, JobRequest, JobResponse, RequestId},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -23,7 +19,7 @@ use std::{
 };
 
 /// The number of entries that are kept.
-const KEPT: usize = 1_000;
+const ENTRIES_MAX: usize = 1_000;
 
 /// A request that a leader has answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +92,7 @@ impl AuditLog {
             return;
         }
         let pruned = match self.ledger.read().await {
-            Ok(answers) => match prune_below(&answers, KEPT) {
+            Ok(answers) => match prune_below(&answers, ENTRIES_MAX) {
                 Some(below) => self.ledger.prune(FencingToken::default(), below).await,
                 None => Ok(()),
             },
@@ -109,24 +105,14 @@ impl AuditLog {
     }
 }
 
-impl Jobs {
-    /// Returns the `limit` newest requests to the jobs of the group that a leader has answered, newest first. At
-    /// most 1,000 are kept.
-    ///
-    /// # Errors
-    /// [`JobsError::NoMajority`].
-    ///
-    /// # Cancel safety
-    /// Safe: the call only reads.
-    #[doc(hidden)]
-    pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, JobsError> {
-        Ok(entries(&answers(part(self.ledger()).read().await)?).into_iter().rev().take(limit).collect())
-    }
+/// Returns the part of a group's ledger that stores the list.
+pub(super) fn part(group: &Ledger) -> Ledger {
+    group.part("audit")
 }
 
-/// Returns the part of a group's ledger that stores the list.
-fn part(group: &Ledger) -> Ledger {
-    group.part("audit")
+/// Returns the `limit` newest entries, the newest first.
+pub(super) fn newest(answers: &[Answered], limit: usize) -> Vec<AuditEntry> {
+    entries(answers).into_iter().rev().take(limit).collect()
 }
 
 /// Returns the entries, the oldest first. A record of a later version, which this version cannot read, is left

@@ -1,5 +1,6 @@
 use crate::scheduler::{
     control::{
+        audit::{self, AuditEntry},
         classify,
         error::{JobsError, utc},
         inbox,
@@ -120,10 +121,6 @@ impl Jobs {
     /// Returns the name of the group.
     pub fn group(&self) -> &Arc<str> {
         &self.group
-    }
-
-    pub(super) const fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 
     pub(super) const fn quorum(&self) -> &Quorum {
@@ -465,8 +462,23 @@ impl Jobs {
     }
 }
 
+impl Jobs {
+    /// Returns the `limit` newest requests to the jobs of the group that a leader has answered, newest first. At
+    /// most 1,000 are kept.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn audit(&self, limit: usize) -> Result<Vec<AuditEntry>, JobsError> {
+        Ok(audit::newest(&answers(audit::part(&self.ledger).read().await)?, limit))
+    }
+}
+
 /// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
-pub(super) fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
+fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {

@@ -11,9 +11,6 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The smallest step of a wall clock.
-const MICRO: Duration = Duration::from_micros(1);
-
 /// The facts about a job that can be read from outside of its workers.
 #[derive(Debug)]
 pub(in crate::scheduler::control) struct JobFacts {
@@ -114,7 +111,7 @@ impl JobFacts {
         let Ok(schedule) = job.schedule() else { return Due::Unknown };
         let is_tick = match schedule.is_after_end() {
             true => after_end(&schedule, job) == Some(at),
-            false => schedule.next_after(at - MICRO) == Some(at),
+            false => schedule.next_after(at - Duration::from_micros(1)) == Some(at),
         };
         match is_tick {
             false => Due::No,
@@ -141,7 +138,7 @@ impl JobFacts {
     /// Returns the next tick that is not left out by a pause, if it is known.
     pub(super) fn next(&self, job: &RegisteredJob) -> Option<WallTime> {
         match job.row.paused.as_ref().map(|paused| paused.until) {
-            Some(until) => self.neighbours(job, self.now.max(until? - MICRO)).1,
+            Some(until) => self.neighbours(job, self.now.max(until? - Duration::from_micros(1))).1,
             None => self.neighbours(job, self.now).1,
         }
     }
@@ -156,7 +153,10 @@ impl JobFacts {
         if schedule.is_after_end() {
             return (job.row.ended, after_end(&schedule, job).filter(|tick| *tick > at));
         }
-        (schedule.last_within(job.row.since, at - MICRO), schedule.next_after(at.max(job.row.since)))
+        (
+            schedule.last_within(job.row.since, at - Duration::from_micros(1)),
+            schedule.next_after(at.max(job.row.since)),
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The names that nodes store, so that an operator need not know them.
 
-use crate::{config::SettingError, node::Resource};
+use crate::{node::Resource, setting_error::SettingError};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The kind of names to list.
