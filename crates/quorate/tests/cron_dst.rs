@@ -50,8 +50,8 @@ const CHANGES: [Change; 15] = [
 ];
 
 /// A change, a cron line, and the line's ticks under each of the rules vixie, skip, first and both. The ticks
-/// are local times with their offsets, from 75 minutes before the change to 135 minutes after it. `=` stands
-/// for the same ticks as under vixie.
+/// are local times with their offsets, from 75 minutes before the change to 135 minutes after it. `=` means
+/// the same ticks as under vixie.
 type Case = (Change, &'static str, [&'static str; 4]);
 
 const CASES: &[Case] = &[

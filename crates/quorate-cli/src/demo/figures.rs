@@ -285,7 +285,7 @@ mod tests {
         // journal.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // Now worker `b`, which was not killed, wrote the record of tick 7. That no line of its journal tells of the
+        // Now worker `b`, which was not killed, wrote the record of tick 7. That no line of its journal names the
         // tick has no excuse, so the tick counts as missed.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);

@@ -271,7 +271,7 @@ fn a_second_batch_is_sent_once_it_is_as_large_as_the_one_in_flight() {
     harness.core.replied(at(14), first, reply(13, vec![Reply::Released(true); 3]));
     assert!(sent(harness.core.step(at(14))).is_empty(), "it is smaller than the second");
     let commands = harness.core.step(at(112));
-    assert!(sent(commands).is_empty() && harness.answers().len() == 7, "no request waits for ever");
+    assert!(sent(commands).is_empty() && harness.answers().len() == 7, "no request waits forever");
 }
 
 #[test]
