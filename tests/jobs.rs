@@ -3,10 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
+use quorate_tests::support::{JobBench, PATIENCE, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 const JOBS: &str = r#"
 [[job]]
@@ -49,37 +49,19 @@ misfire = { rule = "skip" }
 shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;
 
-/// Three nodes, a configuration file with jobs, and the program.
-struct Bench {
-    program: Program,
-    nodes: Nodes,
-    config: String,
+/// A daemon's surroundings, with the questions of this test.
+struct Bench(JobBench);
+
+impl Deref for Bench {
+    type Target = JobBench;
+    fn deref(&self) -> &JobBench {
+        &self.0
+    }
 }
 
 impl Bench {
     fn new() -> Self {
-        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-        let nodes = Nodes::admitted(3, &program, &[]);
-        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
-        let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n", list.join(", "));
-        let config = program.write("quorate.toml", &format!("{head}{JOBS}"));
-        Self { program, nodes, config }
-    }
-
-    fn daemon(&self) -> Running {
-        self.program.start(["run", "--config", &self.config])
-    }
-
-    #[track_caller]
-    fn jobs(&self, args: &[&str]) -> Ended {
-        self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
-    }
-
-    /// Runs a command and returns its output as JSON, whatever its exit status is.
-    #[track_caller]
-    fn json(&self, args: &[&str]) -> Value {
-        let ended = self.jobs(&[args, &["--json"]].concat());
-        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        Self(JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS))
     }
 
     /// Sends a request, and checks that it is accepted.

@@ -4,10 +4,13 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::env::WallTime;
-use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, now, until};
+use quorate_tests::support::{JobBench, PATIENCE, now, until};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::time::Duration;
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 const JOBS: &str = r#"
 [[job]]
@@ -34,30 +37,25 @@ schedule = "0 0 1 1 *"
 command = ["true"]
 "#;
 
-/// Three nodes, a configuration file with jobs, and the program.
-struct Bench {
-    program: Program,
-    nodes: Nodes,
-    config: String,
+/// A daemon's surroundings, with the questions of this test.
+struct Bench(JobBench);
+
+impl Deref for Bench {
+    type Target = JobBench;
+    fn deref(&self) -> &JobBench {
+        &self.0
+    }
+}
+
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut JobBench {
+        &mut self.0
+    }
 }
 
 impl Bench {
     fn new() -> Self {
-        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-        let nodes = Nodes::admitted(3, &program, &[]);
-        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
-        let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n", list.join(", "));
-        let config = program.write("quorate.toml", &format!("{head}{JOBS}"));
-        Self { program, nodes, config }
-    }
-
-    fn daemon(&self) -> Running {
-        self.program.start(["run", "--config", &self.config])
-    }
-
-    #[track_caller]
-    fn jobs(&self, args: &[&str]) -> Ended {
-        self.program.run([&["jobs"], args, &["--config", &self.config]].concat())
+        Self(JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS))
     }
 
     /// Returns the answer, and checks the exit status.

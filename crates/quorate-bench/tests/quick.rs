@@ -84,11 +84,7 @@ fn a_run_is_compared_with_an_earlier_one_and_drawn() {
 #[test]
 fn every_scenario_runs_and_measures_something() {
     let _alone = alone();
-    let out = Command::new(env!("CARGO_BIN_EXE_quorate-bench")).args(["--quick", "--json"]).output();
-    let out = out.expect("the program starts");
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{errors}");
-    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let report = report(&["--quick"]);
     let sections = report["sections"].as_array().expect("sections");
     let names: Vec<_> = sections.iter().filter_map(|section| section["scenario"].as_str()).collect();
     assert_eq!(
@@ -104,8 +100,7 @@ fn every_scenario_runs_and_measures_something() {
             "ledger",
             "claims",
             "loss"
-        ],
-        "{errors}"
+        ]
     );
     for section in sections {
         let rows = section["rows"].as_array().expect("rows");

@@ -4,7 +4,8 @@ use crate::{
     args::AuditArgs,
     config::Config,
     exit::Failure,
-    jobs::{failure, look, print},
+    jobs::{failure, look},
+    show,
     table::table,
     time::rfc3339,
 };
@@ -52,7 +53,7 @@ pub(crate) async fn audit(args: &AuditArgs, config: &Config) -> Result<u8, Failu
     quorum.close().await;
     let requests = found?.iter().map(RequestPage::new).collect();
     let page = Page { group: plain(jobs.group(), TEXT_MAX), requests };
-    print(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
 

@@ -86,7 +86,7 @@ async fn show_one(args: &ClaimsListArgs, id: &str, config: &Config) -> Result<u8
     let message = Message::new(id, &found.map_err(|error| failure(&error))?);
     let is_new = message.state == "free" && message.attempts == Some(0);
     let page = Page::new(args, vec![message], 1);
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(if is_new { NOT_FOUND } else { 0 })
 }
 
@@ -107,7 +107,7 @@ async fn show_all(
     let messages = found?.into_iter().filter(selects).collect();
     let missing = missing.iter().map(|node| plain(node, TEXT_MAX)).collect();
     let page = Page { complete: !is_cut, missing, ..Page::new(args, messages, ids.len()) };
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(0)
 }
 

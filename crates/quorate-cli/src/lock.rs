@@ -74,7 +74,7 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
     let seen = quorum.inspect(&resource).await;
     quorum.close().await;
     let page = ShowPage::new(&resource, &seen.map_err(|error| unseen(&resource, &error))?);
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.owners.is_empty() { NOT_FOUND } else { 0 })
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u
         (false, true) => NO_QUORUM,
         (false, false) => NOT_FOUND,
     };
-    show::print(&if args.lock.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.lock.json, &page, || page.for_people())?;
     Ok(code)
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn list(args: &LocksListArgs, config: &Config) -> Result<u8, Fa
         resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen)).collect();
     let missing = missing.iter().map(|node| plain(node, NAME_MAX)).collect();
     let page = Page { prefix: config.prefix.to_string(), locks, complete: !is_cut, missing };
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(0)
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn list(args: &ListArgs, config: &Config) -> Result<u8, Failure
     let page = Page::read(&quorum, config).await;
     quorum.close().await;
     let page = page?;
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 

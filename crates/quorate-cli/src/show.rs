@@ -32,6 +32,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// Prints `page` as one JSON document if `as_json` is true, otherwise the text for people.
+pub(crate) fn print_page(
+    as_json: bool,
+    page: &impl Serialize,
+    for_people: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    print(&if as_json { json(page)? } else { for_people() })
+}
+
 /// Writes `text` and flushes the output, so that an error still affects the exit status.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.write_all(page(text).as_bytes())?;

@@ -64,7 +64,7 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
     quorum.met(PATIENCE).await;
     let page = Page::read(&quorum, config, &resources).await;
     quorum.close().await;
-    show::print(&if args.json { show::json(&page)? } else { page.for_people() })?;
+    show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 

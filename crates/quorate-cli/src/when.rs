@@ -58,7 +58,7 @@ pub(crate) fn when(args: &WhenArgs) -> Result<u8, Failure> {
     let schedule = in_zone(args, &zone)?;
     let from = args.from.unwrap_or_else(|| Env::system().wall());
     let page = Page::new(&schedule, &zone, from, args.count);
-    show::print(&if args.json { show::json(&page)? } else { page.for_people(&schedule) })?;
+    show::print_page(args.json, &page, || page.for_people(&schedule))?;
     Ok(0)
 }
 

@@ -1,7 +1,7 @@
 //! The command `quorate jobs history`.
 
-use super::{failure, look, page::RunEnd, print};
-use crate::{args::HistoryArgs, config::Config, exit::Failure, table::table};
+use super::{failure, look, page::RunEnd};
+use crate::{args::HistoryArgs, config::Config, exit::Failure, show, table::table};
 use quorate::{plain::plain, scheduler::Jobs};
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(super) async fn history(args: &HistoryArgs, config: &Config) -> Result<u8, F
     let page = of_job(&jobs, &args.job, args.limit).await;
     quorum.close().await;
     let page = page?;
-    print(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
 

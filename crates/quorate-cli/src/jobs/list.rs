@@ -3,12 +3,12 @@
 use super::{
     failure, look,
     page::{ActiveRun, JobPage, PausedPage, RunEnd},
-    print,
 };
 use crate::{
     args::{ListJobsArgs, ShowArgs},
     config::Config,
     exit::Failure,
+    show,
     table::table,
 };
 use quorate::{plain::plain, scheduler::Jobs};
@@ -29,7 +29,7 @@ pub(super) async fn list(args: &ListJobsArgs, config: &Config) -> Result<u8, Fai
     let page = all(&jobs).await;
     quorum.close().await;
     let page = page?;
-    print(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
     let page = one(&jobs, &args.job).await;
     quorum.close().await;
     let page = page?;
-    print(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(0)
 }
 

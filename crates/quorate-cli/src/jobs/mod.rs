@@ -20,7 +20,6 @@ use quorate::{
     scheduler::{Jobs, JobsError},
 };
 pub(crate) use request::Action;
-use serde::Serialize;
 
 /// Runs one of the commands, and returns the exit status.
 pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -> Result<u8, Failure> {
@@ -118,9 +117,4 @@ fn code(error: &JobsError) -> u8 {
         JobsError::Unanswered { .. } | JobsError::AnswerUnread { .. } => CONFLICT,
         _ => FAILURE,
     }
-}
-
-/// Prints `page` as one JSON document if `json` is true, otherwise the text for people.
-pub(crate) fn print(json: bool, page: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    show::print(&if json { show::json(page)? } else { text() })
 }

@@ -1,10 +1,11 @@
 //! The command `quorate jobs next`.
 
-use super::{failure, look, print};
+use super::{failure, look};
 use crate::{
     args::NextArgs,
     config::{Config, Environment, Flags, JobConfig},
     exit::Failure,
+    show,
     time::rfc3339,
 };
 use quorate::{
@@ -46,7 +47,7 @@ pub(super) fn from_file(
         return Ok(None);
     };
     let page = Page::new(&args.upcoming(), schedule, file.path.display().to_string());
-    print(args.group.json, &page, || page.for_people(schedule))?;
+    show::print_page(args.group.json, &page, || page.for_people(schedule))?;
     Ok(Some(0))
 }
 
@@ -56,7 +57,7 @@ pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, 
     let read = registered(&jobs, &args.upcoming()).await;
     quorum.close().await;
     let (page, schedule) = read?;
-    print(args.group.json, &page, || page.for_people(&schedule))?;
+    show::print_page(args.group.json, &page, || page.for_people(&schedule))?;
     Ok(0)
 }
 

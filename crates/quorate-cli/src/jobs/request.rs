@@ -1,12 +1,13 @@
 //! The commands `quorate jobs trigger`, `pause`, `resume`, `backfill` and `cancel`, which send requests to the
 //! leader.
 
-use super::{code, failure, look, print};
+use super::{code, failure, look};
 use crate::{
     args::{BackfillArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure},
+    show,
 };
 use quorate::{
     env::WallTime,
@@ -105,8 +106,8 @@ pub(super) async fn send(
     quorum.close().await;
     let page = Page::new(jobs.group(), job, action.verb(), &answer);
     match &answer {
-        Ok(_) => print(args.group.json, &page, || page.for_people())?,
-        Err(_) if args.group.json => print(true, &page, String::new)?,
+        Ok(_) => show::print_page(args.group.json, &page, || page.for_people())?,
+        Err(_) if args.group.json => show::print_page(true, &page, String::new)?,
         Err(error) => return Err(failure(error)),
     }
     Ok(answer.as_ref().err().map_or(0, code))

@@ -1,10 +1,11 @@
 //! `quorate jobs why`.
 
-use super::{failure, look, page::RunEnd, print};
+use super::{failure, look, page::RunEnd};
 use crate::{
     args::WhyArgs,
     config::Config,
     exit::{Failure, NO_QUORUM, NOT_FOUND},
+    show,
     time::rfc3339,
 };
 use quorate::{
@@ -40,7 +41,7 @@ pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> 
     quorum.close().await;
     let found = found?;
     let page = Page::new(args, jobs.group(), &found);
-    print(args.group.json, &page, || page.for_people())?;
+    show::print_page(args.group.json, &page, || page.for_people())?;
     Ok(match found.reason {
         Reason::NoQuorum => NO_QUORUM,
         Reason::NotRegistered => NOT_FOUND,
