@@ -52,8 +52,8 @@ impl Earlier {
 
     /// Returns a table of the figures that both runs measured.
     ///
-    /// Noise is the range from the smallest to the largest value of a run's rounds. A change is larger than the noise if
-    /// these ranges of the two runs do not meet.
+    /// The noise of a figure is the range from the smallest to the largest value of a run's rounds. A change
+    /// is larger than the noise if the ranges of the two runs do not overlap.
     ///
     /// # Errors
     /// A text, if the new report cannot be read back.

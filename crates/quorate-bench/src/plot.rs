@@ -14,7 +14,8 @@ use std::{error::Error, ops::Range, path::Path};
 
 /// The size of the picture, in pixels.
 const SIZE: (u32, u32) = (960, 420);
-/// The colours of the rivals: those of Okabe and Ito, which people with colour-blindness can tell apart.
+/// The colours of the rivals. They are from the palette of Okabe and Ito, whose colours also differ for people
+/// with colour-blindness.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(90, 90, 90)];
 
@@ -68,7 +69,8 @@ fn panel(
     Ok(())
 }
 
-/// Returns a range that has all values, with a tenth of space on both sides. `None` without a positive value.
+/// Returns a range that contains all positive values, with a tenth of space on both sides. Returns `None` if
+/// no value is positive.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     for value in values.filter(|value| value.is_finite() && *value > 0.0) {

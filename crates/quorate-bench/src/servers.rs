@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// The number of servers to start.
 const SERVERS: usize = 5;
-/// The duration of a call, in microseconds, from which on a server logs the call as slow. This program sets it
-/// on the servers that it starts, because the default of Redis (10 ms) is too long here.
+/// A server logs a call as slow if the call takes this number of microseconds or more. This program sets the
+/// limit on the servers that it starts, because the default of Redis (10 ms) is too long here.
 const SLOW: &str = "300";
 
 /// Five servers that this program started, or the servers that the user named.
@@ -36,7 +36,7 @@ impl Servers {
         self.own.is_some()
     }
 
-    /// Stops a server with SIGSTOP. Its sockets stay open, but it does not answer.
+    /// Stops a server with SIGSTOP. Its connections stay open, but it does not answer.
     pub(crate) fn stop(&self, server: usize) {
         if let Some(own) = &self.own {
             own[server].pause();

@@ -1,5 +1,5 @@
-//! Runs every scenario in the quick mode, whose figures mean nothing, and watches one figure that is steady: the CPU time
-//! of the servers.
+//! Runs every scenario in the quick mode, whose figures mean nothing. Also checks one figure that varies
+//! little from run to run: the CPU time of the servers.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -9,14 +9,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The CPU time of the servers for one cycle of Quorate, divided by that for one cycle of `SET NX PX` and a
-/// compare-and-delete script (the rival *bare*) in the same rounds: 64 tasks, one thread, the build of the tests. A ratio
-/// depends less on the machine than a time does.
+/// The usual ratio of two CPU times of the servers: for one cycle of Quorate, and for one cycle of the rival
+/// *bare* (`SET NX PX` and a compare-and-delete script) in the same rounds. It was measured with 64 tasks and
+/// one thread, in the build of the tests. A ratio depends less on the machine than a time does.
 const SERVERS_CPU: f64 = 1.3;
-/// The largest growth of [`SERVERS_CPU`] that is no failure.
+/// The test fails if the ratio has grown from [`SERVERS_CPU`] by more than this factor.
 const GROWTH_MAX: f64 = 1.3;
 
-/// Lets one test after the other measure.
+/// Returns a guard that only one test can have at a time. So only one test measures at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static MEASURES: Mutex<()> = Mutex::new(());
     MEASURES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,7 +43,8 @@ fn figure(report: &serde_json::Value, rival: &str, figure: &str) -> f64 {
 fn a_cycle_costs_the_servers_no_more_than_it_did() {
     let _alone = alone();
     let mut ratios = Vec::new();
-    // Other work on the machine makes batches smaller, and so a cycle more expensive. One good run is enough.
+    // Other work on the machine makes batches smaller, and so makes a cycle more expensive. So one good run is
+    // enough.
     for _ in 0..5 {
         let report = report(&["--only", "cycles-64", "--rounds", "5", "--round-seconds", "0.2"]);
         let [ours, bare] =

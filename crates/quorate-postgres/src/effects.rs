@@ -40,8 +40,8 @@ pub enum Once {
 }
 
 impl Effects {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
-    /// make them run it one after the other, for instance under an advisory lock.
+    /// The definition of the table, for your own migrations. If several sessions may run the definition at
+    /// the same time, make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_effects (
         set_name text NOT NULL,
         id text NOT NULL,
@@ -55,13 +55,13 @@ impl Effects {
         Self { set: set.into() }
     }
 
-    /// Creates the table if it does not exist. Many workers that start together may call it: the creation runs in one
-    /// worker after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
-    /// transaction ends.
+    /// Creates the table if it does not exist. Many workers that start together may call this function: the
+    /// creation runs in one worker after the other, under an advisory lock. In a transaction of the caller,
+    /// that lock lasts until the transaction ends.
     ///
     /// # Errors
     /// [`Error::Postgres`], for example if the role has no permission to create tables. In that case run
-    /// [`Effects::DDL`] as a role that has it.
+    /// [`Effects::DDL`] as a role that has the permission.
     ///
     /// # Cancel safety
     /// If the future is dropped, the table may or may not have been created.
@@ -69,9 +69,9 @@ impl Effects {
         create(client, Self::DDL).await
     }
 
-    /// Decides whether the message `id` has its effect in `transaction`, and records the id in it. Another
-    /// transaction with the same id waits until this transaction ends. It gets [`Once::First`] only if this
-    /// transaction is rolled back.
+    /// Decides whether `transaction` must apply the effect of the message `id`, and records the id in the
+    /// transaction. Another transaction with the same id waits until this transaction ends. The other
+    /// transaction gets [`Once::First`] only if this transaction is rolled back.
     ///
     /// # Errors
     /// [`Error::Name`] for an id that cannot be used. [`Error::Postgres`] if a query fails. At isolation levels above
@@ -91,8 +91,9 @@ impl Effects {
         Ok(all.first().copied().unwrap_or(Once::Before(token)))
     }
 
-    /// Does the same as [`Effects::once`] for many messages in one statement. Returns a verdict for each, in their
-    /// order. If an id occurs twice, only one of its verdicts is [`Once::First`].
+    /// Does the same as [`Effects::once`] for many messages in one statement. Returns a verdict for each
+    /// message, in the order of `messages`. If an id occurs twice, only one of its verdicts is
+    /// [`Once::First`].
     ///
     /// # Errors
     /// The same as for [`Effects::once`].

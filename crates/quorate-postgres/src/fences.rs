@@ -26,8 +26,8 @@ use tokio_postgres::{GenericClient, Transaction};
 pub struct Fences;
 
 impl Fences {
-    /// The definition of the table, for your own migrations. If several sessions may run it at the same time,
-    /// make them run it one after the other, for instance under an advisory lock.
+    /// The definition of the table, for your own migrations. If several sessions may run the definition at
+    /// the same time, make them run it one after the other, for instance under an advisory lock.
     pub const DDL: &str = "CREATE TABLE IF NOT EXISTS quorate_fences (
         resource text PRIMARY KEY,
         token bigint NOT NULL,
@@ -35,13 +35,13 @@ impl Fences {
     );
     ALTER TABLE quorate_fences ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT now()";
 
-    /// Creates the table if it does not exist. Many replicas that start together may call it: the creation runs in one
-    /// replica after the other, under an advisory lock. In a transaction of the caller, that lock lasts until the
-    /// transaction ends.
+    /// Creates the table if it does not exist. Many replicas that start together may call this function: the
+    /// creation runs in one replica after the other, under an advisory lock. In a transaction of the caller,
+    /// that lock lasts until the transaction ends.
     ///
     /// # Errors
     /// [`Error::Postgres`], for example if the role has no permission to create tables. In that case run
-    /// [`Fences::DDL`] as a role that has it.
+    /// [`Fences::DDL`] as a role that has the permission.
     ///
     /// # Cancel safety
     /// If the future is dropped, the table may or may not have been created.
@@ -66,8 +66,8 @@ impl Fences {
     /// Admits `transaction` only if `resource` has not been written under a later token. Once the transaction has
     /// committed, earlier tokens are refused. Transactions on one resource run one after the other.
     ///
-    /// Call it first in every transaction that writes under a lease or a term, even before reads on which the writes
-    /// depend. Pass `lease.fencing_token()?` or `term.fencing_token()?`.
+    /// Call this function first in every transaction that writes under a lease or a term, even before reads
+    /// on which the writes depend. Pass `lease.fencing_token()?` or `term.fencing_token()?`.
     ///
     /// # Errors
     /// [`Error::Stale`] if a later token has been used: another worker holds the lease. [`Error::Name`] for a

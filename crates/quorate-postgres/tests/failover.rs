@@ -65,8 +65,8 @@ fn with_causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Strin
     text
 }
 
-/// The work of a leader. It inserts one row after the other into `beats`, each under the term's fencing token,
-/// until its connection is cut.
+/// The work of a leader. The work inserts one row after the other into `beats`, each under the term's fencing
+/// token, until its connection is cut.
 async fn beats(url: Arc<str>, term: Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut client = client(&url).await?;
     let stop = term.step_down_token().clone();

@@ -47,7 +47,7 @@ impl Address {
         let (scheme, rest) = text
             .split_once("://")
             .ok_or_else(|| wrong("has no scheme; write redis:// in front of it, or rediss:// for TLS"))?;
-        // The `redis` crate parses the rest of the URL. It is built without TLS support, so it is given a
+        // The `redis` crate parses the rest of the URL. The crate is built without TLS support, so it gets a
         // scheme without TLS.
         let (plain, tls) = match &*scheme.to_ascii_lowercase() {
             "redis" | "valkey" => ("redis", false),
@@ -76,8 +76,8 @@ impl Address {
             _ if tls => &TLS_OPTIONS,
             _ => &[],
         };
-        // The errors below do not repeat an unknown option. It may be a part of a password that was not
-        // escaped.
+        // The errors below do not repeat an unknown option, because the option may be a part of a password
+        // that was not escaped.
         if !tls && url.query_pairs().any(|(option, _)| TLS_OPTIONS.contains(&&*option)) {
             return Err(wrong(
                 "has an option of TLS (ca_file, cert_file, key_file), and is not TLS; write rediss://",
@@ -126,8 +126,8 @@ impl Address {
         Ok(Self { name: name(&endpoint, database).into(), endpoint, login, tls: files })
     }
 
-    /// Returns the canonical address. It has no secrets and names all defaults, so that two spellings of one
-    /// address have the same name.
+    /// Returns the canonical address. The canonical address has no secrets and names all defaults, so that
+    /// two spellings of one address have the same name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -228,7 +228,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Returns the parts of an unusable URL that an error may show: the scheme, and a text that looks like a
-/// host. They do not contain a password.
+/// host. These parts do not contain a password.
 ///
 /// If the user forgot to escape a password, or forgot the `@`, the password is in the place of another part.
 /// Therefore nothing before the last `@` is shown except the scheme. Of the rest, only the beginning that

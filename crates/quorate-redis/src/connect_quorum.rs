@@ -9,8 +9,8 @@ use std::time::Duration;
 /// The longest time for which `connect` waits for the first handshakes.
 const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Returns a builder of a quorum of the Redis servers at `urls`. It has every setting of [`QuorumBuilder`],
-/// and the prefix of the keys.
+/// Returns a builder of a quorum of the Redis servers at `urls`. The builder has every setting of
+/// [`QuorumBuilder`], and the prefix of the keys.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ const FIRST_HANDSHAKE: Duration = Duration::from_secs(1);
 /// ```
 ///
 /// # Errors
-/// [`UrlError`] for a URL that cannot be used. It holds no password.
+/// [`UrlError`] for a URL that cannot be used. The error contains no password.
 pub fn builder<I>(urls: I) -> Result<RedisQuorumBuilder, UrlError>
 where
     I: IntoIterator,
@@ -41,8 +41,8 @@ pub struct RedisQuorumBuilder {
     quorum: QuorumBuilder,
 }
 
-/// A macro that defines setters with the names of setters of [`QuorumBuilder`]. Each calls the setter of the
-/// same name.
+/// A macro that defines setters with the names of setters of [`QuorumBuilder`]. Each defined setter calls the
+/// setter of the same name.
 macro_rules! settings {
     ($($setter:ident($value:ty);)*) => {
         $(
@@ -90,7 +90,8 @@ impl RedisQuorumBuilder {
         only_looks(bool);
     }
 
-    /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`] does. It connects in the background.
+    /// Checks the settings and starts the quorum, as [`QuorumBuilder::build`] does. The quorum connects in
+    /// the background.
     ///
     /// # Errors
     /// [`SettingError`], which names the field, its value, the reason and the fix.
@@ -98,8 +99,8 @@ impl RedisQuorumBuilder {
         QuorumBuilder::from(self).build()
     }
 
-    /// Builds the quorum, and waits until each server has been reached or found unreachable, but at most one
-    /// second. An unreachable server is not an error: it may become reachable later.
+    /// Builds the quorum, and waits until each server has been reached or found unreachable. The wait lasts
+    /// for one second at most. An unreachable server is not an error: it may become reachable later.
     ///
     /// # Errors
     /// The same as for [`RedisQuorumBuilder::build`].
@@ -123,13 +124,13 @@ impl From<RedisQuorumBuilder> for QuorumBuilder {
 /// Makes a [`Quorum`] of Redis servers from their URLs. Bring this trait into scope, and call
 /// `Quorum::connect(["redis://a", "redis://b", "redis://c"])`.
 pub trait Connect: Sized {
-    /// Returns a quorum with every setting at its default, once each server has been reached or found
-    /// unreachable, but after one second at most. An unreachable server is not an error: it may become
-    /// reachable later. New servers do not vote until their quarantine (30 s) has passed, or until
+    /// Returns a quorum with every setting at its default. Waits until each server has been reached or found
+    /// unreachable, for one second at most. An unreachable server is not an error: it may become reachable
+    /// later. New servers do not vote until their quarantine (30 s) has passed, or until
     /// [`Quorum::trust_nodes`] or `quorate nodes trust` ends their quarantine.
     ///
     /// # Errors
-    /// [`ConnectError`] for URLs that cannot be used. It holds no password.
+    /// [`ConnectError`] for URLs that cannot be used. The error contains no password.
     ///
     /// # Cancel safety
     /// Dropping the future drops the quorum.
@@ -142,7 +143,7 @@ pub trait Connect: Sized {
     /// function [`builder`].
     ///
     /// # Errors
-    /// [`UrlError`] for a URL that cannot be used. It holds no password.
+    /// [`UrlError`] for a URL that cannot be used. The error contains no password.
     fn redis<I>(urls: I) -> Result<RedisQuorumBuilder, UrlError>
     where
         I: IntoIterator,

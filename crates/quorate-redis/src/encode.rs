@@ -5,8 +5,8 @@ use crate::{
 use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
 use std::time::Duration;
 
-/// The maximum number of requests (*items*) of one script call. It is limited, because a server serves no other
-/// client while a script runs.
+/// The maximum number of requests (*items*) of one script call. The number is limited, because a server
+/// serves no other client while a script runs.
 const ITEMS_A_CALL: usize = 64;
 
 /// The maximum number of items of a script call that seals, reads or prunes ledgers. Each item is a page of a
@@ -55,8 +55,8 @@ impl Keys {
     }
 
     /// Returns the channel to which every session with a waiter is subscribed. A script that releases leases
-    /// first asks for its number of subscribers, and publishes nothing if there are none. The scripts build the
-    /// same name.
+    /// first asks for the number of subscribers of this channel. If there are none, the script publishes
+    /// nothing. The scripts build the same name.
     pub(crate) fn waiters(&self) -> String {
         format!("{}:waiters", self.marker())
     }
@@ -290,7 +290,7 @@ fn queued_resource(request: &Request) -> Option<&Resource> {
 }
 
 /// Returns those arguments of a batched request that the other requests probably have too, such as the TTL.
-/// They are sent only once. Unused places at the end are zero.
+/// Equal lists are sent only once. Unused elements at the end of the list are zero.
 fn shared_of(request: &Request) -> Option<[u64; SHARED_MAX]> {
     match request {
         Request::Acquire { resource, ttl, propose, tolerance, keep, .. } if resource.is_claim() => {
@@ -384,7 +384,8 @@ fn args_of(command: &mut RespCommand, request: &Request) {
     }
 }
 
-/// Returns the argument for a ticket. It begins with a prefix, so that no ticket looks like a missing one.
+/// Returns the argument for a ticket. The argument begins with a prefix, so that no ticket looks like a
+/// missing ticket.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
 }
@@ -397,8 +398,8 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns a time to live in milliseconds. It is rounded up, so that a key never expires before its lease. It
-/// is at least 1, because a server refuses zero.
+/// Returns a time to live in milliseconds. The time is rounded up, so that a key never expires before its
+/// lease. The result is at least 1, because a server refuses zero.
 fn millis(time: Duration) -> u64 {
     let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
     u64::try_from(up).unwrap_or(u64::MAX)

@@ -116,8 +116,8 @@ pub const COMMANDS: [&str; 32] = [
 pub const PUSHES: usize = 5;
 
 impl RedisNode {
-    /// Queries the server for the facts that an operator needs. It has no time limit of its own: the caller
-    /// sets one.
+    /// Queries the server for the facts that an operator needs. The call has no time limit of its own: the
+    /// caller sets one.
     ///
     /// # Errors
     /// The [`Cause`] of the failure. Its text contains no password.
@@ -170,7 +170,7 @@ impl RedisNode {
         {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
-        // The user may have no permission for ACL WHOAMI. Then its name is taken from the URL.
+        // The user may have no permission for ACL WHOAMI. Then the user's name is taken from the URL.
         found.user = found.user.or(login.user.clone());
         found.denied = connection.denied(self.keys().prefix(), login.database).await?;
         found.denied_pushes = connection.denied_pushes(self.keys()).await?;
@@ -240,8 +240,8 @@ impl<'a> Connection<'a> {
         Ok(denied)
     }
 
-    /// Returns the commands for waking waiters that the user has no permission to run on a channel like Quorate's. It
-    /// must be called last, because it switches the connection to another protocol.
+    /// Returns the commands for waking waiters that the user has no permission to run on a channel like
+    /// Quorate's. This function must be called last, because it switches the connection to another protocol.
     async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
         let channel = format!("{}{{doctor}}:freed", keys.prefix());
         // The subscription has only one effect on other clients. A script that releases a lease counts the

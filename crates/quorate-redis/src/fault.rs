@@ -13,7 +13,7 @@ const CREDENTIALS: &str = "check the user and password in the node's URL or pass
 const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
                            cert_file and a key_file";
 
-/// The fix for a user with too few permissions. It names `{PREFIX*` too, because the keys of counters,
+/// The fix for a user with too few permissions. The text names `{PREFIX*` too, because the keys of counters,
 /// readers and queues begin with a brace.
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";

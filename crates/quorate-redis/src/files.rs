@@ -71,7 +71,7 @@ impl Files {
     }
 }
 
-/// A mark that a read is in progress. Dropping it clears the mark.
+/// A mark that a read is in progress. Dropping this value clears the mark.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {

@@ -11,8 +11,8 @@ use redis::Value;
 const KEYS_A_CALL: &str = "1000";
 
 impl RedisNode {
-    /// Returns the names on the server that `query` lists. It looks at every key of the server's database, with
-    /// SCAN, in pieces. It has no time limit of its own: the caller sets one.
+    /// Returns the names on the server that `query` lists. The call looks at every key of the server's
+    /// database, with SCAN, in pieces. It has no time limit of its own: the caller sets one.
     ///
     /// # Errors
     /// The [`Cause`] of the failure. Its text contains no password.

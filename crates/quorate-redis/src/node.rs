@@ -57,7 +57,7 @@ impl RedisNode {
     /// In a user or password, `@ / ? # %` and `:` are written `%40 %2F %3F %23 %25 %3A`.
     ///
     /// # Errors
-    /// [`UrlError`] with the reason and the fix. It holds no password.
+    /// [`UrlError`] with the reason and the fix. The error contains no password.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
         let address = Address::parse(url)?;
         Ok(Self {
@@ -71,8 +71,8 @@ impl RedisNode {
         })
     }
 
-    /// Sets the prefix of every key. It is `quorate:` by default, and may be empty. All workers that share a
-    /// resource must use the same prefix.
+    /// Sets the prefix of every key. The prefix is `quorate:` by default, and may be empty. All workers that
+    /// share a resource must use the same prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.keys = Keys::new(prefix);
@@ -98,10 +98,10 @@ impl RedisNode {
 
     /// Presents the certificate of this PEM file to the server over TLS. After that certificate, the file
     /// contains the certificates of any intermediate authorities, up to an authority that the server trusts
-    /// (`tls-ca-cert-file`). `key_file` contains the key, in PEM and not encrypted. It may be the same file.
-    /// Both take precedence over the URL's options. They are read at every connection, so that a renewed
-    /// certificate needs no restart. Replace the files by renaming, the key first. A connection that is made
-    /// between the two renames fails, and is tried again.
+    /// (`tls-ca-cert-file`). `key_file` contains the key, in PEM and not encrypted. The certificate and the
+    /// key may be in one file. These files take precedence over the URL's options. They are read at every
+    /// connection, so that a renewed certificate needs no restart. Replace the files by renaming, the key
+    /// first. A connection that is made between the two renames fails, and is tried again.
     #[must_use]
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.tls_files.client = Some(ClientFiles { certificate: cert_file.into(), key: key_file.into() });

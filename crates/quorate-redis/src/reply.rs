@@ -104,7 +104,8 @@ pub(crate) fn unexpected(what: &str) -> Cause {
     Cause::Protocol(shown(what))
 }
 
-/// Returns text from a server for people and logs. It is cut, and has no control characters.
+/// Returns text from a server for people and logs. The result is cut to [`TEXT_MAX`] bytes, and has no
+/// control characters.
 pub(crate) fn shown(text: &str) -> Arc<str> {
     plain(text, TEXT_MAX).into()
 }
@@ -247,7 +248,7 @@ fn array(value: &Value) -> Result<&[Value], Cause> {
     }
 }
 
-/// Parses the cursor of the next page. It is a number, or empty after the last page.
+/// Parses the cursor of the next page. The cursor is a number, or empty after the last page.
 fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
     let text = word(value)?;
     if text.is_empty() {
@@ -314,8 +315,8 @@ fn owner_of(value: &Value) -> Result<Owner, Cause> {
     Ok(Owner::from_node(&cut(&word(value)?)))
 }
 
-/// Parses the result of PTTL. It is `-1` for a key that never expires. One millisecond is added, since PTTL
-/// rounds, and a key exists until its last millisecond has passed.
+/// Parses the result of PTTL. The result is `-1` for a key that never expires. One millisecond is added,
+/// since PTTL rounds, and a key exists until its last millisecond has passed.
 fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
@@ -351,175 +352,4 @@ fn small(value: &Value) -> Result<u32, Cause> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::encode::record_text;
-
-    fn s(text: &str) -> Value {
-        Value::BulkString(text.as_bytes().to_vec())
-    }
-
-    fn a(parts: &[&str]) -> Value {
-        Value::Array(parts.iter().map(|part| s(part)).collect())
-    }
-
-    /// Parses `part` as the reply to one request.
-    fn one(part: Value) -> Result<Reply, Cause> {
-        read(vec![Value::Array(vec![s("5"), part])], &[1]).map(|mut reply| reply.replies.remove(0))
-    }
-
-    #[test]
-    fn runs_are_read_in_order_and_the_last_time_counts() {
-        let first = Value::Array(vec![s("7"), a(&["raised"]), a(&["refused", "stale"])]);
-        let second =
-            Value::Array(vec![s("9"), a(&["released", "1"]), Value::Int(5), s("freed"), s("absent")]);
-        let reply = read(vec![first, second], &[2, 4]).unwrap();
-        assert_eq!(reply.node_time, NodeTime::from_micros(9));
-        let [raised, stale] = [Reply::Raised, Reply::Refused(Refusal::Stale)];
-        let granted = Reply::Granted { counter: FencingToken::new(5), begun: None };
-        let [freed, absent] = [true, false].map(Reply::Released);
-        assert_eq!(reply.replies, [raised, stale, freed.clone(), granted, freed, absent]);
-        let time = read(vec![a(&["3", "000004"])], &[0]).unwrap();
-        assert_eq!(time, BatchReply { node_time: NodeTime::from_micros(3_000_004), replies: vec![] });
-    }
-
-    #[test]
-    fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
-        let resp = [
-            "granted",
-            "held",
-            "done",
-            "shared",
-            "queued",
-            "raised",
-            "extended",
-            "released",
-            "freed",
-            "absent",
-            "completed",
-            "counted",
-            "attempts_reset",
-            "state",
-            "ledger",
-            "pruned",
-            "written",
-            "stored",
-            "marked",
-            "refused",
-            "nonsense",
-            "",
-        ];
-        let odd = [
-            Value::Nil,
-            Value::Int(-1),
-            Value::Okay,
-            Value::Double(1.5),
-            Value::Array(vec![]),
-            Value::BulkString(vec![0xff, 0xfe]),
-            s(""),
-            s("-5"),
-            s("+5"),
-            s("5.0"),
-            s(" 5"),
-            s("99999999999999999999999"),
-            s("x"),
-        ];
-        for part in &odd {
-            assert!(matches!(one(part.clone()), Err(Cause::Protocol(_))), "{part:?}");
-            assert!(matches!(read(vec![part.clone()], &[1]), Err(Cause::Protocol(_))), "{part:?}");
-            assert!(read(vec![Value::Array(vec![part.clone(), a(&["raised"])])], &[1]).is_err(), "{part:?}");
-            for word in resp {
-                for length in 1..7 {
-                    let mut parts = vec![s(word)];
-                    parts.extend(std::iter::repeat_n(part.clone(), length));
-                    // Some of these values are valid replies, since a result may be any text. The test only
-                    // checks that none of them causes a panic.
-                    let read = one(Value::Array(parts));
-                    assert!(matches!(read, Ok(_) | Err(Cause::Protocol(_))), "{word} {part:?}: {read:?}");
-                }
-            }
-        }
-        for wrong in [
-            a(&["granted", "-1"]),
-            a(&["granted"]),
-            a(&["granted", "1", "2"]),
-            a(&["released", "2"]),
-            a(&["held", "x", "-2"]),
-            a(&["refused"]),
-            a(&["refused", "sealed", "x"]),
-            a(&["ledger", "t"]),
-            a(&["ledger", "", "1", "0", "x"]),
-            a(&["pruned", "x"]),
-            a(&["pruned", "-1"]),
-        ] {
-            assert!(matches!(one(wrong.clone()), Err(Cause::Protocol(_))), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn a_page_of_a_ledger_is_sorted_and_its_duplicates_are_removed() {
-        let page = |next: &str, pieces: Vec<Value>| {
-            Value::Array(vec![s("ledger"), s(next), s("7"), s("3"), Value::Array(pieces)])
-        };
-        let pieces =
-            vec![a(&["r:b", "5:7:0:x", "t", "7"]), a(&["r:a", "5:7:1:", "r:b", "5:7:0:x", "w", "3"])];
-        let Reply::Ledger(read) = one(page("17", pieces)).unwrap() else { panic!("no page") };
-        assert_eq!(read.next, Some(Cursor::new("17")));
-        assert_eq!((read.state.term, read.state.low_water), (FencingToken::new(7), 3));
-        let keys: Vec<_> = read.state.records.iter().map(|(key, _)| &**key).collect();
-        assert_eq!(keys, ["a", "b"]);
-        let Reply::Ledger(last) = one(page("", vec![])).unwrap() else { panic!("no page") };
-        assert!(last.next.is_none() && last.state.records.is_empty());
-        for wrong in
-            [page("", vec![a(&["r:a"])]), page("x", vec![]), page("", vec![s("x")]), page("-1", vec![])]
-        {
-            assert!(matches!(one(wrong.clone()), Err(Cause::Protocol(_))), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn too_few_and_too_many_answers_are_protocol_errors() {
-        let ok = Value::Array(vec![s("7"), a(&["raised"])]);
-        for (values, runs) in [
-            (vec![], vec![1]),
-            (vec![ok.clone(), ok.clone()], vec![1]),
-            (vec![ok.clone()], vec![2]),
-            (vec![ok], vec![]),
-        ] {
-            assert!(matches!(read(values, &runs), Err(Cause::Protocol(_))), "{runs:?}");
-        }
-    }
-
-    #[test]
-    fn the_owner_of_another_client_is_cut_and_passed_on() {
-        let huge = Value::Array(vec![s("held"), s(&"ü".repeat(1 << 20)), s("-1")]);
-        match one(huge).unwrap() {
-            Reply::Held { owner, remaining: None } => assert_eq!(owner.as_str().len(), TEXT_MAX),
-            other => panic!("{other:?}"),
-        }
-        let bytes = Value::Array(vec![s("held"), Value::BulkString(vec![0xff, b'a']), s("0")]);
-        match one(bytes).unwrap() {
-            Reply::Held { owner, remaining } => {
-                assert_eq!((owner.as_str(), remaining), ("\u{fffd}a", Some(Duration::from_millis(1))));
-            }
-            other => panic!("{other:?}"),
-        }
-        assert!(one(a(&["held", "x", "18446744073709551615"])).is_ok(), "no overflow");
-        let far = read(vec![a(&["18446744073709551615", "999999"])], &[0]);
-        assert!(matches!(far, Err(Cause::Protocol(_))));
-    }
-
-    #[test]
-    fn records_are_parsed_as_they_were_written_and_other_texts_are_refused() {
-        for value in ["", "v", ":", "1:2:1:", "a\nb"] {
-            let written =
-                Record { at: u64::MAX, term: FencingToken::new(7), last: true, value: value.into() };
-            assert_eq!(record(&record_text(&written)), Some(written));
-        }
-        for text in ["", "1", "1:2", "1:2:0", "x:2:0:v", "1:x:0:v", "1:2:2:v", "-1:2:0:v"] {
-            assert_eq!(record(text), None, "{text:?}");
-            let stored = one(a(&["stored", text])).unwrap();
-            assert!(matches!(stored, Reply::Refused(Refusal::WrongType(_))), "{stored:?}");
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 use std::fmt::Write as _;
 
-/// A command in RESP, the encoding of the Redis protocol. It is built argument by argument. The builder of the
-/// `redis` crate is slower, because it copies the arguments three more times, and needs a string for every key
-/// and number.
+/// A command in RESP, the encoding of the Redis protocol. A command is built argument by argument. The
+/// builder of the `redis` crate is slower, because it copies the arguments three more times, and needs a
+/// string for every key and number.
 #[derive(Debug, Default)]
 pub(crate) struct RespCommand {
     bytes: Vec<u8>,

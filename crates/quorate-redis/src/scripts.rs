@@ -75,8 +75,8 @@ impl Script {
     ];
 
     /// The kinds of requests on locks that one call may mix, in the order of their letters. In practice such
-    /// requests alternate, for example when locks are acquired and released in turn. Without this, each of them
-    /// would need a call of its own.
+    /// requests alternate, for example when locks are acquired and released in turn. If one call could not
+    /// mix them, each of them would need a call of its own.
     pub(crate) const BATCHED: [Self; 4] = [Self::Acquire, Self::Release, Self::Extend, Self::Raise];
 
     /// The kinds of requests on claims that one call may mix, for the same reason as [`Script::BATCHED`].
@@ -89,8 +89,9 @@ impl Script {
         Self::Complete,
     ];
 
-    /// Returns the batch script that serves requests of this kind, if there is one, and the letter that it uses
-    /// for them. The server then does not load this script by itself, because it is part of the batch script.
+    /// Returns the batch script that serves requests of this kind, if there is one, and the letter of this
+    /// kind in that script. A script of such a kind is not loaded by itself, because it is part of the batch
+    /// script.
     pub(crate) fn batch(self) -> Option<(Self, char)> {
         let letter = |scripts: &[Self]| {
             scripts.iter().zip('a'..).find(|(script, _)| **script == self).map(|(_, letter)| letter)
@@ -203,7 +204,7 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 /// Inserts the scripts for a batch's requests, and the `functions` that they need, into the text of the batch
-/// script. Each of them registers its function with `define` and does not call `serve`.
+/// script. Each inserted script registers its function with `define`, and does not call `serve`.
 fn batch(text: &str, functions: &str, scripts: &[Script]) -> String {
     let mut definitions = [PRELUDE, functions, include_str!("scripts/batch.lua")].concat();
     for script in scripts {

@@ -25,10 +25,11 @@ pub const LINGER: Duration = Duration::from_secs(1);
 /// The interval at which a session with a durable server checks that the server is still durable.
 pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
 
-/// The size of a write, in bytes, from which on no further pending commands are added to it.
+/// The size of a full write, in bytes. No further pending commands are added to a write that has reached this
+/// size.
 const WRITE_MAX: usize = 64 * 1024;
 
-/// A session with one Redis server. It has one connection, which is never reopened.
+/// A session with one Redis server. A session has one connection, which is never reopened.
 ///
 /// One task owns the connection. The task ends when the connection breaks, or when the server is no longer as durable
 /// as it reported in the handshake. It also ends when the session has been dropped and its requests have been sent, at
@@ -39,7 +40,7 @@ pub struct RedisSession {
     scripts: Loaded,
     /// The subscriptions of the session. `None` if the server cannot push.
     pubsub: Option<PubSub>,
-    /// The password of the connection. It is removed from every error of the server.
+    /// The password of the connection. The password is removed from every error of the server.
     password: Option<Arc<Secret>>,
     _gone: DropGuard,
 }
@@ -92,8 +93,8 @@ impl Session for RedisSession {
                 let channel = self.keys.freed(&resource);
                 let change = pubsub.begin(&channel, resource);
                 // A script publishes a release only if the waiters' channel has a subscriber. So the
-                // subscription to the resource's channel must exist before that to the waiters' channel, and
-                // end after it.
+                // subscription to the waiters' channel begins before the first subscription to a resource's
+                // channel, and ends after the last one.
                 if change == Some(SubscriptionChange::FirstOrLast) {
                     self.subscribe(true, self.keys.waiters());
                 }
@@ -191,9 +192,9 @@ async fn serve(
     }
 }
 
-/// Returns once the server is no longer durable. `jobs` is the session's channel for commands. It is `None` for
-/// a server that was not durable from the beginning, and then this function never returns. The reference is
-/// weak, so that the session can be dropped at any time.
+/// Returns once the server is no longer durable. `jobs` is the session's channel for commands. If `jobs` is
+/// `None`, the server was not durable from the beginning, and this function never returns. The reference to
+/// the channel is weak, so that the session can be dropped at any time.
 async fn watch_durability(env: &Env, jobs: Option<mpsc::WeakUnboundedSender<Job>>) {
     let Some(jobs) = jobs else { return future::pending().await };
     let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();

@@ -39,8 +39,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Raises the limit for the length of a reply. It is called after the handshake, before which a server is
-    /// not trusted to send long replies.
+    /// Raises the limit for the length of a reply. Called after the handshake. Until then, the server is not
+    /// trusted to send long replies.
     pub(crate) fn allow_long_replies(&mut self) {
         self.most = REPLY_MAX;
     }

@@ -75,7 +75,7 @@ impl Worker {
         self.runtime.shutdown_background();
     }
 
-    /// Stops the worker as SIGKILL would. It releases nothing.
+    /// Stops the worker as SIGKILL would. The worker releases nothing.
     fn kill(self) {
         self.runtime.shutdown_background();
     }

@@ -45,7 +45,8 @@ fn completed(name: &str, by: u64) -> Request {
     Request::Complete { resource: claim(name), owner: owner(by), record, retention: LONG }
 }
 
-/// Returns batches that are sent as one script each. Together they write by every path of the batch scripts.
+/// Returns the batches of the test. Each batch is sent as one call of a script. Together, the batches run every
+/// branch of the scripts that writes.
 fn batches() -> Vec<Vec<Request>> {
     let all = |of: &dyn Fn(&str) -> Request| NAMES.iter().map(|name| of(name)).collect::<Vec<_>>();
     vec![
@@ -130,7 +131,7 @@ async fn no_key_is_left_without_an_end_wherever_the_file_is_cut() {
     let count = |word: &str| commands.iter().filter(|(command, _)| command[0] == word).count();
     assert!(count("INCRBY") >= 4 && count("MULTI") >= 7 && count("SET") >= 20, "{commands:?}");
 
-    // The server loads the file up to each command, and up to the middle of the next one. It drops a
+    // The server loads the file up to each command, and up to the middle of the next one. The server drops a
     // transaction that is not complete.
     let mut cut = config().start().unwrap();
     let (path, _) = append_only_file(&cut);

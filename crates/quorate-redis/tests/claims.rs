@@ -40,8 +40,8 @@ fn claims(quorum: &Quorum) -> Claims {
     Claims::new(quorum, "orders").ttl(TTL).max_attempts(3)
 }
 
-/// The code of a worker process. It claims a message, and reports this. Then it waits for a command on its
-/// standard input, abandons or completes the claim, and reports the result.
+/// The code of a worker process. The process claims a message, and reports this. Then it waits for a command
+/// on its standard input, abandons or completes the claim, and reports the result.
 #[test]
 #[ignore = "the other tests of this file run it"]
 fn worker_process() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(10);
 /// A time limit that a healthy run never reaches, even on a slow machine.
 const BOUND: Duration = Duration::from_secs(20);
-/// The shortest time after which a waiter polls for the first time. It does so between 80 and 100 ms after it
-/// began to wait.
+/// The shortest time after which a waiter polls for the first time. A waiter first polls between 80 and 100
+/// ms after the beginning of its wait.
 const FIRST_POLL: Duration = Duration::from_millis(80);
 
 fn servers() -> RedisCluster {
@@ -185,7 +185,8 @@ async fn waiters_poll_if_notifications_are_not_permitted() {
     }
 }
 
-/// Checks a release by an older worker or another Redlock client. It deletes the key without notifying waiters.
+/// Checks a release by an older worker or another Redlock client, which deletes the key without notifying
+/// waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_by_another_client_is_found_by_polling() {
     let cluster = servers();

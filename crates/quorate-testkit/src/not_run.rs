@@ -4,7 +4,7 @@
 //! # What is not guaranteed
 //!
 //! This module does not notice a test that returns early without a call of [`cannot_run`]. The test
-//! `tests/not_run.rs` finds tests that are ignored or left out on a platform: it reads the sources.
+//! `tests/not_run.rs` reads the sources. It finds tests that are ignored, or that are left out on a platform.
 
 use std::{
     env,
@@ -18,8 +18,8 @@ use std::{
 /// `tests/run.sh` sets the variable and prints the file at its end.
 pub const NOT_RUN_FILE: &str = "TESTS_NOT_RUN";
 
-/// Reports that the test `name` cannot run here, for `reason`, which says how to change that. The caller then
-/// returns from the test.
+/// Reports that the test `name` cannot run here. `reason` says why, and what must change so that the test can
+/// run. The caller then returns from the test.
 ///
 /// The line is written directly to standard error, because the test harness hides the output of a test that
 /// passes. It is also written to the file that the variable `TESTS_NOT_RUN` names.

@@ -47,7 +47,7 @@ fn random_histories_get_the_same_replies() {
 }
 
 /// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
-/// server's script once returned `4.5035996273705e+15`. Then every batch that read the key failed.
+/// server's script once returned `4.5035996273705e+15`. Every batch that read the key then failed.
 #[test]
 fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     let held = Ask::Extend {
@@ -61,19 +61,19 @@ fn the_remaining_time_of_a_very_long_lease_is_an_integer() {
     assert_eq!(Nodes::new().differ(&steps), None);
 }
 
-/// The number of steps by which a shortened history may be longer than necessary. Its length depends on the
-/// order in which steps are left out.
+/// The number of requests by which a shortened history may be longer than necessary. The length of a
+/// shortened history depends on the order in which steps are left out.
 const STOPS_EARLY: usize = 2;
 
 /// Checks that random histories detect each fault of a faulty node, and that a short history is found.
 #[test]
 fn a_wrong_node_is_found_in_few_steps() {
-    // Returns the number of requests that are enough to show a fault. These are a request to prepare it, the
-    // faulty request, and a read if the reply to the faulty request does not show the fault.
+    // Returns the number of requests that are enough to show a fault. These are a request that prepares the
+    // fault, the faulty request, and a read if the reply to the faulty request does not show the fault.
     let shortest = |fault: Fault| match fault {
         Fault::CountsTwice | Fault::CountsNothing | Fault::IgnoresNotAfter => 1,
-        // A single request with a wrong marker shows this fault. Or two requests do, if the first one changes
-        // the marker.
+        // A single request with a wrong marker shows this fault. Two requests also show it, if the first one
+        // changes the marker.
         Fault::IgnoresTheMarker => 2,
         Fault::ReleasesForAnyone | Fault::RaisesForAnyone | Fault::CutsResults => 2,
         Fault::SharesBesideAWriter => 2,
@@ -128,7 +128,8 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Self {
-        // If a process is killed, the kernel still writes its data. So the server need not wait for the disk.
+        // If a process is killed, the kernel still writes the data of that process. The server need not wait
+        // for the disk.
         let config = || RedisConfig::new().append_only().line("appendfsync no");
         let server = |config: RedisConfig| Arc::new(Mutex::new(config.start().unwrap()));
         let without_mget = config().user(WITHOUT_MGET, "on >sesame ~* &* +@all -mget");
@@ -158,8 +159,8 @@ fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("quorate-alike-").tempdir_in(home).unwrap()
 }
 
-/// A server whose data outlives its process. The test lets time pass by moving the expiry times of the keys,
-/// because the server's clock cannot be moved.
+/// The kind of a Redis server that restarts with its data. The test lets time pass by moving the expiry times
+/// of the keys, because the server's clock cannot be moved.
 struct RedisKind {
     server: Arc<Mutex<RedisServer>>,
     /// The name of a user with the password `sesame`. `None` for the default user.

@@ -240,8 +240,8 @@ async fn until<F: Future<Output = Result<(), String>>>(what: &str, holds: impl F
 }
 
 /// Returns one line for each kind of key that the servers store. Keys that differ only in their digits are of
-/// one kind. The line has the number of keys, and one of them with its remaining time. Markers are left out,
-/// and so are keys for which `of_interest` returns `false`.
+/// one kind. The line has the number of keys of this kind, and one of the keys with its remaining time.
+/// Markers are left out, and so are keys for which `of_interest` returns `false`.
 fn left_on(cluster: &RedisCluster, of_interest: impl Fn(&str, i64) -> bool) -> Vec<String> {
     let script = "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
                   all[#all + 1] = redis.call('PTTL', key) .. ' ' .. key end return all";
@@ -282,8 +282,8 @@ async fn round(quorum: &Quorum, many: usize, name: &str) {
     told("jobs");
 }
 
-/// Returns the number of bytes that this process uses when it has nothing to do, as the smallest of several
-/// readings. Fails if that is more than `bound`, or if more than `tasks` tasks are alive.
+/// Returns the number of bytes that this process uses when it has nothing to do: the smallest of several
+/// readings. Fails if this number is more than `bound`, or if more than `tasks` tasks are alive.
 async fn at_rest(quorum: &Quorum, tasks: usize, bound: usize) -> Result<usize, String> {
     let mut least = usize::MAX;
     for _ in 0..10 {
@@ -321,7 +321,7 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
         !lasts && !key.contains("{runs}/")
     };
     until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
-    // All other keys must expire too. The last ones are the ledgers of groups without a worker.
+    // All other keys must expire too. The last keys to expire are the ledgers of groups without a worker.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);
     let endless = left_on(&cluster, endless);
     let mut text = String::new();
@@ -339,7 +339,8 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
         }
     })
     .await;
-    // DBSIZE counts an expired key until the server's own sweep has removed it. So the test waits for that.
+    // DBSIZE counts an expired key until the server itself has removed the key. The test waits for this
+    // removal.
     until("the markers alone", || {
         let keys: Vec<String> = cluster.iter().map(|server| server.command(&["DBSIZE"])).collect();
         ready(if keys == ["1", "1", "1"] { Ok(()) } else { Err(format!("{keys:?} keys")) })

@@ -1,5 +1,5 @@
-//! Checks servers that violate the protocol on purpose. They must have no vote and do no harm, and no text of
-//! theirs may be printed without escapes.
+//! Checks that servers which violate the protocol on purpose have no vote and do no harm. A text that such a
+//! server sends must never be printed without escapes.
 //!
 //! `QUORATE_CASES=200` tries more seeds than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -89,8 +89,8 @@ async fn a_hostile_minority_blocks_no_lock(hostile: &[Hostility]) {
             fit_to_print(&error.to_string());
         }
         assert!(lease.fencing_token().is_ok());
-        // The three honest nodes are only just a majority. So the release succeeds only if all of them confirm
-        // it.
+        // The three honest nodes are exactly a majority. The release therefore succeeds only if all three
+        // confirm it.
         soon(lease.release()).await.unwrap();
         cluster.check_words();
     }
@@ -135,8 +135,8 @@ async fn a_record_returned_twice_is_read_once() {
     soon(cluster.quorum.close()).await;
 }
 
-/// Checks that three hostile nodes never form a majority together with two honest nodes, because no hostile
-/// node has a vote.
+/// Checks that three hostile nodes never form a majority together with two honest nodes. No hostile node has
+/// a vote.
 async fn a_majority_is_never_believed(hostility: Hostility) {
     let cluster = Cluster::new(2, &[hostility; 3]);
     let tried = soon(cluster.quorum.lock("r").ttl(TTL).wait(Duration::from_millis(1_500)).acquire()).await;
@@ -167,8 +167,8 @@ async fn three_hostile_nodes_of_five_have_no_vote() {
     for_each(&Hostility::BREAKERS, a_majority_is_never_believed).await;
 }
 
-/// Checks that a server never votes if it reports another run id at each connection. It seems to have restarted
-/// each time, so its quarantine never ends. (New nodes are not trusted in this test.)
+/// Checks that a server never votes if it reports another run id at each connection. Such a server seems to
+/// have restarted each time, so its quarantine never ends. (New nodes are not trusted in this test.)
 #[tokio::test]
 async fn a_node_of_another_run_each_time_has_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| HostileServer::start(Hostility::AnotherRun).unwrap()).collect();
@@ -236,8 +236,8 @@ fn memory() -> u64 {
 
 /// Checks exclusion with one node that grants every request of every client. No client can distinguish this
 /// node from an honest one. With four honest nodes, exclusion holds as long as the holder has the grants of
-/// three of them. If the round asks all nodes, the holder gets these at once. If it asks a majority first, the
-/// holder gets them once the lease has been extended to all nodes.
+/// three honest nodes. If the round asks all nodes, the holder gets these grants at once. If the round asks a
+/// majority first, the holder gets them once the lease has been extended to all nodes.
 #[tokio::test]
 async fn one_liar_of_five_makes_no_second_holder_beside_three_honest_nodes() {
     for asks_all in [true, false] {
@@ -299,8 +299,8 @@ fn one_of_each() -> Vec<Request> {
             Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: TTL, token, keep },
             Request::Release { resource: resource.clone(), owner: owner.clone() },
             Request::Inspect { resource: resource.clone() },
-            // A request for a reader is not valid for a claim. The script that refuses invalid requests handles
-            // it.
+            // A request for a reader is not valid for a claim. It is handled by the script that refuses
+            // invalid requests.
             Request::Share { resource, owner, ttl: TTL, ticket: None },
         ]);
     }
@@ -344,8 +344,8 @@ fn one_of_each() -> Vec<Request> {
     requests
 }
 
-/// Checks the list of scripts of the hostile server, which identifies a script by its number. If the list were
-/// wrong, the other tests would meet protocol errors, and not the kind of hostility that they are about.
+/// Checks the hostile server's list of scripts, in which each script has a number. If the list were wrong,
+/// the other tests would meet protocol errors, and not the kind of hostility that they test.
 #[tokio::test]
 async fn the_server_has_a_valid_reply_to_every_script() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
@@ -387,8 +387,8 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     let first = acquire(&a).await;
     honest[2..].iter().for_each(|node| node.switch(true));
     honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker was connected to these nodes before they were switched off. It connects to the others
-    // as soon as it notices that its connections have ended.
+    // The second worker was connected to these nodes before they were switched off. It connects to the other
+    // nodes as soon as it notices that its connections have ended.
     let second = acquire(&b).await;
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
@@ -396,15 +396,15 @@ async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_n
     );
 }
 
-/// Checks a server that reports hundreds of releases that did not happen. They must wake no waiter and fill no
-/// memory. A waiter polls as often as if that server were silent, and is woken by the releases that the other
-/// servers report.
+/// Checks a server that reports hundreds of releases that did not happen. These reports must wake no waiter
+/// and fill no memory. A waiter polls as often as if that server were silent, and is woken by the releases
+/// that the other servers report.
 #[tokio::test]
 async fn false_release_messages_wake_no_waiter() {
     let server = HostileServer::start(Hostility::NoisyPushes).unwrap();
     let honest: Vec<_> = (0..4).map(|number| MemoryNode::new(&format!("memory{number}"))).collect();
-    // The hostile server also grants everything. So a lease must be stored on three honest nodes, and all nodes
-    // are asked at once.
+    // The hostile server also grants every request. A lease must therefore be stored on three honest nodes,
+    // and the round asks all nodes at once.
     let [a, b] = [(); 2].map(|()| {
         let liar = RedisNode::parse(&server.url(PASSWORD)).unwrap();
         let builder = Quorum::builder().nodes(honest.iter().cloned()).node(liar).trust_new_nodes(true);

@@ -26,15 +26,15 @@ fn look<M: Searchable>(name: &str, model: M, states: usize) -> Found {
     found
 }
 
-/// Fails unless `model` breaks this property. The model leaves a rule out.
+/// Fails unless `model`, which leaves a rule out, breaks this property.
 fn breaks<M: Searchable>(name: &str, property: &'static str, model: M) {
     let found = search_until(model, Limits { states: 20_000_000 }, property);
     println!("without {name}: {found}");
     assert!(found.broken.contains(&property), "without {name} it still holds that {property}: {found}");
 }
 
-/// Fails if `model` breaks this property within its bounds. The model leaves a rule out, and other properties
-/// may break.
+/// Fails if `model`, which leaves a rule out, breaks this property within its bounds. Other properties may
+/// break.
 fn keeps<M: Searchable>(name: &str, property: &'static str, model: M) {
     let has = model.properties().iter().any(|any| any.name == property);
     let found = search_until(model, Limits { states: usize::MAX }, property);

@@ -179,8 +179,8 @@ fn latency_is_at_least_what_was_asked_and_keeps_the_order() {
     assert_eq!(client.read(replies.len()), replies);
     let took = sent.until(SystemWorld.now());
     assert!(took >= Duration::from_millis(60 + 20), "{took:?}");
-    // If the proxy delayed the twenty messages one after the other, they would take 1.2 s. It delays all of
-    // them at the same time.
+    // If the proxy delayed the twenty messages one after the other, they would take 1.2 s. The proxy delays
+    // all of them at the same time.
     assert!(took < Duration::from_millis(1000), "{took:?}");
     proxy.heal();
     client.ask("PING", "+PONG\r\n");

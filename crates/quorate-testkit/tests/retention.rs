@@ -1,4 +1,4 @@
-//! Checks how long the nodes keep the data of a job after its last worker has ended. Leaders run over memory
+//! Checks how long the nodes keep the data of a job after its last worker has ended. The leaders use memory
 //! nodes, on clocks that the test moves forward.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -21,8 +21,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const RETENTION: Duration = Duration::from_secs(8 * 3600);
 /// The longest wait for an event that must happen, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A TTL that is much longer than a step of the clocks. So a leader keeps its term while the test moves the
-/// clocks.
+/// A TTL that is much longer than a step of the clocks. A leader therefore keeps its term while the test
+/// moves the clocks.
 const TTL: Duration = Duration::from_secs(20 * 3600);
 
 struct Cluster {
@@ -119,7 +119,8 @@ impl Worker {
 fn quorum(worker: &str, world: &Arc<ShiftedWorld>, nodes: &[MemoryNode]) -> Quorum {
     let setup = QuorumConfig {
         worker: worker.into(),
-        // A worker that waits for a reply sees a step of the clocks as a slow node. So the timeout is long.
+        // While a worker waits for a reply, a step of the clocks looks like a slow node. The timeout is
+        // therefore long.
         node_timeout: Duration::from_secs(1),
         max_ttl: Duration::from_secs(24 * 3600),
         ledger_retention: RETENTION,

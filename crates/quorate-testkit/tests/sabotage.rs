@@ -1,9 +1,9 @@
-//! Tests that each safety mechanism is needed. Each case switches off one mechanism. The simulation must then
-//! find a violation of the invariant that the mechanism protects, within a stated number of seeds.
+//! Tests that each safety mechanism is needed. Each case switches off one mechanism. Within a stated number
+//! of seeds, the simulation must then find a violation of the invariant that the mechanism protects.
 //!
-//! The first seed that breaks the invariant runs again with the mechanism switched on, under the same plan.
-//! Then every invariant must hold, or the case fails. If two mechanisms protect from the same fault, both are
-//! switched off together.
+//! The first seed that breaks the invariant runs again under the same plan, with the mechanism switched on.
+//! In this second run every invariant must hold, or the case fails. If two mechanisms protect against the
+//! same fault, the case switches off both.
 //!
 //! `QUORATE_SABOTAGE=100 cargo test --release -p quorate-testkit --all-features --test sabotage -- --nocapture
 //! every` counts, among 100 seeds, those that find each sabotage. `QUORATE_SABOTAGE_ONLY=raise` selects cases
@@ -25,20 +25,18 @@ use std::{
 struct Case {
     /// The mechanism that is left out.
     what: &'static str,
-    /// The name of the plan. With all mechanisms, every invariant holds in every seed of it.
+    /// The name of the plan. With all mechanisms, every invariant holds in every seed of this plan.
     plan: &'static str,
     /// The way in which the servers violate their contract. `None` if the case is about workers.
     node_fault: Option<NodeFault>,
     /// The mechanisms that the workers leave out.
     sabotage: &'static [Sabotage],
-    /// The invariant that must break. If only certain messages of the invariant count, a colon and a part of
-    /// these messages follow its name.
+    /// The invariant that must break. To count only certain messages of this invariant, add `: ` and a part
+    /// of the message after the name.
     breaks: &'static str,
-    /// The number of seeds, from the first, within which the invariant must break. It is at least three times
-    /// the number that the simulation needs at present.
+    /// The number of seeds, counted from the first, within which the invariant must break. It is at least three
+    /// times the number that the simulation needs at present.
     within: u64,
-    /// The seed with which the search begins.
-    from: u64,
 }
 
 impl Case {
@@ -48,11 +46,11 @@ impl Case {
         breaks: &'static str,
         within: u64,
     ) -> Self {
-        Self { what, plan: "default", node_fault: None, sabotage, breaks, within, from: 1 }
+        Self { what, plan: "default", node_fault: None, sabotage, breaks, within }
     }
 
     const fn node(what: &'static str, node_fault: NodeFault, breaks: &'static str, within: u64) -> Self {
-        Self { what, plan: "default", node_fault: Some(node_fault), sabotage: &[], breaks, within, from: 1 }
+        Self { what, plan: "default", node_fault: Some(node_fault), sabotage: &[], breaks, within }
     }
 
     const fn on(self, plan: &'static str) -> Self {
@@ -61,11 +59,6 @@ impl Case {
 
     const fn with(self, node_fault: NodeFault) -> Self {
         Self { node_fault: Some(node_fault), ..self }
-    }
-
-    /// Begins the search with this seed. For a case that only one in very many seeds finds.
-    const fn from(self, from: u64) -> Self {
-        Self { from, ..self }
     }
 
     /// Returns the plan with every mechanism switched on.
@@ -86,18 +79,17 @@ impl Case {
         SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.broken(seed).is_some()
     }
 
-    /// Returns the first seed that breaks the invariant without the mechanism, and breaks no invariant with
-    /// it.
+    /// Returns the first seed that breaks the invariant without the mechanism. Returns an error if there is
+    /// none, or if the same seed also breaks an invariant with the mechanism.
     fn find(&self) -> Result<Difference, NoDifference> {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }
-            .find(self.from..self.from + self.within)
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(1..self.within + 1)
     }
 }
 
-/// A message of the invariant *order* about a token that was given twice. Only this message counts if clocks
-/// step by any amount. The other messages are about the order in which workers learn of their grants, which
-/// proves nothing then.
+/// A message of the invariant *order* about a token that was given twice. In plans whose clocks step by any
+/// amount, only this message counts. The other messages are about the order in which workers learn of their
+/// grants. With such clocks, this order proves nothing.
 const TWICE: &str = "order: a second time";
 
 const CASES: &[Case] = &[
@@ -132,14 +124,15 @@ const CASES: &[Case] = &[
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
-    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).from(200),
+    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).on("crashes"),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
 ];
 
-/// Cases for which the simulation finds no violation, or too few. They are only counted, and nothing is
-/// asserted. Each has the reason, and names the test that detects the missing mechanism.
+/// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and
+/// asserts nothing. For each case there is a text with the reason, and with the test that detects the missing
+/// mechanism.
 const NOT_MISSED: &[(Case, &str)] = &[
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
@@ -195,7 +188,8 @@ const NOT_MISSED: &[(Case, &str)] = &[
 /// their earlier grants no longer count.
 const BOTH: &[Sabotage] = &[Sabotage::ForgettersCount, Sabotage::NoQuarantine];
 
-/// Runs `look` for each number below `count`, on every processor. The results are in the order of the numbers.
+/// Calls `look` with each number below `count`, on one thread for each processor. Returns the results in the
+/// order of the numbers.
 fn over<T: Send>(count: usize, look: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -231,7 +225,8 @@ fn cases() -> Vec<&'static Case> {
     cases
 }
 
-/// Returns the cases of [`cases`] and those of [`NOT_MISSED`], for the program that only counts.
+/// Returns the cases of [`cases`] and those of [`NOT_MISSED`]. They are for a run that only counts
+/// violations.
 fn counted() -> Vec<&'static Case> {
     let only = std::env::var("QUORATE_SABOTAGE_ONLY").unwrap_or_default();
     NOT_MISSED.iter().map(|(case, _)| case).filter(|case| case.what.contains(&only)).chain(cases()).collect()
@@ -258,8 +253,8 @@ fn every_mechanism_that_is_left_out_is_missed() {
     assert!(wrong.is_empty(), "not shown to matter:\n{wrong:#?}");
 }
 
-/// Prints two numbers for each case: the first of `seeds` seeds that breaks the invariant, and how many of them
-/// do.
+/// Prints two numbers for each case: the first seed that breaks the invariant, and how many of the first
+/// `seeds` seeds break it.
 fn count(seeds: u64) {
     println!("| left out | plan | broken | first seed | seeds of {seeds} |\n| --- | --- | --- | --- | --- |");
     for case in counted() {
@@ -271,9 +266,9 @@ fn count(seeds: u64) {
     }
 }
 
-/// The number of seeds of each plan, from the first, in which every invariant must hold with all mechanisms.
-/// The tests of the simulation run more seeds of each plan. These here run in a build that can leave mechanisms
-/// out.
+/// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
+/// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
+/// can leave mechanisms out.)
 const HOLDS: [(&str, u64); 9] = [
     ("default", 10),
     ("contact-all", 6),

@@ -9,8 +9,8 @@ use std::{thread, time::Duration};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HOUR: Duration = Duration::from_secs(3600);
-/// The tolerance for the comparison of two clocks. They are read one after the other, on a machine that may be
-/// busy.
+/// The tolerance for the comparison of two clocks. The test reads the two clocks one after the other, on a
+/// machine that may be busy.
 const SLACK: Duration = Duration::from_secs(20);
 
 fn server(config: RedisConfig) -> RedisServer {

@@ -42,11 +42,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! A lock alone cannot make an effect happen exactly once. After a worker has checked its lease, it may be
-//! paused for longer than the lease is valid. The worker's write then arrives too late. The fencing token
+//! A lock alone cannot make an effect happen exactly once. After a worker has checked its lease, the worker
+//! may be paused for longer than the lease is valid. Its write then arrives too late. The fencing token
 //! ([`Lease::fencing_token`]) closes this gap: the store that receives the write must compare the token in
-//! its own transaction. Mutual exclusion rests on clock *rates* and on nodes that keep their memory. See
-//! [`lease`] for the exact conditions, and `docs/design/lease-and-trust.md` for which nodes may vote.
+//! its own transaction. Mutual exclusion depends on the rates of clocks, and on nodes that keep their memory.
+//! See [`lease`] for the exact conditions, and `docs/design/lease-and-trust.md` for the rules on which nodes
+//! may vote.
 //!
 //! # Modules, each using only those above it
 //!

@@ -9,8 +9,8 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns the beginning of `text`, at most `most` bytes of it. A space replaces each character that is not safe in a line:
-/// see [`steers`].
+/// Returns the beginning of `text`, at most `most` bytes of it. Replaces each character that is not safe in a
+/// line by a space: see [`steers`].
 pub fn plain(text: &str, most: usize) -> String {
     cut(text, most).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
 /// A safety mechanism that a worker leaves out, to test the simulation. If workers leave out any one of these
-/// mechanisms, the quorum is unsafe, and the simulation must detect this. The comment of each variant describes
-/// a worker without the mechanism.
+/// mechanisms, the quorum is unsafe, and the simulation must detect that. The comment of each variant
+/// describes a worker without the mechanism.
 ///
 /// Only the test-kit enables the feature `sabotage`. Without the feature, `QuorumConfig::sabotaged` always
 /// returns false.
@@ -20,13 +20,13 @@ pub enum Sabotage {
     DropsSilently,
     /// The worker sends the releases of a batch before the other requests of that batch.
     ReleasesFirst,
-    /// The worker's requests carry no latest time, so a node may execute them at any later time.
+    /// The worker's requests have no `not_after`, so a node may execute them at any later time.
     NoNotAfter,
     /// The worker opens a new session with a node at once. It does not wait until the node refuses every
     /// request of the old session as too late.
     NoFence,
-    /// The worker does not repeat a lost attempt, even if it lost only because concurrent attempts split the
-    /// votes.
+    /// The worker does not repeat a failed attempt, even if the attempt failed only because concurrent
+    /// attempts split the votes.
     SplitsStand,
 
     // --- the end of a lease ---
@@ -37,7 +37,8 @@ pub enum Sabotage {
     ValidityFromReceipt,
     /// The holder checks its lease without reading the clock.
     LooksWithoutClock,
-    /// The worker notices the step-down and the loss of a lease only when a vote arrives, not at their time.
+    /// The worker notices the step-down and the loss of a lease when the next vote arrives, not when they are
+    /// due.
     LossFromVotesOnly,
     /// A lease stays valid for its holder although its release was sent.
     LeaseOutlivesRelease,
@@ -55,10 +56,10 @@ pub enum Sabotage {
     // --- records ---
     /// A new leader reads the ledger without sealing it, so that nodes still accept writes of earlier terms.
     PlainRead,
-    /// A node's answer counts even for ticks that were due before its memory began.
+    /// A node's answer about a tick counts even if the tick was due before the node's memory began.
     NoMemoryRule,
-    /// A tick is due when the worker's own wall clock reaches it, rather than the clocks of a majority of the
-    /// nodes.
+    /// A tick is due when the worker's own wall clock reaches it. The worker does not compare the tick with
+    /// the clocks of a majority of the nodes.
     OwnWallClock,
     /// The leader does not check its lease between writing the *started* record and starting the work.
     NoLookBeforeWork,

@@ -28,8 +28,9 @@ async fn an_impossible_ttl_is_refused_everywhere() {
     let table = [
         (Duration::ZERO, ["ttl is 0ns", "lengthen ttl"]),
         (SECOND * 31, ["ttl is 31s, above max_ttl 30s", "shorten ttl"]),
-        // The validity is the TTL less a tenth for clock steps, a hundredth for drift, and 2 ms. It must cover
-        // an extension, which takes a third of the TTL and a node timeout, and the grace period.
+        // The validity is the TTL less a tenth for clock steps, less a hundredth for drift, and less 2 ms. The
+        // validity must be longer than the time of an extension plus the grace period. An extension takes a
+        // third of the TTL plus a node timeout.
         (SECOND / 5, ["ttl is 200ms, of which 176ms count as valid", "node_timeout 100ms"]),
         (Duration::from_millis(100), ["ttl is 100ms", "lengthen ttl"]),
     ];

@@ -108,13 +108,13 @@ async fn a_batch_returns_one_outcome_for_each_id() {
     b.close().await;
 }
 
-/// Checks a batch that is so long that several of its chunks are in progress at the same time.
+/// Tests a batch that is so long that several of its chunks are in progress at the same time.
 #[tokio::test]
 async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let mut ids: Vec<String> = (0..500).map(|number| format!("m-{number}")).collect();
-    // The same id is in two chunks that are in progress at the same time.
+    // This id occurs in two chunks that are in progress at the same time.
     ids.insert(300, "m-1".to_owned());
     for polls in 0..40 {
         let (own, list) = (claims(&a), ids.clone());
@@ -129,7 +129,7 @@ async fn a_long_batch_keeps_its_order_and_leaves_nothing_when_dropped() {
         }
         drop(batch);
     }
-    // The claims of the dropped batches are released a moment later.
+    // The claims of a dropped batch are released a moment later, so the test tries again.
     let mut tries = 0;
     let held = loop {
         let verdicts = claims(&a).claim_many(&ids).await.expect("sound ids");
@@ -199,8 +199,8 @@ async fn a_stale_claim_cannot_complete_and_a_long_result_is_refused() {
     assert!(matches!(long.complete(&"x".repeat(2000)).await, Err(ClaimError::TooLong { .. })));
 
     let stale = claimed(claims(&a).claim("m").await.expect("a quorum"));
-    // Closing the quorum releases the claim. For the worker, this has the effect of a pause that is longer than
-    // the claim's TTL.
+    // Closing the quorum releases the claim. The worker thus loses the claim as it would during a pause that is
+    // longer than the claim's TTL.
     a.close().await;
     let other = claimed(claims(&b).claim("m").await.expect("a quorum"));
     let c = quorum("c", &nodes);
@@ -238,8 +238,8 @@ async fn one_of_many_simultaneous_claims_wins() {
     }
 }
 
-/// Sends one request to `node` directly, without a quorum. The request has the marker that the node stores.
-/// Returns the reply.
+/// Sends one request to `node` directly, without a quorum, and returns the reply. The request contains the
+/// marker that the node stores.
 async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> Reply {
     let (mut session, hello) = node.open(PushSender::channel().0).await.expect("memory opens");
     let stamp = hello.marker.expect("a worker has marked it");
@@ -248,13 +248,13 @@ async fn ask(node: &MemoryNode, request: impl FnOnce(&Arc<str>) -> Request) -> R
     reply.await.expect("memory answers").replies.remove(0)
 }
 
-/// Returns whether the node stores a done record of the message.
+/// Returns whether the node stores a done record for the message.
 async fn done_at(node: &MemoryNode, id: &str) -> bool {
     let resource = Resource::claim("orders", id).expect("a name");
     matches!(ask(node, |_| Request::Inspect { resource }).await, Reply::State { done: Some(_), .. })
 }
 
-/// Returns the number of nodes that store a done record of the message.
+/// Returns the number of nodes that store a done record for the message.
 async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     let mut count = 0;
     for node in nodes {
@@ -263,8 +263,8 @@ async fn recorded(nodes: &[MemoryNode], id: &str) -> usize {
     count
 }
 
-/// Checks that a message is not handled again if one node has its done record and the other nodes have lost
-/// it.
+/// Tests that a message is not handled again if one node has its done record and the other nodes have lost that
+/// record.
 #[tokio::test]
 async fn one_done_record_outweighs_every_grant() {
     let nodes = nodes();
@@ -284,8 +284,9 @@ async fn one_done_record_outweighs_every_grant() {
     quorum.close().await;
 }
 
-/// Checks a node that is quarantined between the grant and the *complete*, and so refuses the done record. In
-/// seed 14444 of the simulation, the key of the claim stayed on that node until its TTL ended.
+/// Tests a node that is quarantined between the grant and the *complete*. This node refuses the done record.
+/// The claim must still be released on it. (In seed 14444 of the simulation, the node kept the key of the claim
+/// until the end of its TTL.)
 #[tokio::test]
 async fn a_node_that_refused_the_done_record_is_released() {
     let nodes = nodes();
@@ -308,8 +309,8 @@ async fn a_node_that_refused_the_done_record_is_released() {
     }
 }
 
-/// Checks a worker that completes its claim late, while it reaches only two of five nodes. The other nodes may
-/// have granted the message to another worker.
+/// Tests a worker that completes its claim after the claim has ended, while it reaches only two of five nodes.
+/// The other three nodes may have granted the message to another worker.
 #[tokio::test]
 async fn a_late_completion_records_nothing_until_the_owner_is_known() {
     for comes_back in [false, true] {

@@ -45,8 +45,8 @@ async fn dead_lettered(claims: &Claims, id: &str) -> DeadLettered {
     }
 }
 
-/// Waits until the claim is in the state `wanted`. For example, a claim that a worker won but must not handle
-/// is released a little later.
+/// Waits until the claim is in the state `wanted`. This can take a moment: for example, the claim of a failed
+/// attempt is released a little later.
 async fn until_it_is(claims: &Claims, id: &str, wanted: &ClaimState) {
     for _ in 0..10_000 {
         let state = claims.inspect(id).await.expect("a quorum");
@@ -68,7 +68,7 @@ async fn attempts_are_counted_over_failing_workers_up_to_the_limit() {
     let second = claimed(&claims(&a), "m").await;
     assert_eq!(second.attempt(), 2);
     drop(second);
-    // The dropped claim is released a little later, so the test tries until then.
+    // The dropped claim is released a little later, so the test tries until the message can be claimed.
     let third = loop {
         match claims(&a).claim("m").await.expect("a quorum") {
             ClaimOutcome::Claimed(claim) => break claim,
@@ -114,8 +114,8 @@ async fn a_dead_message_waits_for_the_first_worker_with_a_hook() {
     let handed = dead_lettered(&hooked, "m").await;
     assert!(handed.at.is_some() && &*handed.note == "a row", "{handed:?}");
     assert_eq!(taken.load(Ordering::SeqCst), 1);
-    // A worker without a hook gets the record of the dead letter, which shows that another worker's hook has
-    // handled it.
+    // This worker has no hook. It gets the record of the dead letter, which shows that the hook of another
+    // worker has handled the message.
     assert_eq!(dead_lettered(&claims(&a), "m").await, handed);
     assert_eq!(claims(&a).inspect("m").await.expect("a quorum"), ClaimState::DeadLettered(handed));
     a.close().await;
@@ -145,8 +145,8 @@ async fn the_dead_letter_hook_runs_under_a_claim_until_it_succeeds() {
     };
     let refused = dead_lettered(&hooked(&a), "m").await;
     assert_eq!((refused.attempts, refused.at), (3, None), "not taken yet");
-    // Two workers claim the message at the same time. One of them hands it to the hook. The other gets *in
-    // progress*, or *dead-lettered* once the hook has handled it.
+    // Two workers claim the message at the same time. One of them passes the message to the hook. The other
+    // gets *in progress*, or *dead-lettered* if the hook has handled the message by then.
     let (one, two) = (hooked(&a), hooked(&b));
     let mut handed = 0;
     while handed == 0 {
@@ -220,7 +220,7 @@ async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
     refused("abandoned").await;
     let free = ClaimState::Free { attempts: 1, payload: Some(Fingerprint::of(b"ten euros")) };
     until_it_is(&ours, "m", &free).await;
-    // A claim without a fingerprint is not checked against the stored fingerprint, and leaves it unchanged.
+    // This claim has no fingerprint. So it is not compared with the stored fingerprint, and does not change it.
     claimed(&theirs, "m").await.complete("paid").await.expect("a majority");
     refused("done").await;
     match theirs.claim(first).await.expect("the same payload") {
@@ -237,7 +237,8 @@ async fn a_late_worker_learns_the_holder_and_the_completer() {
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
     let (late, also_late) = (claimed(&claims(&a), "m").await, claimed(&claims(&a), "n").await);
     for claim in [&late, &also_late] {
-        // The claims are released without their workers, which has the effect of the end of their TTL.
+        // The test releases the claims without their worker, so that the worker loses them as it would at the
+        // end of their TTL.
         let resource = Resource::claim("orders", claim.id()).expect("a name");
         let owner = b.inspect(&resource).await.expect("a majority").holder.expect("a");
         assert!(b.force_release(&resource, &owner).await.is_clear());
@@ -270,7 +271,7 @@ async fn every_caller_of_an_idempotent_key_gets_the_first_result() {
             let handler = |_| async move {
                 let run = runs.fetch_add(1, Ordering::SeqCst);
                 env.sleep(Duration::from_millis(300)).await;
-                // The first handler fails. So one of the waiting callers runs its own handler.
+                // The first handler fails. One of the waiting callers then runs its own handler.
                 if run == 0 { Err("card declined") } else { Ok(format!("receipt {run}")) }
             };
             claims.process_or_wait("key-1", 10 * SECOND, handler).await
@@ -394,7 +395,7 @@ async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
         until_it_is(&claims(&a), "m", &free).await;
     }
     deaf.store(false, Ordering::SeqCst);
-    // The attempt did not begin, so its fingerprint must not exclude another payload.
+    // The earlier attempts did not begin. So the fingerprint of their payload must not exclude another payload.
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
@@ -411,7 +412,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
     for number in 1..=20 {
         let id = format!("m-{number}");
         let (resource, owner) = (Resource::claim("orders", &id).expect("a name"), Owner::from_node("b:1"));
-        // These are the requests of a worker that died after a single node had counted its attempt.
+        // The test sends the requests of a worker that dies after a single node has counted its attempt.
         let requests = vec![
             Request::Acquire {
                 resource: resource.clone(),
@@ -437,7 +438,7 @@ async fn a_payload_of_an_attempt_that_never_began_blocks_no_claim() {
         let replies = sent.await.expect("memory answers").replies;
         assert_eq!(replies[1..], [Reply::Counted, Reply::Released(true)]);
         let claim = claimed(&claims(&a), MessageId::new(&*id).payload(b"right")).await;
-        // The other payload is detected even while the message is claimed.
+        // A claim with another payload is refused, even while the message is claimed.
         let other = claims(&a).claim(MessageId::new(&*id).payload(b"wrong")).await;
         assert!(matches!(other, Err(ClaimError::OtherPayload { .. })), "{other:?}");
         claim.abandon().await.expect("a majority");

@@ -1,5 +1,6 @@
-//! Tests of a worker whose wall clock is set back or forward, before and while it leads. No tick may run twice,
-//! be lost, or run too early. The nodes' clocks are right, and the workers' boot clocks do not step.
+//! Tests of a worker whose wall clock is set back or forward, before the worker leads and while it leads. No
+//! tick may run twice, be lost, or run too early. The clocks of the nodes are right, and the boot clocks of the
+//! workers do not step.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -61,8 +62,8 @@ impl World for Settable {
     }
 }
 
-/// The starts of each tick, by the tick's time in microseconds. Each start has the worker's name and the time
-/// on the machine's own clock.
+/// The starts of each tick. The key is the tick's time in microseconds. Each start has the worker's name, and
+/// the time on the clock of the test's machine.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<(&'static str, WallTime)>>>>;
 
 struct Worker {
@@ -108,7 +109,7 @@ impl Worker {
     }
 }
 
-/// A worker that leads, or waits to become leader, until it is asked to stop.
+/// A worker that leads or waits to become the leader, until it is cancelled.
 struct Running {
     worker: Worker,
     stop: CancellationToken,
@@ -139,7 +140,8 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
         leads.worker.clock.set(wrong);
         leads.worker.goes_on(how).await;
     }
-    // The clock of this worker is set while the worker waits to lead, and again while it leads.
+    // The clock of each of these workers is set while the worker waits to become the leader, and again while it
+    // leads.
     for (name, wrong) in [("second", HOUR), ("third", -HOUR)] {
         let next = Running::start(Worker::new(name, &nodes, &starts), delivery, Placement::Leader);
         next.worker.quorum.ready(5 * SECOND).await.expect("a majority votes");
@@ -154,8 +156,9 @@ async fn steps_lose_and_double_nothing(delivery: Delivery) {
     each_once_and_none_early(&starts);
 }
 
-/// Tests jobs that are placed on any worker. Nodes grant no claim to a worker whose clock is wrong by more than
-/// `max_clock_offset`. Such a worker must not be able to take a claim from the other worker either.
+/// Tests jobs that are placed on any worker. If the clock of a worker is wrong by more than `max_clock_offset`,
+/// the nodes grant no claim to that worker. Such a worker must not be able to take a claim from the other
+/// worker either.
 async fn clock_steps_harm_no_spread_tick(delivery: Delivery) {
     let nodes: Vec<_> = (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect();
     let starts = Starts::default();

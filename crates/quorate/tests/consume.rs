@@ -1,4 +1,4 @@
-//! Tests of consumers, with memory nodes and the real clock. They check the outcome of each message of a
+//! Tests of consumers, with memory nodes and the real clock. They check the outcome of each message in a
 //! stream.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -29,10 +29,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The result of acknowledging a message. It has the type of `Ended::acked`.
+/// The result of acknowledging a message. This is the type of `Ended::acked`.
 type Acked = Result<bool, Arc<str>>;
 
-/// A message whose acks are counted.
+/// A message that counts its acknowledgements.
 #[derive(Debug)]
 struct TestMessage {
     id: Vec<u8>,
@@ -64,7 +64,7 @@ impl Message for TestMessage {
     }
 }
 
-/// A source of messages. It collects what its messages report.
+/// A source of messages. It records the acknowledgements and the outcomes of its messages.
 #[derive(Clone, Default)]
 struct Sender {
     acks: Arc<AtomicUsize>,
@@ -115,7 +115,7 @@ async fn handled(_: Delivery<TestMessage>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of attempts after which a message was given up.
+/// Returns the number of attempts after which a message became a dead letter.
 fn attempts(reason: &Outcome) -> u32 {
     match reason {
         Outcome::DeadLettered { attempts } => *attempts,
@@ -198,7 +198,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
         assert!(why.contains(says) && *acked == Ok(true), "{id}: {why} {acked:?}");
     }
     assert_eq!(dead.lock().expect("no panic").len(), 4);
-    // A message whose handler failed is released, so it can be claimed again at once.
+    // A message whose handler has failed is released, so another worker can claim it at once.
     assert!(matches!(claims(&a).claim("fails").await, Ok(ClaimOutcome::Claimed(_))));
     assert_eq!(sender.left.load(Ordering::Relaxed), 3, "fails, panics, and the one that the hook refused");
     a.close().await;
@@ -457,8 +457,8 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         .await
         .expect("timings");
     assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
-    // The dead-letter hook has already handled the message. So a worker without a hook may acknowledge its
-    // copy.
+    // The dead-letter hook has already handled the message. So a worker without a hook may also acknowledge its
+    // copy of the message.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;
     assert_eq!(again.expect("timings").acked, 1);
     a.close().await;
@@ -520,8 +520,8 @@ async fn a_message_that_fails_too_often_is_dead_lettered_once_and_acked() {
     let consumed = consumer(&a, ["bad", "three"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.handled, consumed.acked), (1, 1, 2), "{consumed:?}");
     assert_eq!(sender.ended()["bad"], ("given up after 2 attempts".to_owned(), Ok(true)));
-    // When a worker receives the message again, it finds that the hook has handled it, and does not call the
-    // hook again.
+    // The messages are delivered again. The worker finds that the hook has handled the message `bad`, and does
+    // not call the hook again.
     let consumed = consumer(&b, ["bad", "four"]).await.expect("sound timings");
     assert_eq!((consumed.dead_lettered, consumed.acked), (1, 2), "{consumed:?}");
     assert_eq!(*dead.lock().expect("no panic"), [(b"bad".to_vec(), 2)]);
@@ -557,7 +557,7 @@ async fn a_failing_hook_keeps_the_message_and_a_slow_hook_delays_no_other() {
     a.close().await;
 }
 
-/// A message with an id and a payload, whose fingerprint the consumer compares.
+/// A message with an id and a payload. The consumer compares the fingerprint of the payload.
 struct Sealed(&'static str, &'static str);
 
 impl Message for Sealed {

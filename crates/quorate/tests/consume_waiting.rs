@@ -1,5 +1,5 @@
 //! Tests of consumers that receive the same messages. Each consumer keeps its copy of a message until the
-//! worker that handles the message is done. So no message is lost if that worker dies.
+//! worker that handles the message has finished. So no message is lost if that worker dies.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -152,8 +152,8 @@ async fn patience_begins_with_the_first_conflict_and_its_end_is_reported() {
     b.close().await;
 }
 
-/// A worker that a test can kill. The kill first cuts the worker off from its nodes, so that it releases
-/// nothing.
+/// A worker that a test can kill. The kill first disconnects the worker from its nodes, so that the worker
+/// releases no claim.
 struct Worker {
     quorum: Quorum,
     cut: Arc<AtomicBool>,
@@ -173,7 +173,7 @@ impl Worker {
         self.killed.notify_one();
     }
 
-    /// Consumes the messages until all of them are done. Returns `None` if the worker is killed before.
+    /// Consumes the messages until all of them are done. Returns `None` if the worker is killed first.
     async fn consume(
         &self,
         all: &[String],
@@ -201,8 +201,8 @@ impl Worker {
     }
 }
 
-/// Delivers every message once to each of four workers, two of which are killed while they handle messages.
-/// Returns the number of messages that are not done at the end.
+/// Delivers every message once to each of four workers. Two of the workers are killed while they handle
+/// messages. Returns the number of messages that are not done at the end.
 async fn lost_in_a_run(run: usize) -> usize {
     const MESSAGES: usize = 400;
     let (nodes, all, begun) = (nodes(), ids(MESSAGES), Arc::new(AtomicUsize::new(0)));

@@ -1,5 +1,5 @@
-//! Tests that locks ask a majority of the nodes first. They use memory nodes that a test can stop, and the real
-//! clock.
+//! Tests that a round for a lock asks a majority of the nodes first. The tests use memory nodes that can be
+//! stopped, and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A memory node that counts the attempts at locks, and that a test can make fail.
+/// A memory node that counts the attempts to acquire locks. A test can make the node fail.
 #[derive(Clone)]
 struct Watched {
     node: MemoryNode,
@@ -32,11 +32,11 @@ struct Watched {
 
 #[derive(Default)]
 struct Faults {
-    /// If true, the node takes requests but does not reply until this is false again.
+    /// While this is true, the node receives requests but sends no reply.
     stopped: watch::Sender<bool>,
-    /// If true, the connection breaks with each request.
+    /// While this is true, each request breaks the connection.
     broken: AtomicBool,
-    /// If true, the connection breaks with each request that raises a counter.
+    /// While this is true, each request that raises a counter breaks the connection.
     breaks_at_raise: AtomicBool,
     acquires: AtomicUsize,
     extends: AtomicUsize,
@@ -106,7 +106,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Returns a quorum whose nodes all vote.
+    /// Creates five nodes and a quorum of them, and waits until all nodes vote.
     async fn new(change: impl FnOnce(QuorumBuilder) -> QuorumBuilder) -> Self {
         let node = |node| Watched { node, faults: Arc::default() };
         let nodes: Vec<Watched> = common::nodes().into_iter().map(node).collect();
@@ -122,7 +122,7 @@ impl Stage {
         common::quorum("b", &nodes)
     }
 
-    /// Acquires the lock within three seconds. A round that waited for the node timeout would take four.
+    /// Acquires the lock within three seconds. If a round waited for the node timeout, it would take four.
     async fn acquire(&self) -> Lease {
         let lock = self.quorum.lock("x");
         let env = self.quorum.env();
@@ -130,7 +130,7 @@ impl Stage {
         acquired.expect("without waiting for the node timeout").expect("a majority")
     }
 
-    /// Acquires and releases the lock. Returns the nodes that the acquire asked.
+    /// Acquires and releases the lock. Returns the nodes to which the acquire was sent.
     async fn cycle(&self) -> Vec<usize> {
         let before = self.counts(|faults| &faults.acquires);
         let lease = self.acquire().await;
@@ -141,8 +141,8 @@ impl Stage {
         (0..5).filter(|&node| before[node] < after[node]).collect()
     }
 
-    /// Repeats [`Stage::cycle`] until `is_done` returns true for the nodes that were asked. (On a busy machine,
-    /// a round may ask more nodes than it needs.)
+    /// Repeats [`Stage::cycle`] until `is_done` returns true for the nodes that it asked. On a busy machine, a
+    /// round may ask more nodes than it needs.
     async fn cycle_until(&self, is_done: impl Fn(&[usize]) -> bool) -> Vec<usize> {
         for _ in 0..10_000 {
             let asked = self.cycle().await;
@@ -168,7 +168,7 @@ impl Stage {
         self.until("the lease is extended to all nodes", async || self.stored_on(lease).await == 5).await;
     }
 
-    /// Waits until the condition holds, for a minute at most.
+    /// Waits until the condition is true. Fails after a minute.
     async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         let env = self.quorum.env();
         let reached = async {
@@ -185,8 +185,8 @@ async fn a_lock_asks_the_same_majority_each_time_and_releases_it_there() {
     let stage = Stage::new(|builder| builder).await;
     let first = stage.cycle_until(|asked| asked.len() == 3).await;
     let released = stage.counts(|faults| &faults.releases);
-    // On a busy machine, one of the first nodes may be late in between, and is then asked last. So the test
-    // tries until the first order is back.
+    // On a busy machine, one of the first nodes may be late for a while. Later rounds then ask it last. So the
+    // test repeats the rounds until the order is the first one again.
     stage.cycle_until(|again| *again == *first).await;
     stage.quorum.close().await;
     let (asked, extended) = (stage.counts(|faults| &faults.acquires), stage.counts(|faults| &faults.extends));
@@ -222,7 +222,8 @@ async fn a_stopped_node_is_asked_last_until_it_is_prompt_again() {
     let asked = stage.cycle_until(|asked| asked.len() == 3).await;
     let stopped = asked[1];
     stage.nodes[stopped].faults.stopped.send_replace(true);
-    // The first acquire takes a little longer. The later ones no longer ask the stopped node first.
+    // The first acquire takes a little longer, because it waits for the stopped node. Later acquires do not ask
+    // this node first.
     let others = |without: &[usize]| asked.iter().all(|node| *node == stopped || without.contains(node));
     stage.cycle_until(|without| without.len() == 3 && !without.contains(&stopped) && others(without)).await;
     stage.nodes[stopped].faults.stopped.send_replace(false);
@@ -246,13 +247,14 @@ async fn a_node_that_does_not_raise_its_counter_is_replaced() {
     let stage = Stage::new(|builder| builder).await;
     let asked = stage.cycle_until(|asked| asked.len() == 3).await;
     let behind = asked[2];
-    // This node misses a grant, so its counter is smaller than those of the others.
+    // This node misses a grant, so its counter of fencing tokens is behind those of the other nodes.
     stage.nodes[behind].faults.broken.store(true, Ordering::Relaxed);
     stage.cycle_until(|asked| !asked.contains(&behind)).await;
     let token = stage.acquire().await.token();
     stage.nodes[behind].faults.breaks_at_raise.store(true, Ordering::Relaxed);
     stage.nodes[behind].faults.broken.store(false, Ordering::Relaxed);
-    // The driver opens a new session only after it has waited for the requests of the old one to expire.
+    // The driver first waits until the requests of the old session have expired. Only then does it open a new
+    // session.
     stage.until("the node votes", async || stage.quorum.nodes()[behind].votes()).await;
     stage.cycle_until(|asked| asked.contains(&behind)).await;
     for _ in 0..20 {

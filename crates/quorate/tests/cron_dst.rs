@@ -1,5 +1,5 @@
 //! Tests of the rules for skipped and repeated local times. The ticks are compared with a table of cases, and
-//! with an independent reference that is slow: it checks the local time of every second.
+//! with an independent reference. The reference is slow, because it checks the local time of every second.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -49,9 +49,9 @@ const CHANGES: [Change; 15] = [
     TROLL,
 ];
 
-/// A change, a cron line, and the line's ticks under each of the rules vixie, skip, first and both. The ticks
-/// are local times with their offsets, from 75 minutes before the change to 135 minutes after it. `=` means
-/// the same ticks as under vixie.
+/// A change of the clock, a cron line, and the line's ticks under each of the rules vixie, skip, first and
+/// both. The ticks are local times with their offsets. They cover the time from 75 minutes before the change to
+/// 135 minutes after it. `=` means that the ticks are the same as under vixie.
 type Case = (Change, &'static str, [&'static str; 4]);
 
 const CASES: &[Case] = &[
@@ -191,8 +191,8 @@ fn the_table_holds_and_the_reference_agrees() {
     }
 }
 
-/// Checks that the table has enough cases for each rule except vixie. In at least five zones, a case has other
-/// ticks under this rule than under vixie.
+/// Tests that the table has enough cases for each rule except vixie. In each of at least five zones, there must
+/// be a case in which the ticks under this rule differ from the ticks under vixie.
 #[test]
 fn each_rule_has_cases_in_which_it_matters() {
     for (at, rule) in Dst::ALL.into_iter().enumerate().skip(1) {
@@ -235,8 +235,8 @@ fn random_lines_agree_with_a_second_by_second_reference() {
         let seconds = &all[dice.under(all.len())];
         let rule = Dst::ALL[dice.under(4)];
         let cron = cron.zone(seconds.zone).unwrap().dst(rule);
-        // The start is random, because a leader that takes over at any moment must compute the same ticks as
-        // the leader before it.
+        // The start of the search is random. A leader may take over at any moment, and must compute the same
+        // ticks as the previous leader.
         let from = seconds.change - 2 * HOUR + i64::from(dice.below(4 * 3600));
         let until = seconds.change + 5 * HOUR;
         let expect = line.reference(seconds, rule, from, until);
@@ -251,8 +251,8 @@ fn random_lines_agree_with_a_second_by_second_reference() {
         let same = line.reference(seconds, Dst::Vixie, from, until) == expect;
         *met.entry((rule.name(), line.fixed, same)).or_insert(0) += usize::from(!expect.is_empty());
     }
-    // These are the numbers of compared lines that are required: lines with the same ticks as under vixie, and
-    // lines whose ticks the rule changed.
+    // The test must have compared enough lines: lines with the same ticks as under vixie, and lines whose ticks
+    // differ.
     for (rule, fixed) in [("vixie", true), ("vixie", false), ("skip", true), ("first", false), ("both", true)]
     {
         assert!(met.get(&(rule, fixed, true)).is_some_and(|met| *met > 10), "{rule}, {fixed}: {met:?}");
@@ -271,7 +271,8 @@ fn next(cron: &Cron, after: i64) -> Option<i64> {
     i64::try_from(tick.as_micros() / 1_000_000).ok()
 }
 
-/// Returns the ticks in `(from, until]` by repeated calls of `next`, each of which must give a later tick.
+/// Returns the ticks in `(from, until]`. They are found by repeated calls of `next`, each of which must return
+/// a later tick.
 fn walk(cron: &Cron, from: i64, until: i64) -> BTreeSet<i64> {
     let mut ticks = BTreeSet::new();
     let mut at = from;
@@ -327,7 +328,7 @@ impl Seconds {
     }
 }
 
-/// A cron line, and for each of its fields the set of values that match.
+/// A cron line, with the set of matching values of each field.
 struct Line {
     text: String,
     second: BTreeSet<u32>,
@@ -350,15 +351,15 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// Returns the ticks in `(from, until]` as [`Dst`] defines them. It examines every second.
+    /// Returns the ticks in `(from, until]` as [`Dst`] defines them. This function examines every second.
     fn reference(&self, seconds: &Seconds, rule: Dst, from: i64, until: i64) -> BTreeSet<i64> {
         let second = SignedDuration::from_secs(1);
         let correction = SignedDuration::from_hours(3);
         let mut ticks = BTreeSet::new();
         let mut skipped: Vec<DateTime> = Vec::new();
         let mut gap = None;
-        // The local time just before the clock was last set back. Until the clock has passed this time, it
-        // repeats local times.
+        // The last local time that the clock showed before it was set back. The clock repeats local times until
+        // it shows a later time than this.
         let mut shown_before: Option<DateTime> = None;
         let mut last = seconds.shows[0] - second;
         for (utc, now) in (seconds.begin..).zip(seconds.shows.iter().copied()) {
@@ -393,7 +394,8 @@ impl Line {
         ticks
     }
 
-    /// Parses a line of the table: fields with numbers, `*`, lists, ranges and steps, or `@daily` or `@hourly`.
+    /// Parses a line of the table. A field has numbers, `*`, lists, ranges and steps. The line may also be
+    /// `@daily` or `@hourly`.
     fn read(line: &str) -> Self {
         let plain = match line {
             "@daily" => "0 0 * * *",
@@ -440,15 +442,15 @@ impl Line {
         };
         let first = if dice.below(2) == 0 { 0 } else { 3 }; // The kinds of field from 3 on have no star.
         let (minute_text, minute) = dice.field_from(first, 0, 59, 59);
-        // The hour is between 0 and 4, since most changes are at night. If the field begins with a star, it may
-        // be any hour.
+        // The hour is between 0 and 4, because most changes are at night. If the field begins with a star, the
+        // line may match any hour.
         let (hour_text, hour) = dice.field_from(first, 0, 4, 23);
-        // Three of four lines match any day. Otherwise few lines would have a tick on the day of the change.
+        // Three of four lines match every day. Otherwise few lines would have a tick on the day of the change.
         let any = |least: u32, most: u32| ("*".to_owned(), (least..=most).collect());
         let (day_text, day) = if dice.below(4) > 0 { any(1, 31) } else { dice.field(1, 31, 31) };
         let (weekday_text, weekday) = if dice.below(4) > 0 { any(0, 6) } else { dice.field(0, 6, 6) };
         let days = if with_seconds {
-            // In a line with seconds, Sunday is 1. So the weekdays are written as numbers in that numbering.
+            // In a line with seconds, Sunday is 1. So the weekdays are written as numbers that begin at 1.
             let numbers: Vec<String> = weekday.iter().map(|day| (day + 1).to_string()).collect();
             format!("{day_text} * {}", if weekday_text == "*" { "*".to_owned() } else { numbers.join(",") })
         } else {
@@ -473,7 +475,7 @@ impl Line {
     }
 }
 
-/// A seeded random generator (splitmix64), which gives the same lines in every run.
+/// A random generator (splitmix64) with a fixed seed, so that every run of the test uses the same lines.
 struct Dice(u64);
 
 impl Dice {
@@ -489,8 +491,8 @@ impl Dice {
         usize::try_from(self.below(u32::try_from(bound).unwrap())).unwrap()
     }
 
-    /// Returns the text of a random field, and its values. The values are computed without the parser. They are
-    /// between `least` and `near`, or for a field with a star between `least` and `most`.
+    /// Returns the text of a random field, and its values, which are computed without the parser. The values
+    /// are between `least` and `near`. If the text has a star, the values are between `least` and `most`.
     fn field(&mut self, least: u32, near: u32, most: u32) -> (String, BTreeSet<u32>) {
         self.field_from(0, least, near, most)
     }

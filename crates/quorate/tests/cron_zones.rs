@@ -1,8 +1,8 @@
-//! Tests of skipped and repeated local times. The ticks are compared with tables of the behaviour of cronie
-//! (the cron of many Linux systems), and with a slow model.
+//! Tests of skipped and repeated local times. The expected ticks are in tables of the behaviour of cronie (the
+//! cron of many Linux systems). Random lines are compared with a slow model.
 //!
-//! The tables were measured with cronie itself, on a shifted clock. If cronie starts two runs of one job in the
-//! same minute, the ticks of Quorate are a second apart, because each tick needs an instant of its own.
+//! The tables were measured with cronie itself, on a shifted clock. If cronie starts two runs of a job in the
+//! same minute, the ticks of Quorate are one second apart, because each tick needs a different instant.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper may")]
 
@@ -225,7 +225,7 @@ fn a_fraction_of_a_second_gives_no_extra_tick() {
     assert_eq!(at(2_000_001), Some(3_000_000));
 }
 
-/// A seeded random generator (splitmix64), which gives the same lines in every run.
+/// A random generator (splitmix64) with a fixed seed, so that every run of the test uses the same lines.
 struct Dice(u64);
 
 impl Dice {
@@ -271,8 +271,8 @@ struct Line {
 
 impl Line {
     fn random(dice: &mut Dice) -> Self {
-        // The hour is between 0 and 4, so that most lines have a tick near a change. If the field begins with a
-        // star, it may be any hour.
+        // The hour is between 0 and 4, so that most lines have a tick near a change of the offset. If the field
+        // begins with a star, the line may match any hour.
         let (minute_text, minute) = dice.field(0, 59);
         let (hour_text, hour) = dice.field(0, 4);
         let hour = if hour_text.starts_with('*') {
@@ -305,15 +305,15 @@ impl Line {
             && if self.either { day || weekday } else { day && weekday }
     }
 
-    /// Returns the ticks in `(from, to]`, computed minute by minute. For each minute, the model knows its local
-    /// time, the local times that have occurred before, and the local times that were skipped.
+    /// Returns the ticks in `(from, to]`, computed minute by minute. For each minute, the model has the local
+    /// time, the local times that the clock has already shown, and the local times that it has skipped.
     fn model(&self, zone: &TimeZone, from: i64, to: i64) -> BTreeSet<i64> {
         let local = |utc: i64| zone.to_datetime(Timestamp::from_second(utc).unwrap());
         let mut first_shown: BTreeMap<DateTime, i64> = BTreeMap::new();
         let mut ticks = BTreeSet::new();
         let mut lost = Vec::new();
-        // The model starts a day before `from`, because it must know which local times occurred shortly before
-        // `from`.
+        // The model starts a day before `from`, so that it has the local times that the clock showed shortly
+        // before `from`.
         let mut last = local(from - 86_400 - 60);
         for utc in (from - 86_400..=to).step_by(60) {
             let now = local(utc);
@@ -388,8 +388,8 @@ fn random_lines_agree_with_a_minute_by_minute_model() {
 
 #[test]
 fn every_starting_moment_gives_the_same_ticks() {
-    // A leader may take over in the middle of the catch-up runs, or of the repeated hour. It must compute the
-    // same ticks as the leader before it.
+    // A leader may take over during the catch-up runs, or during the repeated hour. It must compute the same
+    // ticks as the previous leader.
     for (line, after, until) in [
         ("0,15,30,45 2 * * *", "2025-03-09 06:59", "2025-03-09 07:01"),
         ("*/20 * * * *", "2025-11-02 04:50", "2025-11-02 07:10"),

@@ -27,7 +27,7 @@ fn candidate(quorum: &Quorum) -> Election {
     Election::new(quorum, "billing").ttl(SECOND)
 }
 
-/// Returns work that sends its term to `report`, and then runs until it is asked to stop.
+/// Returns work that sends its term to `report`, and then continues until it is cancelled.
 fn reporting(report: mpsc::UnboundedSender<Term>) -> impl FnMut(Term) -> futures_like::Work {
     move |term| {
         let report = report.clone();
@@ -248,8 +248,8 @@ async fn work_that_fails_is_restarted_and_the_group_has_a_leader_again() {
 async fn another_candidate_leads_while_a_failed_one_pauses() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
-    // This candidate's pause after a failure is longer than the test may take. So the other candidate must
-    // lead.
+    // After a failure, this candidate pauses for longer than the test may take. So the other candidate must
+    // become the leader.
     let failing = candidate(&a).restart_backoff(SECOND * 600, SECOND * 600);
     let (report, mut failed) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
@@ -265,7 +265,7 @@ async fn another_candidate_leads_while_a_failed_one_pauses() {
     let term = b.env().before(b.env().now() + SECOND * 30, terms.recv()).await.expect("in time");
     assert!(term.expect("a term").token() > first.token());
     assert!(other.is_leader() && !failing.is_leader());
-    // A shutdown must end the pause at once.
+    // The candidate is in its pause. A shutdown must end this pause at once.
     stop.cancel();
     let ended = a.env().before(a.env().now() + SECOND * 30, campaign).await.expect("in time");
     ended.expect("no panic").expect("a shutdown is Ok");

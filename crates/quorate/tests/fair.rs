@@ -1,4 +1,4 @@
-//! Tests that fair waiters acquire a lock in turn, with memory nodes and the real clock.
+//! Tests that fair waiters acquire a lock in the order of the queue. They use memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test awaits or aborts its tasks")]
@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The time for which the place of a dead waiter stays in the queue. With default settings, it is three times
-/// the sum of 100 ms and two node timeouts.
+/// The time for which a waiter that has died stays in the queue. With default settings, it is three times the
+/// sum of 100 ms and two node timeouts.
 const PLACE: Duration = Duration::from_millis(900);
 
 /// A node that its worker cannot reach.
@@ -54,7 +54,7 @@ fn reaching(worker: &str, nodes: &[MemoryNode], reached: &[usize]) -> Quorum {
     builder.build().expect("a sound setup")
 }
 
-/// Waits for the lock in the queue, records that it was acquired, and holds it for a moment.
+/// Waits for the lock in the queue, adds `name` to the list of acquires, and holds the lock for a moment.
 fn takes_its_turn(
     quorum: &Quorum,
     name: &'static str,
@@ -70,8 +70,8 @@ fn takes_its_turn(
     })
 }
 
-/// Returns the number of waiters in the queue of each node. For this, the function joins the queue and leaves
-/// it at once.
+/// Returns the number of waiters in the queue of each node. To find this number, the function joins the queue
+/// and leaves it at once.
 async fn waiting(nodes: &[MemoryNode]) -> Vec<u32> {
     let resource = Resource::lock("x").expect("a name");
     let env = Env::system();
@@ -138,8 +138,8 @@ async fn fair_waiters_acquire_in_the_order_of_their_waits_and_the_queue_drains()
         until_waiting(&nodes, number as u32 + 1).await;
     }
     held.release().await.expect("all nodes answer");
-    // A worker that does not wait is refused, either because of the queue or because of the present holder. It
-    // can acquire the lock only when the queue is empty.
+    // This worker does not wait. Its request is refused if the lock has a holder, or if the queue is not empty.
+    // So it can acquire the lock only after all waiters.
     while tasks.iter().any(|task| !task.is_finished()) {
         if let Ok(lease) = try_lock(&workers[1]).await {
             assert_eq!(order.lock().expect("no panic").len(), names.len(), "every waiter acquired");
@@ -176,8 +176,8 @@ async fn newcomers_learn_of_the_queue() {
         tokio::spawn(async move { b.lock("x").fair(Duration::ZERO).acquire().await.map(drop) })
     };
     until_waiting(&nodes, 1).await;
-    // The dropped waiter leaves the queue. Then a place is added that no process renews, like that of a waiter
-    // that has died. Nothing else can acquire the lock before this place expires.
+    // The aborted waiter leaves the queue. Then the test adds a waiter that never renews its entry, as if its
+    // process had died. No other worker can acquire the lock before this entry expires.
     waiter.abort();
     let _ = waiter.await;
     until_waiting(&nodes, 0).await;
@@ -191,7 +191,7 @@ async fn newcomers_learn_of_the_queue() {
     b.close().await;
 }
 
-/// Adds a place to the queue of each node that no process renews, like that of a waiter that has died.
+/// Adds a waiter to the queue of each node. The waiter never renews its entry, as if its process had died.
 async fn put_place(nodes: &[MemoryNode], ttl: Duration) {
     let now = Env::system().wall().as_micros();
     for node in nodes {
@@ -246,7 +246,7 @@ async fn a_dropped_waiter_leaves_the_queue_at_once() {
     b.close().await;
 }
 
-/// Checks two waiters that can reach only four of the five nodes.
+/// Tests two waiters that can reach only four of the five nodes.
 #[tokio::test]
 async fn with_one_node_down_both_waiters_acquire_in_turn() {
     let nodes = nodes();
@@ -267,13 +267,15 @@ async fn with_one_node_down_both_waiters_acquire_in_turn() {
     }
 }
 
-/// Checks a waiter that reaches only two of five nodes, and began to wait first. It is first in the queue of
-/// these two nodes, so no other waiter can get a majority. It must give up its place after a while.
+/// Tests a waiter that reaches only two of five nodes, and that began to wait before the other waiter. This
+/// waiter is first in the queue of these two nodes, but cannot get a majority. So after a while it must let the
+/// other waiter pass.
 #[tokio::test]
 async fn a_waiter_at_the_head_of_a_minority_steps_aside() {
     let nodes = nodes();
     let (cut_off, b) = (reaching("a", &nodes, &[0, 1]), reaching("b", &nodes, &[0, 1, 2, 3]));
-    // A worker that is cut off from a majority cannot write markers. So the other worker writes them first.
+    // A worker that reaches no majority cannot write markers. So the other worker first writes the markers of
+    // all nodes.
     drop(try_lock(&b).await.expect("free"));
     let blocked = {
         let cut_off = cut_off.clone();
@@ -299,8 +301,8 @@ async fn a_stream_of_readers_does_not_starve_a_fair_writer() {
     let reading = {
         let (reader, stop) = (reader.clone(), stop.clone());
         tokio::spawn(async move {
-            // Each read lease begins before the one before it ends. So the lock is never free while the nodes
-            // accept new readers.
+            // Each read lease begins before the previous one ends. So the lock is never free as long as the
+            // nodes accept new readers.
             let (mut last, mut times): (Option<ReadLease>, u32) = (None, 0);
             while !stop.is_cancelled() {
                 match reader.read_lock("x").try_acquire().await.expect("a quorum") {

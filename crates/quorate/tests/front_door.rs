@@ -1,4 +1,4 @@
-//! Tests of the public interface as a new user meets it: names, settings and errors of any type, a short
+//! Tests of the public interface from the view of a new user: names, settings and errors of any type, a short
 //! `Debug` output, and tasks that end with their term.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

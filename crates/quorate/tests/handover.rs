@@ -1,5 +1,5 @@
-//! Tests of transfers, by which a lease or the leadership passes to another worker before it ends. They use
-//! memory nodes and the real clock.
+//! Tests of transfers: a lease or the leadership passes to another worker before it ends. The tests use memory
+//! nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -86,7 +86,7 @@ async fn an_unused_reservation_expires_and_the_lock_is_free() {
     c.close().await;
 }
 
-/// A running candidate, and its events. Its work lasts until it is asked to stop.
+/// A running candidate, and its events. The candidate's work continues until it is cancelled.
 struct Runs {
     election: Election,
     events: mpsc::UnboundedReceiver<ElectionEvent>,
@@ -107,7 +107,7 @@ fn run(election: Election) -> Runs {
 }
 
 impl Runs {
-    /// Waits for an event for which `wanted` returns true. Returns the events before it, and the event.
+    /// Waits for an event for which `wanted` returns true. Returns the earlier events, and this event.
     async fn until(
         &mut self,
         wanted: impl Fn(&ElectionEvent) -> bool,
@@ -176,11 +176,11 @@ async fn a_remote_resign_request_applies_to_the_current_leader_only() {
     let second = b.elected().await;
     let (before, _) = a.until(|event| *event == ElectionEvent::Resigned(first)).await;
     assert_eq!(before, [ElectionEvent::AskedToResign(first), ElectionEvent::StepDown(first)]);
-    // The resign request stays on the nodes for another ten seconds. It must not apply to the new leader.
+    // The nodes still store the resign request for ten seconds. The request must not apply to the new leader.
     outside.env().sleep(SECOND).await;
     assert!(b.election.term().is_some_and(|term| term.token() == second && term.is_valid()));
-    // The next request is for the present leader. The old request is still stored, but it must not block the
-    // new one.
+    // This request is for the present leader. The nodes still store the first request, which must not block
+    // this one.
     let again = observer.ask_to_resign(None, 10 * SECOND).await.expect("it obeys");
     assert_eq!(&*again.0.worker, "b");
     a.elected().await;
@@ -228,7 +228,7 @@ async fn a_leader_without_heartbeat_resigns_and_an_ineligible_candidate_does_not
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let heart = Heartbeat::new(quorum.env(), SECOND / 4);
-    // The work hangs, so it never calls the heartbeat.
+    // The work blocks, so it never calls the heartbeat.
     let mut a = run(Election::new(&quorum, "g").ttl(SECOND).renew_while_beating(&heart));
     let first = a.elected().await;
     let term = a.election.term().expect("it leads");
@@ -316,7 +316,8 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
     let nothing = outside.force_release(&resource, &old_owner).await;
     assert_eq!((nothing.freed, nothing.clear), (0, 5), "of the one before nothing is left");
     assert!(contended(&outside, "x").await);
-    // The lease is extended to all nodes only after it has been held for a moment. The test waits for that.
+    // The lease is extended to all nodes only a moment after it was acquired. The test waits until all nodes
+    // store the lease.
     let mut seen = outside.inspect(&resource).await.expect("a majority");
     let spread = async {
         while seen.named != [(lease.owner().clone(), 5)] {

@@ -1,8 +1,8 @@
-//! Checks the layers of the library. Each module uses only modules below it. The files of one module do not
-//! depend on each other in a circle, except for the listed exceptions.
+//! Checks the layers of the library. Each module may use only the modules below it. The files of one module
+//! must not depend on each other in a circle, except for the exceptions that this test lists.
 //!
-//! The test reads the sources as tokens, so comments and strings do not count. Test code (`#[cfg(test)]`,
-//! `*tests.rs`, `tests/`) may use anything.
+//! The test reads the sources as tokens, so it ignores comments and strings. Test code (`#[cfg(test)]`,
+//! `*tests.rs`, `tests/`) may use every module.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
@@ -34,11 +34,12 @@ const ORDER: [&str; 18] = [
     "claim",
     "scheduler",
 ];
-/// Modules outside of the order, each with the highest module that it may use. No other module may use them.
+/// Modules that are not in the order, each with the highest module that it may use. No module may use them.
 const BESIDE: [(&str, &str); 1] = [("admin", "quorum")];
 /// The files that only re-export items. They may use every module, and no module may use them.
 const FACADES: [&str; 2] = ["lib", "internals"];
-/// The uses that may be part of a circle, each as the file that uses, the file that is used, and the reason.
+/// The uses that may be part of a circle. Each has the file that uses the other, the other file, and the
+/// reason.
 const CIRCLES_ALLOWED: [(&str, &str, &str); 4] = [
     (
         "claim::claims",
@@ -91,7 +92,7 @@ fn check(sources: &Sources, allowed: &[(&str, &str, &str)]) -> Vec<String> {
     problems
 }
 
-/// Returns an error message if `arrow` is a use that the order of the modules forbids.
+/// Returns an error message if the order of the modules does not allow the use `arrow`.
 fn forbidden(arrow: &Arrow) -> Option<String> {
     let (from, to) = (top(&arrow.from), top(&arrow.to));
     let rank = |module: &str| ORDER.iter().position(|other| *other == module);
@@ -105,8 +106,8 @@ fn forbidden(arrow: &Arrow) -> Option<String> {
     (!may_use).then(|| format!("src/{}:{}: {from} may not use {to}", arrow.file, arrow.line))
 }
 
-/// Returns the uses that are part of a circle: the used file also uses the first one, directly or through other
-/// files.
+/// Returns the uses that are part of a circle. This means that the used file also uses the first file, directly
+/// or through other files.
 fn circular(arrows: &[Arrow]) -> Vec<&Arrow> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {
@@ -129,7 +130,7 @@ fn top(module: &str) -> &str {
     module.split("::").next().unwrap_or(module)
 }
 
-/// A use of one file by another. `from` uses `to`. Both are module paths, such as `lease::wait::queue`.
+/// A use of one file by another: `from` uses `to`. Both are module paths, such as `lease::wait::queue`.
 #[derive(Debug)]
 struct Arrow {
     from: String,
@@ -138,7 +139,7 @@ struct Arrow {
     line: usize,
 }
 
-/// The files of the library, by their module paths. The path of the root is empty.
+/// The files of the library, by module path. The module path of the root is empty.
 #[derive(Default)]
 struct Sources {
     files: BTreeMap<Vec<String>, File>,
@@ -148,16 +149,16 @@ struct Sources {
 struct File {
     name: String,
     children: BTreeSet<String>,
-    /// The names that `use` statements define, with the absolute paths that they stand for.
+    /// The names that the `use` statements of the file define, each with the absolute path of the item.
     aliases: BTreeMap<String, Vec<String>>,
     uses: Vec<Use>,
 }
 
-/// A use of an item of this crate, by the path from the crate's root.
+/// A use of an item of this crate. `path` is the item's path from the root of the crate.
 struct Use {
     path: Vec<String>,
     line: usize,
-    /// True for a `pub use`. A file that re-exports items also re-exports those of its submodules.
+    /// True for a `pub use`. A file that re-exports items may also re-export those of its submodules.
     exports: bool,
 }
 
@@ -208,7 +209,7 @@ impl Sources {
                     let (to, file) = (target.join("::"), file.name.clone());
                     arrows.push(Arrow { from: from.clone(), to, file, line: found.line });
                 }
-                // If the module in the path only re-exports the item, the file depends on that module too.
+                // The module in the path may only re-export the item. The file then depends on that module too.
                 if let Some(named) = found
                     .path
                     .first()
@@ -223,7 +224,8 @@ impl Sources {
         arrows
     }
 
-    /// Returns the module of the file that defines the item with this absolute path. Re-exports are followed.
+    /// Finds the item with this absolute path, also through re-exports. Returns the module of the file that
+    /// defines it.
     fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut at: Vec<String> = Vec::new();
         for (index, segment) in path.iter().enumerate() {
@@ -300,8 +302,8 @@ impl File {
         }
     }
 
-    /// Returns the path from the root of this crate. Returns `None` for a path of another crate, or for a local
-    /// name.
+    /// Returns the path of an item from the root of this crate. Returns `None` if the path belongs to another
+    /// crate, or if the name is a local one.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -318,7 +320,7 @@ impl File {
     }
 }
 
-/// Returns each path of a `use` statement, with the name that it defines.
+/// Returns the paths of a `use` statement, each with the name that the statement defines for it.
 fn use_tree(tokens: &[TokenTree]) -> Vec<(Vec<String>, String)> {
     let mut path: Vec<String> = Vec::new();
     let mut at = 0;
@@ -350,7 +352,7 @@ fn use_tree(tokens: &[TokenTree]) -> Vec<(Vec<String>, String)> {
     }
 }
 
-/// Returns the tokens without attributes, and without items that are compiled only for tests.
+/// Removes attributes, and items that are compiled only for tests, from the tokens.
 fn without_tests(tokens: TokenStream) -> Vec<TokenTree> {
     let mut kept = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
@@ -455,7 +457,7 @@ fn a_circle_of_files_is_reported_and_an_exception_must_be_part_of_one() {
     assert!(found.len() == 1 && found[0].contains("remove it there"), "{found:?}");
 }
 
-/// Constants of the scheduler that are defined in several files, each with the reason.
+/// Constants of the scheduler that several files define, each with the reason.
 const DEFINED_TWICE: [(&str, &str); 2] = [
     ("SECOND", "a field of a cron line; elsewhere a duration of tests"),
     ("MINUTE", "a field of a cron line; elsewhere a duration of tests"),
@@ -481,7 +483,8 @@ fn no_constant_of_the_scheduler_is_defined_twice() {
     assert!(found.is_empty(), "one definition each, or different names:\n{}", found.join("\n"));
 }
 
-/// Returns the free constants whose names several of the files define. Each result has the name and the files.
+/// Returns the constants outside of `impl` blocks that several of the files define. Each result has the name
+/// and the files.
 fn constants_defined_twice(texts: &[(String, String)]) -> Vec<String> {
     let mut files: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (name, text) in texts {

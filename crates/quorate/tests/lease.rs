@@ -107,8 +107,8 @@ async fn the_renewer_extends_past_the_ttl_and_events_come_in_order() {
     quorum.close().await;
 }
 
-/// A node that blocks the worker's only thread at the first extension, which has the effect of stopping the
-/// process.
+/// A node that blocks the only thread of its worker when the lease is first extended. This has the effect of a
+/// stopped process.
 #[derive(Clone)]
 struct Blocking {
     node: MemoryNode,
@@ -145,8 +145,8 @@ impl Session for BlockingSession {
     }
 }
 
-/// Checks an extension that completes too late. It is sent after 2 s, before the deadline. Its replies arrive
-/// at 6.5 s, after the deadline, but before the end of the validity that they would give.
+/// Tests an extension that completes too late. The extension is sent at 2 s, before the deadline. Its replies
+/// arrive at 6.5 s, after the deadline. The validity that these replies would give ends later than that.
 #[tokio::test]
 async fn an_extension_that_completes_after_the_deadline_leaves_no_key_behind() {
     const TTL: Duration = Duration::from_secs(6);

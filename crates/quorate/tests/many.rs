@@ -1,5 +1,5 @@
 //! Tests of many leases at once, of numbered slots, and of leases that end because of `max_hold` or because
-//! their worker is stuck. They use memory nodes and the real clock.
+//! their worker is stuck. The tests use memory nodes and the real clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ async fn holder(quorum: &Quorum, name: &str) -> Option<String> {
     seen.holder.map(|holder| holder.worker().to_owned())
 }
 
-/// Waits until `name` has no holder. Fails after five seconds.
+/// Waits until the lock `name` has no holder. Fails after five seconds.
 async fn must_be_free(quorum: &Quorum, name: &str) {
     let end = quorum.env().now() + 5 * SECOND;
     while let Some(who) = holder(quorum, name).await {
@@ -86,7 +86,7 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     let all = waiting.await.expect("no panic").expect("free now");
     assert_eq!(names(&all), ["z", "m", "a"]);
 
-    // After a dropped attempt to acquire several locks, none of them is held.
+    // An attempt to acquire several locks is dropped. Afterwards none of these locks may be held because of it.
     let c = quorum("c", &nodes);
     let dropped = c.env().before(c.env().now() + SECOND / 2, c.locks(["0", "a"]).acquire_all()).await;
     assert!(dropped.is_none(), "a is held");
@@ -96,8 +96,8 @@ async fn the_wait_for_all_ends_when_the_last_is_released_and_holds_nothing_above
     }
 }
 
-/// Checks workers that name the same locks in different orders. If they waited for each other in a circle, the
-/// test would never end.
+/// Tests workers that name the same locks in different orders. If these workers waited for each other in a
+/// circle, the test would never end.
 #[tokio::test]
 async fn workers_that_name_the_same_locks_in_any_order_do_not_wait_for_each_other_in_a_circle() {
     const TURNS: usize = 6;

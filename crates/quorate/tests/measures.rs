@@ -1,4 +1,4 @@
-//! Tests of the measurements that the library reports through the facade `metrics` (feature `metrics`).
+//! Tests of the metrics that the library reports through the crate `metrics` (feature `metrics`).
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
@@ -21,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The labels that a series may have.
 const LABELS: [&str; 6] = ["node", "group", "job", "outcome", "event", "set"];
 
-/// A recorder that keeps the values of all series, by `name{label=value,…}`.
+/// A recorder that keeps the values of all series. The key of a series is `name{label=value,…}`.
 #[derive(Clone, Default)]
 struct Recorded(Arc<Mutex<State>>);
 
@@ -35,11 +35,11 @@ struct State {
 enum Kind {
     Counter,
     Gauge,
-    /// The value is the number of durations.
+    /// The value of such a series is the number of recorded durations.
     Histogram,
 }
 
-/// One series of a recorder.
+/// A handle to one series of a recorder.
 struct Series {
     recorded: Recorded,
     name: String,
@@ -145,7 +145,7 @@ impl HistogramFn for Series {
     }
 }
 
-/// Runs a test on one thread, with a recorder of its own.
+/// Runs a test on one thread, with a new recorder.
 fn with_recorder<F: Future<Output = ()>>(test: impl FnOnce(Recorded) -> F) {
     let recorded = Recorded::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -188,6 +188,7 @@ fn every_series_exists_at_zero_before_anything_happens() {
             "quorate_history_write_failures_total",
             "quorate_job_last_success_timestamp_seconds",
             "quorate_job_next_timestamp_seconds",
+            "quorate_job_overdue",
             "quorate_job_paused",
             "quorate_job_running",
             "quorate_leader",
@@ -250,7 +251,7 @@ fn nodes_locks_and_claims_are_measured() {
         assert!(lock.try_acquire().await.unwrap().is_contended());
         assert_eq!((attempts("acquired") as u32, attempts("contended") as u32), (1, 1));
         assert!(recorded.get("quorate_node_round_trip_seconds{node=memory-1}") > 0.0);
-        // The lease of a lock is not that of a leader.
+        // This lease belongs to a lock and not to a leader, so no series of leaders may exist.
         assert!(recorded.all().keys().all(|name| !name.contains("quorate_leader")));
         lease.release().await.unwrap();
         quorum.close().await;
@@ -295,7 +296,7 @@ fn leadership_and_runs_are_measured() {
         let runs = |job: &str, outcome: &str| {
             recorded.get(&format!("quorate_runs_total{{group=g,job={job},outcome={outcome}}}"))
         };
-        // Some time, so that the lease is extended.
+        // The worker leads for at least 2 s, so that the lease is extended in this time.
         let until = quorum.env().now() + 2 * SECOND;
         when(&quorum, "it runs and fails", || {
             let left = recorded.get(remaining);
@@ -357,7 +358,7 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
         run.await.unwrap().unwrap();
         recorded.assert(running, 0.0);
         quorum.close().await;
-        // A process that starts now. No run ends in its term.
+        // The test now acts as a process that has just started, which has no series. No run ends in its term.
         go_on.send(false).unwrap();
         let succeeded = recorded.get(last);
         recorded.0.lock().unwrap().series.clear();
@@ -371,7 +372,7 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
     });
 }
 
-/// The history is off, so that the nodes need not store 10,000 entries.
+/// The jobs keep no history, so that the nodes need not store 10,000 entries.
 #[test]
 fn ten_thousand_ticks_add_no_series() {
     with_recorder(|recorded| async move {

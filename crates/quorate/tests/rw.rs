@@ -29,7 +29,8 @@ async fn writes(quorum: &Quorum) -> Lease {
     }
 }
 
-/// Returns the holder that keeps a writer from acquiring the lock, as a majority of the nodes names it.
+/// Tries to acquire the lock for writing, and returns the worker of the holder that prevents it. A majority of
+/// the nodes must report the same holder.
 async fn in_the_way_of_a_writer(quorum: &Quorum) -> String {
     match quorum.lock("x").try_acquire().await.expect("a quorum") {
         TryAcquire::Acquired(_) => panic!("a writer beside another holder"),
@@ -87,7 +88,7 @@ async fn readers_are_renewed_until_released_and_expire_without_renewal() {
     reader.extend().await.expect("a majority extends");
     reader.release().await.expect("all nodes answer");
     assert_eq!(events.recv().await, Some(LeaseEvent::StepDown));
-    // This read lease is not extended, so a writer can acquire the lock once the lease has ended.
+    // The lease of this reader is not extended. So a writer can acquire the lock when that lease has ended.
     let began = b.env().now();
     let mortal = a.read_lock("x").ttl(SECOND).auto_extend(false).acquire().await.expect("free");
     let writer = b.lock("x").wait(5 * SECOND).acquire().await.expect("its time is over");
@@ -105,7 +106,7 @@ async fn a_downgraded_writer_reads_on_with_no_writer_in_between() {
     let (a, b, c) = (quorum("a", &nodes), quorum("b", &nodes), quorum("c", &nodes));
     let writer = writes(&a).await;
     let (owner, lost) = (writer.owner().clone(), writer.lost_token().clone());
-    // While the downgrade takes place, another writer tries to acquire the lock all the time.
+    // During the downgrade, another writer keeps trying to acquire the lock.
     let waiting = {
         let b = b.clone();
         tokio::spawn(async move { b.lock("x").wait(10 * SECOND).acquire().await })
@@ -137,8 +138,8 @@ async fn a_failed_downgrade_leaves_nothing_behind() {
     over.lost_token().cancelled().await;
     let error = over.downgrade().await.expect_err("it has ended");
     assert!(matches!(error, LeaseError::Lost(_)), "{error}");
-    // Each downgrade is dropped before it completes. After that the nodes must store neither the writer nor the
-    // reader.
+    // The future of each downgrade is dropped before it completes. Afterwards, the nodes must store neither the
+    // writer nor the reader.
     for polls in 0..3 {
         let writer = b.lock("x").wait(3 * SECOND).acquire().await.expect("free");
         let mut going = Box::pin(writer.downgrade());

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The workers that started each tick, by the tick's time in microseconds.
+/// The workers that started each tick. The key is the tick's time in microseconds.
 type Starts = Arc<Mutex<BTreeMap<u64, Vec<&'static str>>>>;
 
 fn counting(
@@ -45,8 +45,8 @@ mod futures {
     pub(crate) type Work = Pin<Box<dyn Future<Output = Result<(), Infallible>> + Send>>;
 }
 
-/// Checks a scheduler of which only the thread that runs its loop blocks. The tasks that extend the lease run
-/// on other threads, and continue.
+/// Tests a scheduler whose event loop runs on a blocked thread. The tasks that extend the lease run on other
+/// threads, and continue.
 #[tokio::test]
 async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     let nodes = nodes();
@@ -65,7 +65,7 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
     };
     let (go_on, blocked) = std::sync::mpsc::channel::<()>();
     let (block, stop) = (CancellationToken::new(), CancellationToken::new());
-    // This scheduler gets a runtime of its own, as if it were another process.
+    // This scheduler runs on a separate runtime, as if it were in another process.
     let leading = {
         let (nodes, starts, block, stop) = (nodes.clone(), Arc::clone(&starts), block.clone(), stop.clone());
         let work = async move {
@@ -77,7 +77,8 @@ async fn a_scheduler_whose_loop_blocks_its_thread_loses_the_term_to_another() {
             let ended = loop {
                 heart.beat();
                 if block.is_cancelled() {
-                    // `recv` returns an error when the test drops the sender. That ends the block.
+                    // `recv` returns an error when the test drops the sender. The thread is then no longer
+                    // blocked.
                     let _ = blocked.recv();
                 }
                 tokio::select! { biased;
@@ -127,7 +128,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
             quorum.env().sleep(PERIOD).await;
         }
         if round == 0 {
-            // Dropping the run has the effect of a crash, except that the lease is released.
+            // The run is dropped, as at a crash. In contrast to a crash, the lease is released.
             drop(run);
             quorum.env().sleep(SECOND / 2).await;
         } else {
@@ -148,7 +149,7 @@ async fn every_tick_starts_once_over_crashes_and_resignations() {
     assert_eq!(starts.len() as u64, due, "none is missed between the first and the last");
 }
 
-/// A node that causes an event ([`Meddle`]) while the leader writes the start of its third tick.
+/// A node that causes an event ([`Meddle`]) while the leader writes the *started* record of its third tick.
 #[derive(Clone, Debug)]
 struct Meddling {
     node: MemoryNode,
@@ -160,8 +161,8 @@ struct Meddling {
 enum Meddle {
     /// The event is a shutdown of the campaign.
     Resign(CancellationToken),
-    /// The event is a pause of the process for this time. It comes before the third node's answer, which would
-    /// complete the majority.
+    /// The event is a pause of the process for this time. The pause begins before the third node answers, whose
+    /// answer would complete the majority.
     Pause(Duration, Arc<AtomicUsize>),
 }
 
@@ -169,7 +170,8 @@ impl Meddle {
     fn meddle(&self) {
         match self {
             Self::Resign(stop) => stop.cancel(),
-            // The whole test runs on one thread, so this sleep stops everything, like a pause of the process.
+            // The whole test runs on one thread. So this sleep stops all of its tasks, like a pause of the
+            // process.
             Self::Pause(pause, answers) if answers.fetch_add(1, Ordering::Relaxed) == 2 => {
                 std::thread::sleep(*pause);
             }
@@ -180,8 +182,8 @@ impl Meddle {
     /// Returns the time that each answer takes.
     fn slowness(&self) -> Duration {
         match self {
-            // The answers are slow, so that the campaign notices the shutdown before a majority has answered
-            // the write.
+            // The answers are slow. So the campaign notices the shutdown before a majority of the nodes has
+            // answered the write.
             Self::Resign(_) => PERIOD / 5,
             Self::Pause(..) => Duration::ZERO,
         }
@@ -264,8 +266,8 @@ async fn a_resignation_during_the_write_of_started_loses_no_tick() {
     }
 }
 
-/// Checks a leader that pauses after it has recorded a tick as started. After the pause it must not start the
-/// work, because a later leader may already have run the tick.
+/// Tests a leader that pauses after it has written the *started* record of a tick. After the pause it must not
+/// start the handler, because a later leader may already have run the tick.
 #[tokio::test]
 async fn a_pause_between_started_and_the_work_starts_nothing_after_the_term() {
     let (nodes, late, answers) = (nodes(), Arc::new(AtomicUsize::new(0)), Arc::<AtomicUsize>::default());
@@ -334,8 +336,8 @@ async fn a_slow_job_delays_no_other_and_is_asked_to_stop() {
     quorum.close().await;
 }
 
-/// Checks the two ways to run a scheduler. Without a shutdown future, it runs until it is drained. A shutdown
-/// future may have any type of output.
+/// Tests the two ways to run a scheduler. Without a shutdown future, a scheduler runs until it is drained. The
+/// output of a shutdown future may have any type.
 #[tokio::test]
 async fn a_run_is_awaited_by_itself_until_it_is_drained_or_with_any_future_as_its_shutdown() {
     let quorum = quorum("a", &nodes());
@@ -389,8 +391,8 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     let nodes = nodes();
     let quorum = quorum("a", &nodes);
     let (ended, seen) = (CancellationToken::new(), CancellationToken::new());
-    /// A guard in the work of a run. When it is dropped, it asserts that the term is still held, and reports
-    /// the drop.
+    /// A guard that the handler of a run owns. When the guard is dropped, it checks that the term is still
+    /// valid, and reports the drop.
     struct Dropped(RunContext, CancellationToken);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -417,7 +419,7 @@ async fn work_dropped_by_a_resignation_ends_before_the_lease() {
     quorum.close().await;
 }
 
-/// Checks a handler that takes far less than a millisecond.
+/// Tests a handler that takes far less than a millisecond.
 #[tokio::test]
 async fn a_history_shows_the_duration_of_a_short_run_and_the_error_of_a_failed_attempt() {
     let nodes = nodes();

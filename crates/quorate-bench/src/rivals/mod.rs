@@ -26,8 +26,8 @@ pub(crate) enum Kind {
     Quorate,
     /// The crate `rslock`.
     Rslock,
-    /// Quorate's script calls on raw sockets, without the library's own work. It shows the limit that the
-    /// library could reach.
+    /// Quorate's script calls on raw sockets, without the work of the library. This rival shows the best
+    /// figures that the library could reach.
     Limit,
     /// The plain Redlock commands on raw sockets: `SET NX PX`, and a script that deletes a key if it has the
     /// expected value.

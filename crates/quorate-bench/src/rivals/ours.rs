@@ -30,8 +30,8 @@ pub(crate) async fn quorum(urls: &[String], worker: &str) -> Result<Quorum, Stri
     met(Quorum::redis(urls).map_err(|error| error.to_string())?.into(), worker).await
 }
 
-/// Returns a quorum of one server, with a key prefix of its own. So the server may also belong to a larger
-/// quorum.
+/// Returns a quorum of one server, with a key prefix of its own. With this prefix, the same server may also be
+/// a node of a larger quorum.
 pub(crate) async fn quorum_of_one(url: &str, worker: &str) -> Result<Quorum, String> {
     let node = RedisNode::parse(url).map_err(|error| error.to_string())?.prefix("bench-alone:");
     met(Quorum::builder().nodes([node]), worker).await

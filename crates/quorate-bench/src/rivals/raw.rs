@@ -1,6 +1,6 @@
-//! A rival that has one task with a raw socket for each node. It sends waiting requests in one write, and a
-//! call returns once a majority has answered. It has no timeouts, no trust, no reconnects and no renewal, so
-//! it shows the cost of the commands alone.
+//! A rival that has one task with a raw socket for each node. A task sends waiting requests in one write.
+//! A call returns once a majority has answered. The rival has no timeouts, no trust, no reconnects and no
+//! renewal, so it shows the cost of the commands alone.
 
 mod wire;
 

@@ -11,9 +11,11 @@ use crate::{
 use quorate::claim::{Claim, ClaimOutcome, Claims};
 use std::{sync::Arc, time::Duration};
 
-/// The number of ids that the rival has in flight at a time. [`Claims::claim_many`] has as many.
+/// The number of ids that the rival has in flight at a time. [`Claims::claim_many`] has the same number in
+/// flight.
 const PIPELINED: usize = 512;
-/// When ids are claimed one by one, only one id of this many is claimed, because all ids would take too long.
+/// When ids are claimed one by one, only one id in this many is claimed, because claiming all ids would take
+/// too long.
 const SINGLY_PART: usize = 10;
 
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
@@ -87,8 +89,8 @@ async fn measure(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// The ids per second with only one server, and the longest time for which that server served no other client.
-/// On a machine with two cores, the server then has one core to itself.
+/// The rates in ids per second with only one server, and the longest time for which that server served no
+/// other client. On a machine with two cores, the server then has one core for itself.
 struct SingleServer {
     singly: Vec<f64>,
     batches: Vec<f64>,
@@ -144,8 +146,8 @@ async fn singly(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     Ok(ids.len() as f64 / now().since(began).as_secs_f64())
 }
 
-/// Claims ids in batches. If an id cannot be claimed at once, on a busy machine, it is claimed again, as a
-/// consumer would do.
+/// Claims ids in batches. On a busy machine an id may not be granted at once. Such an id is claimed again in
+/// the next pass, as a consumer would do.
 async fn batches(claims: &Claims, ids: Vec<String>) -> Result<f64, String> {
     let (count, began) = (ids.len(), now());
     let mut open = ids;

@@ -42,7 +42,7 @@ impl Lane {
         Err(format!("{}: {failed} attempts failed", self.kind.name()))
     }
 
-    /// Measures one round. Returns it, and the number of attempts that failed.
+    /// Measures one round. Returns the round, and the number of attempts that failed.
     async fn measure(&self, plan: &Plan, servers: &Servers, tasks: usize) -> Result<(Round, u64), String> {
         cycle(&self.rival, tasks, WARM).await;
         let theirs = servers.cpu()?;
@@ -135,8 +135,9 @@ fn speed(lane: &Lane) -> Spread {
     Spread::of(lane.rounds.iter().map(|round| round.cycles_a_second))
 }
 
-/// Returns the ratio of Quorate's figure to that of the rival `to`. The ratio is computed for each round,
-/// because both rivals run at about the same time in a round and meet the same other load.
+/// Returns the ratio of Quorate's figure to that of the rival `to`. The ratio is computed separately for each
+/// round. Within a round, both rivals run at about the same time, so other work on the machine slows down both
+/// of them.
 fn ratio(lanes: &[Lane], to: Kind, figure: impl Fn(&Round) -> f64) -> Spread {
     let rounds = |kind| lanes.iter().find(|lane| lane.kind == kind).map_or(&[][..], |lane| &lane.rounds);
     let pairs = rounds(Kind::Quorate).iter().zip(rounds(to));

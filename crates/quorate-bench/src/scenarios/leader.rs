@@ -91,7 +91,7 @@ fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
                 elections.recv().await.ok_or_else(|| "no candidate was elected".to_owned())
             })?;
         drop(first);
-        // From here on nothing polls the runtime `leader`. So the leader does nothing more, and its key
+        // From here on, no code polls the runtime `leader`. So the leader sends nothing more, and its key
         // expires.
         let (elected, mut elections) = mpsc::unbounded_channel();
         let at =
@@ -115,8 +115,8 @@ fn crashes(plan: &Plan, servers: &Servers) -> Result<Samples, String> {
     Ok(beyond)
 }
 
-/// Returns the time at which the key of the group's leader expires on a majority, as the servers report it
-/// now.
+/// Returns the time at which the key of the group's leader expires on a majority of the servers. Computes this
+/// time from the remaining times that the servers report now.
 fn expiry(servers: &Servers, group: &str) -> Result<BootTime, String> {
     let mut ends = Vec::new();
     for url in servers.urls() {

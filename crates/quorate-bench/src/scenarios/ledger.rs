@@ -32,8 +32,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
 async fn seal_and_prune(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let all = quorum(servers.urls(), "bench-ledger").await?;
     let mut rows = seal_and_prune_on(&all, plan, servers).await?;
-    // The measurement is repeated with a single server. On a machine with two cores, that server has a core to
-    // itself.
+    // The measurement is repeated with a single server. On a machine with two cores, this server then has one
+    // core for itself.
     let one = quorum_of_one(&servers.urls()[0], "bench-ledger").await?;
     let alone = seal_and_prune_on(&one, plan, servers).await?;
     rows.extend(alone.into_iter().map(|row| row.named("one server alone: ")));
@@ -44,7 +44,7 @@ async fn seal_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> R
     let ledger = Ledger::new(quorum, "bench").map_err(|error| error.to_string())?;
     let now_micros = quorum.env().wall().as_micros();
     // The ticks are 100 µs apart and lie in the future. A node's vote on a record counts only if the node's
-    // memory began before the record's time, and this holds for every node if the time is in the future.
+    // memory began before the record's time. With times in the future, the votes of all nodes count.
     let ticks = u64::try_from(plan.ledger_ticks).unwrap_or(u64::MAX);
     let begin = now_micros + 2 * SECOND;
     let rows = (0..plan.ledger_rows).map(|n| (format!("job/nightly-report-{n:05}"), u64::MAX >> 1, ROW));

@@ -1,5 +1,5 @@
-//! Stops a majority of the servers while leases are held and extended. Measures whether every holder is
-//! signalled before its lease's validity ends, and so before another worker could hold the lock.
+//! Stops a majority of the servers while leases are held and extended. Measures whether every holder gets the
+//! step-down signal before its lease's validity ends, and so before another worker could hold the lock.
 
 use super::cycles::runtime;
 use crate::{

@@ -33,8 +33,8 @@ async fn hold(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     // The caller owns the handles of the leases. Their memory is counted too.
     let bytes = resident().saturating_sub(before) as f64 / leases.len() as f64;
     let env = quorum.env();
-    // The measurement begins when each lease has been renewed once, so that it does not include the effects
-    // of the acquires.
+    // The measurement begins after each lease has been renewed once. So it does not include the effects of the
+    // acquires.
     env.sleep(plan.leases_ttl / 2).await;
     let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
     env.sleep(plan.held_for).await;

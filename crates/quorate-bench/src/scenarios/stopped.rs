@@ -53,8 +53,8 @@ fn measure(plan: &Plan, servers: &Servers, kind: Kind, tasks: usize) -> Result<T
         // The measurement begins at once, while the clients do not know yet that the server does not answer.
         let stopped = runtime.block_on(cycle(&rival, tasks, plan.round)).acquires;
         servers.resume(STOPPED);
-        // Before the next round with all servers, the server must be connected again, and must have run the
-        // requests that were sent to it.
+        // Before the next round with all servers, the clients must connect to the stopped server again, and
+        // this server must run the requests that wait for it. This cycle gives them the time.
         runtime.block_on(cycle(&rival, tasks, plan.round / 2));
         if stopped.len() == 0 {
             return Err(format!("{}: nothing was acquired while one of five was stopped", kind.name()));

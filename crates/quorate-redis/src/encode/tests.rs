@@ -80,8 +80,8 @@ fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
     };
     let text = |requests| String::from_utf8(encoded(requests).bytes).unwrap();
     let one = text(vec![extend("a", 5), release("b"), extend("c", 6), extend("d", 5)]);
-    // The keys of the queues come after all other keys. The list of arguments with the number 1 comes before
-    // that with the number 0.
+    // The keys of the queues come after all other keys. The list of shared arguments with the number 1 comes
+    // before the list with the number 0.
     assert!(one.contains("$8\r\nc0b0c1c0\r\n$1\r\n9\r\n"), "{one}");
     assert!(one.ends_with(
         "$1\r\n7\r\n$4\r\n6000\r\n$5\r\n77000\r\n$1\r\n0\r\n$4\r\n5000\r\n$5\r\n77000\r\n$1\r\n0\r\n"

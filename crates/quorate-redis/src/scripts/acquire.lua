@@ -10,7 +10,7 @@ return serve(true, true, 2, 2, function(k, a, s, q)
     return held(holder, lock)
   end
   local initial, ticket = string.match(ARGV[a + 1], '^(%d+)(.*)$')
-  -- The worker that the reservation names goes before the queue.
+  -- A reservation for the owner's worker takes precedence over the queue.
   if not holder then
     local first = blocked_by_queue(KEYS[q], ticket)
     if first then
@@ -29,8 +29,8 @@ return serve(true, true, 2, 2, function(k, a, s, q)
     refuse('full')
   end
   local count = decimal(tonumber(last) + 1)
-  -- The counter is written first: a node that fails between the two writes has counted a grant that no worker
-  -- received.
+  -- The counter is written first. If the node fails between the two writes, it has counted a grant that no
+  -- worker received, which is harmless.
   call('SET', fence, count, 'PX', ARGV[s + 1])
   call('SET', lock, ARGV[a], 'PX', ARGV[s])
   return { 'granted', count }

@@ -1,5 +1,5 @@
--- Precedes the scripts whose items one call may mix. Each of them registers itself with define(...) instead of
--- calling serve(...).
+-- Precedes the scripts whose items one call may mix. Each of these scripts registers itself with define(...)
+-- instead of calling serve(...).
 
 local scripts, refusals = {}, {}
 
@@ -9,8 +9,8 @@ local function define(sets, votes, keys, args, item)
   scripts[#scripts + 1] = { sets, votes, keys, args, item }
 end
 
--- Serves one item of the script with this letter, by its byte. Returns the reply, and the numbers of the
--- item's keys and arguments.
+-- Runs the script of one item. `letter` is the byte of the script's letter. Returns the reply, and the
+-- numbers of the item's keys and arguments.
 local function serve_item(letter, k, a, s, q)
   local script = scripts[letter - 96]
   local refusal = refusals[script]

@@ -20,18 +20,21 @@ local keys, args = KEYS, ARGV
 local letters, last, ms = args[3], #args, math.floor(now / 1000)
 local out = { clock[1] .. sub('00000' .. clock[2], -6) }
 
--- The values of all keys before the first item, if an item counts an attempt or completes its claim, or that of
--- the marker. A key of another type seems to be missing. `changed` has the claims that an earlier item may have
--- changed.
+-- The values of all keys before the first item. If no item counts an attempt or completes its claim, only the
+-- value of the marker. A key of another type seems to be missing. `changed` has the claims that an earlier
+-- item may have changed.
 local reads = string.find(letters, '[ef]')
 local stored, changed = reads and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
 local may_set = stored[1] == args[2] and now <= tonumber(args[1])
 
--- The values that all acquires with their shared arguments at `shared` have in common: the count of a new claim,
--- false if none may begin; the beginning of the value, up to the owner; and the end of the key. The end of
--- the records that completes with their shared arguments at `record_shared` store. The beginning of the value
--- of a claim that is held, up to the owner; and of the value after a count, with the state and the arguments
--- that it was made from. The functions of define_scripts.
+-- The following variables cache texts that several items have in common:
+-- * `first`, `head` and `ends`, for acquires whose shared arguments are at `shared`: the count of a new claim
+--   (false if no claim may begin), the beginning of the value up to the owner, and the expiry of the key.
+-- * `record_ends`, for completes whose shared arguments are at `record_shared`: the expiry of the record.
+-- * `live`: the beginning of the value, up to the owner, of a claim whose lease has not ended.
+-- * `count_head` and `count_ends`: the beginning of the value after a count, and its expiry. They were made
+--   from the other variables that begin with `count_`.
+-- * `serve_item`, `publish_releases` and `forget`: the functions that define_scripts returns.
 local shared, first, head, ends, record_shared, record_ends, live
 local count_state, count_shared, count_attempts, count_payload, count_head, count_ends
 local serve_item, publish_releases, forget
@@ -42,7 +45,7 @@ for i = 1, #letters, 2 do
   local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1
   local key, owner, reply, arg_count = keys[k], args[a], nil, 1
   if not may_set then
-    -- Its script refuses it, or releases the claim.
+    -- The item's script refuses the item, or releases the claim.
   elseif letter == 97 then
     -- An acquire. If the claim is not new, the command changes nothing, and the claim is usually held or done.
     if shared ~= s then
@@ -70,8 +73,8 @@ for i = 1, #letters, 2 do
       end
     end
   elseif letter >= 101 and not changed[key] then
-    -- A count or a complete. Claims that were acquired together have equal values up to the owner, which are parsed
-    -- once.
+    -- A count or a complete. Claims that were acquired together have equal values up to the owner. The equal
+    -- part is parsed once.
     local value = stored[k] or ''
     local before = #value - #owner
     local state = before > 0 and sub(value, 1, before)
@@ -83,7 +86,7 @@ for i = 1, #letters, 2 do
     end
     local set
     if state ~= live or sub(value, before + 1) ~= owner then
-      -- Another owner holds it, or none.
+      -- Another owner or no owner has the claim.
     elseif letter == 102 then
       if record_shared ~= s then
         record_shared, record_ends = s, format('%.0f', ms + args[s])

@@ -27,8 +27,8 @@ local function refuse_value(key)
   refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
 end
 
--- The values of all keys at the time when the first of them was read, without those that were written since
--- then.
+-- The values that MGET returned for all keys, without those of keys that were written since. Nil before MGET
+-- was called.
 local seen
 
 -- Returns the value at `key`, or nil. The first call reads the values of all keys with one command, since
@@ -47,7 +47,7 @@ local function value_at(key)
   return seen[key] or call('GET', key) or nil
 end
 
--- Forgets the value that was read of `key`, which is written now.
+-- Removes the cached value of `key`, because `key` is written now.
 local function forget(key)
   if seen then
     seen[key] = nil
@@ -64,9 +64,10 @@ local function set(key, value, ttl)
   end
 end
 
--- Parses `value`, which is stored at `key`, as of now. A claim that is done gives 'd', the token, and the
--- whole value. Any other claim gives 'c', the owner and its end, the count and its end, the attempts, their
--- end, and the payload. Each is nil if it is missing or has expired. A missing value gives nil.
+-- Parses `value`, which is stored at `key`, as of now. For a claim that is done, returns 'd', the token, and
+-- the whole value. For any other claim, returns 'c', the owner and its end, the count and its end, the
+-- attempts, their end, and the payload. Each of these is nil if it is missing or has expired. Returns nil if
+-- `value` is nil.
 local function read(key, value)
   if not value then
     return nil
@@ -100,20 +101,20 @@ local function claim_at(key)
   return read(key, value_at(key))
 end
 
--- Returns whether `owner` holds the claim according to `value`. It is cheaper than read.
+-- Returns whether `owner` holds the claim according to `value`. This costs less than `read`.
 local function is_held_by(value, owner)
   local held, at = string.match(value or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
   return held ~= nil and #held <= 16 and tonumber(held) >= now_ms and string.sub(value, at) == owner
 end
 
--- Returns the milliseconds until the last of these three ends, or nil if it has passed.
+-- Returns the milliseconds until the latest of these three times. Returns nil if all of them have passed.
 local function left_of_last(held, kept, counted)
   local left = math.max(held or 0, kept or 0, counted or 0) - now_ms
   return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
--- Stores these values of a claim at `key`: see read. A value that is to live for `ttl` milliseconds from now
--- has the end now_ms + ttl.
+-- Stores these values of a claim at `key`. They are the values that `read` returns. `held`, `kept` and
+-- `counted` are times of this server's clock, in milliseconds (see `now_ms`).
 local function put(key, owner, held, count, kept, attempts, counted, payload)
   local left = left_of_last(held, kept, counted)
   if not left then
@@ -126,8 +127,8 @@ local function put(key, owner, held, count, kept, attempts, counted, payload)
   set(key, value, left)
 end
 
--- Does the same as put for a key that exists, also on a server that is out of memory. Such a server accepts a
--- SET from a script that has written before. (Redis manual, EVAL, "Running scripts under low memory
+-- Does the same as `put` for a key that exists, also on a server that is out of memory. Such a server accepts
+-- a SET from a script that has written before. (Redis manual, EVAL, "Running scripts under low memory
 -- conditions".) So a claim can be extended and freed there.
 local function put_over(key, owner, held, count, kept, attempts, counted, payload)
   call('PEXPIRE', key, left_of_last(held, kept, counted) or 1)

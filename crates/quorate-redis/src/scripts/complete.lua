@@ -1,10 +1,11 @@
--- Stores the done record of a claim, and frees the claim. Its counter ends, because the record holds the
--- token.
+-- Stores the done record of a claim, and frees the claim. The claim's counter is no longer stored, because
+-- the record contains the token.
 -- KEYS  the claim
 -- ARGV  owner, the done record
 -- SHARED  retention of the record (ms)
 
--- Returns the reply to an owner that no longer holds the claim; nil if its record is to be stored.
+-- Returns the reply to an owner that no longer holds the claim. Returns nil if the owner's record is to be
+-- stored nevertheless.
 local function former_holder_reply(key, value, done)
   local token = string.match(done, '^d:(%d+)')
   local kind, owner, held, count = read(key, value)

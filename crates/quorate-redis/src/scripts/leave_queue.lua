@@ -1,4 +1,4 @@
--- Removes a place from the queue. Served even after the deadline and under another marker.
+-- Removes a waiter from the queue. Served even after the deadline and under another marker.
 -- KEYS  queue
 -- ARGV  ticket
 return serve(false, false, 1, 1, function(k, a)

@@ -22,14 +22,15 @@ local keys, args = KEYS, ARGV
 local letters, queues, last, ms = args[3], tonumber(args[4]), #args, math.floor(now / 1000)
 local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
 
--- The values of the marker, the locks and the counters before the first item. A key of another type seems to be
--- missing. `seen` has the locks that an earlier item may have changed.
+-- The values of the marker, the locks and the counters before the first item. A key of another type seems to
+-- be missing. `seen` has the locks that an earlier item may have changed.
 local stored, seen = run('MGET', unpack(keys, 1, queues - 1)), {}
 local readable = stored.err == nil
 local may_set = readable and stored[1] == args[2] and now <= tonumber(args[1])
 
--- The number of queues that exist, once it is known; the shared arguments that `lock_end` and `counter_end`, in
--- milliseconds of this server, belong to; the functions of define_scripts.
+-- `waiting` is the number of queues that exist, once it is known. `lock_end` and `counter_end` are the expiry
+-- times, in milliseconds of this server's clock, that follow from the shared arguments at `shared`. The
+-- functions are those that define_scripts returns.
 local waiting, shared, lock_end, counter_end, serve_item, publish_releases
 
 local k, a, q = 2, 5, queues
@@ -37,7 +38,7 @@ for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
   local lock, owner, s, reply = keys[k], args[a], last - 3 * (digit - 47) + 1, nil
   if seen[lock] or not readable then
-    -- Its script reads the keys again.
+    -- The item's script gets the present values of the keys.
   elseif letter == 98 then
     -- A release.
     local holder = stored[k]
@@ -66,7 +67,7 @@ for i = 1, #letters, 2 do
       waiting = waiting or run('EXISTS', unpack(keys, queues))
       local first, granted = count and byte(count), nil
       if waiting ~= 0 then
-        -- Another waiter may come first.
+        -- Another waiter may come first. The item's script checks the queue.
       elseif not count then
         local initial = tonumber(match(args[a + 1], '^%d+'))
         if abs(now - initial) <= tonumber(args[s + 2]) and initial < 9007199254740991 then
@@ -74,7 +75,7 @@ for i = 1, #letters, 2 do
           granted = set and set.ok and initial + 1
         end
       elseif first and first >= 49 and first <= 57 and (#count < 16 or #count == 16 and count < '9007199254740991') then
-        -- INCRBY refuses every other value that is no count of Quorate's.
+        -- INCRBY itself refuses every remaining value that is not a count of Quorate.
         granted = run('INCRBY', fence, 1)
       end
       if type(granted) == 'number' then
@@ -111,7 +112,8 @@ for i = 1, #letters, 2 do
     reply = serve_item(letter, k, a, s, q)
   end
   out[#out + 1] = reply
-  -- A release has one key and one argument; each of the other requests has two, and a queue except for a raise.
+  -- A release has one key and one argument. Every other request has two keys and two arguments. Acquires and
+  -- extends also have a queue.
   if letter == 98 then
     k, a = k + 1, a + 1
   else

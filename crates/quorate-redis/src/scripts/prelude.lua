@@ -74,14 +74,14 @@ local function held(holder, lock)
   return { 'held', holder, left_of(lock) }
 end
 
--- Schedules the notification of the waiters for `lock` that `owner` released it.
+-- Makes the script notify the waiters for `lock`, at its end, that `owner` released the lock.
 local function notify(lock, owner)
   released[#released + 1] = lock
   owners[#owners + 1] = owner
 end
 
--- Returns the number of sessions with waiters. Each of them is subscribed to the channel of all waiters. An
--- error, for instance without the permission for PUBSUB NUMSUB, counts as one session.
+-- Returns the number of sessions with waiters. Each such session is subscribed to the channel of all waiters.
+-- An error, for instance without the permission for PUBSUB NUMSUB, counts as one session.
 local function sessions_with_waiters()
   return redis_pcall('PUBSUB', 'NUMSUB', KEYS[1] .. ':waiters')[2] or 1
 end
@@ -106,7 +106,7 @@ local function publish_releases()
   end
 end
 
--- Frees `lock`, and schedules the notification of its waiters.
+-- Frees `lock`, and makes the script notify its waiters.
 local function free(lock, owner)
   call('DEL', lock)
   notify(lock, owner)
@@ -154,10 +154,10 @@ local function low_water(key)
   return mark
 end
 
--- Returns a part of the ledger's fields from `cursor` on, which is '' for the first part: about `most` fields
--- or 256 KiB. They are in arrays in which each field is followed by its value. Also returns the cursor of the
--- next part, '' at the end. A field that exists from the first part to the last is in at least one part, and
--- may be in two. A short hash, which a server stores packed, is returned whole.
+-- Returns about `most` fields of the ledger, or about 256 KiB of them, from `cursor` on. The cursor is '' for
+-- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
+-- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
+-- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
 local function page(ledger, cursor, most)
   local chunks, fields, bytes = {}, 0, 0
   if cursor == '' then
@@ -211,7 +211,7 @@ local function outcome(ok, reply)
   error(reply, 0)
 end
 
--- Calls item(k, a) for each item. KEYS[k] and ARGV[a] are the first of the item's.
+-- Calls item(k, a) for each item. KEYS[k] is the item's first key, and ARGV[a] is its first argument.
 local function serve(sets, votes, keys, args, item)
   local out = { node_time() }
   local refusal = outcome(pcall(check_deadline_and_marker, sets, votes))

@@ -1,6 +1,6 @@
 -- Raises the ledger's low-water mark and removes the records before it, a page at a time.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record, as AT:TERM:LAST:VALUE)
--- ARGV  term, mark, the cursor that the last page returned or nothing
+-- ARGV  term, mark, the cursor that the previous page returned or nothing
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
   check_term(ledger, ARGV[a])

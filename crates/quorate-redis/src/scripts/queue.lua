@@ -1,8 +1,8 @@
--- Adds a place to the queue, or extends the place of the same ticket. Places are ordered by the start of their
--- waits, then by ticket.
+-- Adds a waiter to the queue, or extends the entry of the waiter with the same ticket. The entries are
+-- ordered by the start of the wait, then by ticket.
 -- KEYS  queue
 -- ARGV  ticket, start of the wait (µs of the waiter), the waiter's clock (µs), its largest distance from this clock (µs),
---       time for which the place is kept (ms), w for exclusive access, else r
+--       time for which the entry is kept (ms), w for exclusive access, else r
 return serve(true, true, 1, 6, function(k, a)
   local key, tolerance = KEYS[k], tonumber(ARGV[a + 3])
   local apart = math.max(math.abs(now - tonumber(ARGV[a + 2])), tonumber(ARGV[a + 1]) - now)

@@ -1,6 +1,6 @@
 -- Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  the cursor that the last page returned or nothing; '=' and the key of the only record to return, or
+-- ARGV  the cursor that the previous page returned or nothing; '=' and the key of the only record to return, or
 --       nothing
 return serve(false, false, 1, 2, function(k, a)
   if ARGV[a + 1] == '' then

@@ -27,7 +27,7 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- Returns the live places of the queue at `key`, in order, and removes the expired places. The queue is a
+-- Returns the live entries of the queue at `key`, in order, and removes the expired entries. The queue is a
 -- hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r
 -- (reader).
 local function live_places(key)
@@ -49,7 +49,7 @@ local function live_places(key)
   return places
 end
 
--- Returns the end of the last of `places`.
+-- Returns the time at which the last of the entries `places` expires.
 local function last_end(places)
   local last = 0
   for _, place in ipairs(places) do
@@ -62,13 +62,14 @@ local function queue_reply(places)
   return { 'held', QUEUE, decimal(last_end(places) - ms) }
 end
 
--- Returns whether this place has the ticket `given`, which is `=` and the ticket's text, or '' without a
--- ticket.
+-- Returns whether the entry `place` has the ticket `given`. `given` is `=` and the ticket's text, or ''
+-- without a ticket.
 local function is_of(place, given)
   return '=' .. place.ticket == given
 end
 
--- Returns the reply that refuses an acquire under `ticket` if another place is first in the queue; else nil.
+-- Returns the reply that refuses an acquire under `ticket` if another ticket is first in the queue. Else
+-- returns nil.
 local function blocked_by_queue(key, ticket)
   local places = live_places(key)
   if places[1] and not is_of(places[1], ticket) then
@@ -76,8 +77,8 @@ local function blocked_by_queue(key, ticket)
   end
 end
 
--- Returns the reply that refuses a reader under `ticket` if a place that needs exclusive access comes before
--- the reader; else nil.
+-- Returns the reply that refuses a reader under `ticket` if a waiter that needs exclusive access is ahead of
+-- the reader in the queue. Else returns nil.
 local function blocked_by_writer(key, ticket)
   local places = live_places(key)
   for _, place in ipairs(places) do
@@ -115,7 +116,7 @@ local function add_reader(lock, readers, holder, owner, ttl)
   if holder then
     call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
   else
-    -- Readers of a free lock are stale: another client deleted its key.
+    -- Another client may have deleted the lock's key. Then the readers that are still in the set are stale.
     call('DEL', readers)
   end
   local ends, end_before = ms + tonumber(ttl), reader_end(readers, owner)

@@ -2,7 +2,7 @@
 -- after the first miss no record that was stored at the time of the seal, because earlier terms can no longer
 -- write. If a later term seals the ledger, the next page is refused.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  term, the cursor that the last page returned or nothing
+-- ARGV  term, the cursor that the previous page returned or nothing
 return serve(true, true, 1, 2, function(k, a)
   local stored = check_term(KEYS[k], ARGV[a])
   low_water(KEYS[k])

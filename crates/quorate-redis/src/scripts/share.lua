@@ -1,4 +1,5 @@
--- Adds a reader if the resource is free or held by readers, and no waiter before it needs exclusive access.
+-- Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access is
+-- ahead of the reader.
 -- KEYS  lock, readers, queue
 -- ARGV  owner, ttl (ms), '=' and the ticket or nothing
 return serve(true, true, 3, 3, function(k, a)

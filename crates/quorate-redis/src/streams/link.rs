@@ -1,4 +1,5 @@
-//! One connection to the broker. It sends a command, and waits for the reply until a deadline.
+//! One connection to the broker. The connection sends one command at a time, and waits for the reply until a
+//! deadline.
 
 use super::StreamSource;
 use crate::{
@@ -51,7 +52,7 @@ impl BrokerConnection {
         if login.database != 0 {
             connection.ask(redis::cmd("SELECT").arg(login.database)).await?;
         }
-        // The user may have no permission to name its connections. It can read streams nevertheless.
+        // The user may have no permission to name its connections. The user can read streams nevertheless.
         match connection.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
             Ok(_) | Err(Cause::Denied(_)) => {}
             Err(cause) => return Err(cause),
@@ -92,8 +93,8 @@ impl BrokerConnection {
     }
 }
 
-/// Returns the cause for an error that the broker reported. It differs from that of a node, because the
-/// broker's user needs other permissions.
+/// Returns the cause for an error that the broker reported. The cause differs from the cause for a node,
+/// because the broker's user needs other permissions.
 fn of_server(error: &ServerError) -> Cause {
     match error.code() {
         "NOPERM" => {

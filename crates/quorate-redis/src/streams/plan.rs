@@ -14,8 +14,8 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     search_interval: Duration,
-    /// The id of the last own pending entry that the consumer has received, while it receives these entries
-    /// again. `None` once it has received all of them.
+    /// After a restart or a broken connection, the consumer receives its own pending entries again. This is
+    /// the id of the last of them that it has received. `None` once it has received all of them.
     own: Option<String>,
     /// The id at which the present search for idle pending entries continues. `None` between two searches.
     cursor: Option<String>,
@@ -73,8 +73,8 @@ impl Plan {
         self.failures = 0;
     }
 
-    /// Handles a broken connection. The server may have delivered entries in a reply that was lost. They are
-    /// pending for this consumer, which reads its own pending entries again.
+    /// Handles a broken connection. The server may have delivered entries in a reply that was lost. Such
+    /// entries are pending for this consumer, which reads its own pending entries again.
     pub(super) fn on_failure(&mut self) {
         self.own = Some(first());
         self.cursor = None;

@@ -31,7 +31,7 @@ impl StreamReader {
         Self { source, shared, plan, connection: None, ready: VecDeque::new(), group_exists: false }
     }
 
-    /// Returns the next entry, or an error. After an error, the caller may call this again.
+    /// Returns the next entry, or an error. After an error, the caller may call this function again.
     pub(super) async fn next(&mut self) -> Result<StreamMessage, StreamError> {
         loop {
             while let Some(entry) = self.ready.pop_front() {

@@ -53,7 +53,7 @@ impl StreamSource {
     /// that [`RedisNode::parse`] accepts. The stream and the group are created if they do not exist.
     ///
     /// # Errors
-    /// [`UrlError`] with the reason and the fix. It holds no password.
+    /// [`UrlError`] with the reason and the fix. The error contains no password.
     pub fn new(url: &str, stream: &str, group: &str) -> Result<Self, UrlError> {
         Ok(Self::on(RedisNode::parse(url)?, stream, group))
     }
@@ -74,9 +74,9 @@ impl StreamSource {
         }
     }
 
-    /// Sets the consumer's name in the group. It should stay the same across restarts, and no other process may
-    /// use it. The group remembers every name forever, so use a fixed name. The default name is a new one at
-    /// each start.
+    /// Sets the consumer's name in the group. The name should stay the same across restarts, and no other
+    /// process may use it. The group remembers every name forever, so use a fixed name. By default each start
+    /// uses a new name.
     #[must_use]
     pub fn consumer(mut self, name: &str) -> Self {
         self.consumer = name.into();
@@ -92,8 +92,8 @@ impl StreamSource {
     }
 
     /// Stores a fingerprint of all fields with the claim. If another entry has the same message id and other
-    /// fields, it then goes to the dead-letter hook. Meant for use with [`StreamSource::id_field`]. It costs
-    /// one more round trip for each claim.
+    /// fields, that entry goes to the dead-letter hook. Meant for use with [`StreamSource::id_field`]. The
+    /// fingerprint costs one more round trip for each claim.
     #[must_use]
     pub fn check_payload(mut self) -> Self {
         self.check_payload = true;
@@ -108,9 +108,9 @@ impl StreamSource {
         self
     }
 
-    /// Sets the idle time after which a pending entry is taken over. It should be at least the claims' TTL.
-    /// Otherwise other consumers take over entries that a slow handler still handles, and find their messages
-    /// claimed. Default 30 s, at least 10 ms.
+    /// Sets the idle time after which a pending entry is taken over. The time should be at least the claims'
+    /// TTL. Otherwise other consumers take over entries that a slow handler still handles, and find their
+    /// messages claimed. Default 30 s, at least 10 ms.
     #[must_use]
     pub fn min_idle(mut self, time: Duration) -> Self {
         self.min_idle = time.max(Duration::from_millis(10));

@@ -24,8 +24,8 @@ pub(super) async fn a_held_resource_names_the_holder_and_the_remaining_time<N: N
     match client.ask(client.acquire(&resource, &owner(2), LONG)).await {
         Reply::Held { owner: holder, remaining: Some(left) } => {
             assert_eq!(holder, owner(1));
-            // A server counts whole milliseconds and may round the remaining time up. So the limit is a
-            // millisecond above the TTL.
+            // A server counts whole milliseconds and may round the remaining time up. The limit is therefore
+            // a millisecond above the TTL.
             assert!(left > Duration::from_secs(15) && left <= Duration::from_millis(30_001), "{left:?}");
         }
         other => unexpected(&other),

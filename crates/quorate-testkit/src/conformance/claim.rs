@@ -174,8 +174,8 @@ pub(super) async fn a_count_expires_and_ends_with_the_done_record<N: Node>(node:
     assert_eq!(client.ask(complete(&finished, &owner(1), by, "ok")).await, Reply::Completed);
     let seen = client.inspect(&finished).await;
     assert_eq!((seen.begun, seen.done), (None, Some(done(by, "ok"))));
-    // The done record has ended the lease on the claim. So a count that the claim's former owner sends later is
-    // refused.
+    // The done record has ended the lease on the claim. The node must therefore refuse a count that the
+    // claim's former owner sends later.
     let late = client.ask(count(&finished, &owner(1), 2, None)).await;
     assert_eq!(late, Reply::Refused(Refusal::NotOwner));
     client.wait_until(&brief, |seen| seen.begun.is_none()).await;

@@ -94,7 +94,7 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Inspects `resource` until `wanted` returns `true` for its state.
+    /// Inspects `resource` until `wanted` returns `true` for its state. Returns this state.
     pub(super) async fn wait_until(
         &mut self,
         resource: &Resource,
@@ -150,8 +150,8 @@ impl<N: Node> TestClient<N> {
         }
     }
 
-    /// Returns a request for a place in the queue. The request says that the waiter has been waiting since
-    /// `ago` before now.
+    /// Returns a request for a place in the queue. According to the request, the waiter has waited for the
+    /// time `ago`.
     pub(super) fn queue(
         &self,
         resource: &Resource,

@@ -29,8 +29,8 @@ pub(super) async fn raise_never_lowers<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
-    // The node must compare counters as numbers. 99 has fewer digits than the counter, and would be greater if
-    // compared as text.
+    // The node must compare counters as numbers. 99 has fewer digits than the counter, and would be greater
+    // in a comparison of texts.
     for to in [counted - 1, 99] {
         let lower = client.ask(raise(&resource, &owner(1), to)).await;
         assert_eq!(lower, Reply::Refused(Refusal::Superseded));

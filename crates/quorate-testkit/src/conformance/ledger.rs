@@ -139,8 +139,8 @@ pub(super) async fn a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
         client.pause().await;
     }
     assert!(before.until(client.now()) >= life - life / 64);
-    // The ledger has expired completely. So the node accepts a write of a lower term, and at a time below the
-    // former low-water mark.
+    // The ledger has expired completely. The node therefore accepts a write of a lower term, and at a time
+    // below the former low-water mark.
     assert_eq!(client.ask(write("g", 1, "k", None, &record(1, 1, false, "v"))).await, Reply::Written);
     assert_eq!(client.read("kept").await.records.len(), 1);
 }

@@ -3,8 +3,9 @@
 //!
 //! # What is not guaranteed
 //!
-//! A node that passes keeps the rules for which there is a case. Some faults exist in one kind of node only,
-//! for example a wrong password, a full disk, or a key of another type. That kind's own tests cover them.
+//! A node that passes the suite keeps only the rules for which there is a case. Some faults exist in one kind
+//! of node only, for example a wrong password, a full disk, or a key of another type. That kind's own tests
+//! cover such faults.
 
 mod acquire;
 mod claim;
@@ -42,7 +43,7 @@ macro_rules! run {
 /// nothing may delete its data while the case runs.
 ///
 /// # Panics
-/// If a case failed. The panic comes after all cases have run, and names those that failed. The message of
+/// If a case failed. All cases run before the panic. The panic names the failed cases, and the message of
 /// each failed case is printed above it.
 pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
@@ -154,12 +155,12 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     }
 }
 
-/// Runs the cases for nodes that push a message to their clients when a resource is released. (Clients poll the
-/// nodes of other kinds.) The requirements for `make` are those of [`suite`].
+/// Runs the cases for nodes that push a message to their clients when a resource is released. (Clients poll
+/// the nodes of other kinds.) The requirements for `make` are those of [`suite`].
 ///
 /// # Panics
 ///
-/// If a case failed, as [`suite`] does.
+/// If a case failed, as in [`suite`].
 pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
     run! {
         kind, make,

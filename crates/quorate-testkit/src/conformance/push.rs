@@ -162,8 +162,8 @@ pub(super) async fn subscriptions_in_any_order_break_no_batch<N: Node>(node: N) 
     let resources = ["a", "b", "c"].map(lock);
     for number in 0..200 {
         let resource = &resources[number % 3];
-        // This loop ends subscriptions that never began, begins some twice, and begins some again that have
-        // just ended. It sends a batch after each change.
+        // This loop ends subscriptions that never began, and begins some subscriptions twice. It also begins
+        // some again just after it has ended them. After each change it sends a batch.
         match number % 7 {
             0 | 3 => listener.end(resource),
             1 => {

@@ -26,8 +26,8 @@ pub(super) async fn readers_share_and_exclude_writers<N: Node>(node: N) {
     assert!(held_by_readers(&writer), "{writer:?}");
     let extends = client.ask(extend(&resource, &owner(4), LONG, 9)).await;
     assert!(held_by_readers(&extends), "repair, too: {extends:?}");
-    // The release of a writer frees the lock only if the stored owner token is its own. While readers hold
-    // the lock, no writer's token is stored.
+    // A writer's release frees the lock only if the node stores this writer's owner token. While readers hold
+    // the lock, the node stores no writer's token.
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(false));
     assert!(client.inspect(&resource).await.held_by(&readers()));
 }
@@ -45,8 +45,8 @@ pub(super) async fn a_writer_excludes_readers<N: Node>(node: N) {
     assert_eq!(client.ask(share(&resource, &owner(2), LONG)).await, Reply::Shared);
 }
 
-/// Checks that a node does not distinguish a plain lock from a writer's lock. The same request acquires either,
-/// and they share a counter.
+/// Checks that a node does not distinguish a plain lock from a writer's lock. The same request acquires both
+/// of them, and both use the same counter.
 pub(super) async fn a_plain_lock_and_a_writer_are_the_same<N: Node>(node: N) {
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");

@@ -116,8 +116,8 @@ pub(super) async fn an_abandoned_batch_does_not_run_after_its_deadline<N: Node>(
         drop(client.session.send(batch));
     }
     client.reopen().await;
-    // The deadline of these inspections lies in the far future. A busy node may run them late, and must still
-    // answer.
+    // The deadline of these inspections is in the far future. A busy node may run the inspections late, and
+    // must still answer them.
     let late = std::mem::replace(&mut client.not_after, NodeTime::from_micros(u64::MAX));
     // Once the node's clock has passed the deadline of the abandoned batches, the node's state must no
     // longer change.

@@ -104,8 +104,8 @@ fn resource() -> impl Strategy<Value = u8> {
     prop_oneof![5 => Just(0), 5 => Just(1), 3 => 0..values::RESOURCES]
 }
 
-/// Draws a resource. Most resources that it draws are claims, because *complete* and *count* are refused for
-/// others.
+/// Draws a resource. Most of the drawn resources are claims, because nodes refuse *complete* and *count* for
+/// other resources.
 fn claim() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(1), 1 => 0..values::RESOURCES]
 }
@@ -118,7 +118,7 @@ fn owner() -> impl Strategy<Value = u8> {
     prop_oneof![6 => Just(0), 3 => Just(1), 1 => 0..values::OWNERS]
 }
 
-/// Draws a successor. Usually it is a reservation for one of the workers that also sign requests.
+/// Draws a successor. In most cases this is a reservation for one of the workers that also sign requests.
 fn successor() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0), 2 => Just(1), 1 => 0..values::SUCCESSORS]
 }

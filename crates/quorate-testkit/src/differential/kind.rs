@@ -72,7 +72,8 @@ impl World for ShiftedWorld {
     }
 }
 
-/// The kind [`MemoryNode`]. It cannot keep its data over a restart of its process, so a restart does nothing.
+/// The kind [`MemoryNode`]. Such a node cannot keep its data over a restart of its process, so a restart does
+/// nothing.
 #[derive(Debug)]
 pub struct MemoryKind {
     world: Arc<ShiftedWorld>,

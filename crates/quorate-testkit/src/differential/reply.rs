@@ -25,8 +25,8 @@ pub fn replies_alike(a: &Reply, b: &Reply) -> bool {
         (Reply::Refused(Refusal::Clock { apart: one }), Reply::Refused(Refusal::Clock { apart: two })) => {
             one.abs_diff(*two) <= CLOCKS
         }
-        // Each node chooses the position of its next page, so the positions may differ. But both nodes must
-        // have a next page, or neither.
+        // Each node chooses the position of its next page, so the positions may differ. But if one node has a
+        // next page, the other must have one too.
         (Reply::Ledger(one), Reply::Ledger(two)) => {
             ledgers_alike(&one.state, &two.state) && one.next.is_some() == two.next.is_some()
         }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 /// A year, in microseconds.
 const YEAR: u64 = 365 * 86_400 * 1_000_000;
 
-/// The state of the first node before a batch. The relative numbers of each [`Ask`] are added to this state,
-/// and the result is a [`Request`].
+/// The state of the first node before a batch. The numbers in an [`Ask`] are relative to this state.
+/// [`Self::request`] adds them to the state, and returns a [`Request`].
 #[derive(Debug)]
 pub(super) struct KnownState {
     /// A moment shortly before the history began. Times in requests are computed from it, so that they are

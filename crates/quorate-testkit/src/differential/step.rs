@@ -39,7 +39,7 @@ pub enum Stamp {
 }
 
 /// A span of time that a history lets pass. Every sum of these spans differs from each [`Life`] by at least a
-/// second. So the test knows for certain which leases have ended.
+/// second. At every step it is therefore certain which leases have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Six seconds.
@@ -50,7 +50,7 @@ pub enum Pass {
     Much,
 }
 
-/// The lifetime of an item.
+/// The lifetime that a request sets for a lease, a counter or a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// No time.
@@ -94,7 +94,8 @@ pub enum Tolerance {
     Any,
 }
 
-/// A time in a request. If a resource has no counter yet, the node may start the counter at this time.
+/// A time in a request. For example, a request proposes such a time as the start of a counter that a resource
+/// does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// This number of microseconds after the beginning of 1970.

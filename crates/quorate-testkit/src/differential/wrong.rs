@@ -145,7 +145,7 @@ impl Session for WrongNode {
     }
 }
 
-/// Applies the fault before the request runs. It changes the request or the stored state.
+/// Applies the fault before the request runs, by a change of the request or of the stored state.
 fn before(
     fault: Fault,
     batch: &mut Batch,
@@ -232,7 +232,7 @@ fn before(
     Ok(())
 }
 
-/// Applies the fault after the request has run. It changes the reply or the stored state.
+/// Applies the fault after the request has run, by a change of the reply or of the stored state.
 fn after(
     fault: Fault,
     request: &Request,

@@ -58,8 +58,8 @@ pub enum Hostility {
     OtherAnswer,
     /// The server reports the work of every claim as done.
     Done,
-    /// A ledger has pages without an end. Under this hostility and the next three, the server grants all
-    /// other requests.
+    /// A ledger has an endless number of pages. Under this hostility and the next three, the server grants
+    /// all other requests.
     EndlessPages,
     /// A page of a ledger names itself as the next page.
     SamePage,
@@ -67,8 +67,8 @@ pub enum Hostility {
     HugePage,
     /// A page of a ledger has every record twice, and the next page has them again.
     RepeatedRecords,
-    /// The server gives about half of its answers under a random hostility of [`Self::BREAKERS`], drawn with
-    /// this seed. The other answers are those of a [`Self::Liar`].
+    /// The server draws the hostility of each answer, with this seed. About half of the answers have a random
+    /// hostility of [`Self::BREAKERS`]. The others are those of a [`Self::Liar`].
     Mixed(u64),
 }
 
@@ -135,8 +135,8 @@ pub(super) struct Conversation {
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
-/// The scripts that serve one kind of request, in the order in which they are loaded: the number of keys of an item, and the
-/// reply to an item that succeeds.
+/// The scripts that serve one kind of request each, in the order in which a client loads them. Each entry has
+/// the number of keys of an item, and the reply to an item that succeeds.
 const SCRIPTS: [(usize, &str); 17] = [
     (3, "shared"),
     (3, "extended"),
@@ -159,8 +159,8 @@ const SCRIPTS: [(usize, &str); 17] = [
 ];
 /// The script that sets the marker.
 const MARK: usize = 14;
-/// The scripts that are loaded after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the replies to the
-/// items that it serves, in the order of their letters.
+/// The scripts that a client loads after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the
+/// replies to the items that the script serves, in the order of their letters.
 const BATCHES: [&[&str]; 2] = [
     &["count", "freed", "extended", "raised"],
     &["granted", "freed", "extended", "raised", "counted", "completed"],
@@ -353,7 +353,7 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
     }
 }
 
-/// Returns a script's reply with correct syntax and wrong content. `first` is true if the reply is to the request for
+/// Returns a script's reply with correct syntax and wrong content. `first` is true if the client requested
 /// the first page of a ledger.
 fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8> {
     let mut replies = replies.to_vec();

@@ -2,8 +2,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! The server knows Quorate's commands and breaks its answers in the stated ways. It models no other server.
-//! A [`Hostility::Liar`] breaks no answer: it grants everything to every client, and no client can detect
+//! The server answers Quorate's commands, and breaks these answers in the stated ways. It models no other
+//! server. A [`Hostility::Liar`] breaks no answer: it grants everything to every client. No client can detect
 //! that.
 
 mod answers;

@@ -17,7 +17,8 @@ use std::{
 /// The time between two bytes under [`Hostility::Drip`].
 const DROP_EVERY: Duration = Duration::from_millis(10);
 
-/// A server with one [`Hostility`], on a free loopback port. Dropping it closes every connection and ends its threads.
+/// A server with one [`Hostility`], on a free loopback port. Dropping the value closes every connection and
+/// ends the server's threads.
 #[derive(Debug)]
 pub struct HostileServer {
     port: u16,
@@ -60,7 +61,7 @@ impl HostileServer {
         Ok(Self { port, shared, listening: Some(listening) })
     }
 
-    /// Returns the server's URL with `password`. A client that connects by it authenticates first.
+    /// Returns the server's URL with `password`. A client that connects with this URL first authenticates.
     pub fn url(&self, password: &str) -> String {
         format!("redis://:{password}@127.0.0.1:{}", self.port)
     }

@@ -3,15 +3,18 @@
 //!
 //! # Purpose of each rule
 //!
-//! Compare-and-set alone keeps leaders from starting a tick twice. Under `at_most_once` no leader overwrites a record.
-//! So each node keeps the first record that reaches it, and two records cannot both have a majority. The seal alone
-//! gives the same guarantee. If a leader finds no record at a sealed majority, no older leader can write to a majority
-//! any more. If a leader finds a record, it does not start the tick. So one of the two rules is enough for this
-//! property.
+//! Under `at_most_once`, compare-and-set alone keeps leaders from starting a tick twice, and so does the seal
+//! alone. One of these two rules is enough for this property.
 //!
-//! Only the seal gives *not started* its meaning. A leader may act on that verdict before it has written
-//! anything of its own, or drop the tick as misfired and never write. After a plain read instead of a seal,
-//! a delayed write of an older leader could still start the tick.
+//! With compare-and-set alone, no leader overwrites a record. Each node keeps the first record that reaches
+//! it, so two records cannot both have a majority.
+//!
+//! With the seal alone, a leader that finds no record at a sealed majority may start the tick: no older
+//! leader can write to a majority any more. A leader that finds a record does not start the tick.
+//!
+//! Only the seal makes the verdict *not started* reliable. A leader may act on this verdict before it has
+//! written anything of its own. Or it may drop the tick as misfired and never write. If the leader had only
+//! read the ledger, a delayed write of an older leader could still start the tick.
 //!
 //! # Not covered
 //!
@@ -20,18 +23,18 @@
 //!
 //! # Scope
 //!
-//! Three nodes, one tick, and leaders whose terms are unique and grow (which [`fencing`](super::fencing)
-//! shows). A leader may be paused at any point for any time: between its seal and its write, and between its
-//! write and its start. Requests run at any later moment, in any order, or never; a write may run any number
-//! of times. A leader decides at any moment at which a majority has answered. A node may forget everything,
-//! or come back with an earlier state. The memory of such a node is younger than the tick. (A node that
-//! forgets before the tick has no record of the tick to lose.) A node that forgot answers again at once,
-//! because the model needs no quarantine. A leader may prune a tick that has ended.
+//! The model has three nodes, one tick, and leaders whose terms are unique and grow (which
+//! [`fencing`](super::fencing) shows). A leader may be paused at any point for any time: between its seal and
+//! its write, and between its write and its start. Requests run at any later moment, in any order, or never;
+//! a write may run any number of times. A leader decides at any moment at which a majority has answered. A
+//! node may forget everything, or come back with an earlier state. The memory of such a node is younger than
+//! the tick. (A node that forgets before the tick has no record of the tick to lose.) A node that forgot
+//! answers again at once, because the model needs no quarantine. A leader may prune a tick that has ended.
 //!
-//! A *spread* tick is started by workers in place of leaders. Each worker writes *started*, in a record of
-//! its own, on the nodes that store no record. All these records have one term. The workers' claims, which
-//! usually let only one worker try, are left out: any number of workers may believe that they hold the claim.
-//! A worker that finds the record of another worker gives the tick up as lost. It overwrites that record with
+//! Workers start a *spread* tick, in place of leaders. Each worker writes *started*, in a record of its own,
+//! on the nodes that store no record. All these records have one term. The workers' claims, which usually let
+//! only one worker try, are left out: any number of workers may believe that they hold the claim. A worker
+//! that finds the record of another worker treats the tick as lost. The worker overwrites that record with
 //! *lost*, at any moment and any number of times.
 //!
 //! # Parts that are the shipped code
@@ -60,9 +63,9 @@ pub const WRITERS: usize = 4;
 /// The writer number in a *lost* record. No writer has this number.
 const LOST: u8 = 7;
 
-/// The property: no two writers both start the tick.
+/// The property that no two writers both start the tick.
 pub const ONCE: &str = "a tick starts once";
-/// The property of leaders: the verdict *not started* stays true.
+/// The property that a leader's verdict *not started* stays true. It exists only in models of leaders.
 pub const FOUND: &str = "what a leader found not started, no older one starts";
 
 /// The model, within bounds.
@@ -86,7 +89,7 @@ pub struct Ledger {
 /// A rule that keeps a tick from being started twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A leader seals the ledger before it decides. Without this rule, it only reads the ledger.
+    /// A leader seals the ledger before it decides. Without this rule, the leader only reads the ledger.
     Seal,
     /// A write names the record that its writer has seen. A node with another record refuses the write.
     CompareAndSet,
@@ -163,8 +166,8 @@ pub enum Action {
     Write(u8, Name),
     /// The answer to a write arrives.
     Written(u8, Name),
-    /// A worker that has found another worker's record gives the tick up, and overwrites that record with
-    /// *lost*.
+    /// A worker that has found another worker's record treats the tick as lost, and overwrites that record
+    /// with *lost*.
     Lose(u8, Name),
     /// A node prunes the tick.
     Prune(u8, Name),
@@ -240,8 +243,8 @@ impl Ledger {
     }
 
     fn write(&self, site: &mut Site, writer: u8) {
-        // Without compare-and-set, a write gives the stored record as the one that its writer has seen, so that
-        // the node's comparison always succeeds.
+        // Without compare-and-set, the model names the stored record as the one that the writer has seen. The
+        // node's comparison then always succeeds.
         let seen = if self.leaves_out(Rule::CompareAndSet) { stored_record(&site.store) } else { None };
         let record = self.started(writer);
         if ask(&mut site.store, write(if self.spread { 0 } else { writer }, seen, record)) == Reply::Written {
@@ -287,8 +290,8 @@ impl Ledger {
         (site.store, site.young) = (store, true);
     }
 
-    /// Drops answers for which no writer waits any more. Otherwise states would differ that have the same
-    /// future.
+    /// Drops answers for which no writer waits any more. Otherwise, states with the same future would count
+    /// as different states.
     fn drop_stale_messages(state: &mut State) {
         for (line, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Asking {
@@ -333,9 +336,9 @@ impl Ledger {
     }
 }
 
-/// Returns `true` if an older leader has started the tick although a newer leader found it not started. (Every
-/// leader that writes *started* has found that.) If the older leader had started before the newer leader's
-/// seal, the seal would have found its record.
+/// Returns `true` if an older leader has started the tick although a newer leader found it not started.
+/// (Every leader that writes *started* has found the tick not started.) If the older leader had started the
+/// tick before the newer leader's seal, the seal would have found the older leader's record.
 fn verdict_contradicted(state: &State) -> bool {
     let found = |phase: &Phase| matches!(phase, Phase::Writing | Phase::Started);
     let older = state.phases.iter().position(|phase| *phase == Phase::Started);

@@ -4,7 +4,8 @@
 //!
 //! A model is searched within stated bounds: three nodes, a few attempts, a few faults, a short time. The
 //! search does not find an error that needs more of any of these. A search that stops at its limit of states
-//! has explored every history up to some length, but not every longer one. Then [`Found::complete`] is false.
+//! has explored every history up to some length, but not every longer history. In that case
+//! [`Found::complete`] is false.
 //!
 //! A model is not the code: drivers, batches, queues, sockets and timers are left out. The documentation of
 //! each model says what replaces them. The simulation ([`sim`](crate::sim)) runs the shipped code itself.
@@ -14,22 +15,23 @@
 //! | model | question |
 //! | --- | --- |
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
-//! | [`exclusion`] | do two workers ever believe in one lease at the same true time? |
+//! | [`exclusion`] | can two agents believe in the same lease at the same true time? (An agent *believes* in a lease while the lease is valid by the agent's own clock.) |
 //! | [`ledger`] | is a tick started twice, by leaders or by workers? does an older leader start a tick that a newer one found not started? |
-//! | [`readwrite`] | does any agent ever believe in a lease beside a writer, or write while another agent's downgrade is in flight? |
-//! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never when its end says otherwise? |
-//! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun or left a count behind? |
+//! | [`readwrite`] | can an agent believe in a lease while another agent believes in a writer's lease, or write while another agent's downgrade is in flight? |
+//! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never if it is recorded as skipped? |
+//! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun, or were counted without beginning? |
 //!
 //! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as [`lease_store`].
 //! (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
 //! [`Tally`](quorate::internals::Tally) counts votes, and the shipped [`verdict`](quorate::internals::verdict)
-//! evaluates the answers of a ledger. So the models follow each change of this code. For spread ticks and
-//! dead-letter counts, the models themselves define which actor sends which request at what time.
+//! evaluates the answers of a ledger. So the models follow each change of this code. For ticks that
+//! workers start, and for dead-letter counts, the models themselves define which actor sends which request at
+//! what time.
 //! [`opened_runs`] models the scheduler. The scheduler's decisions, on packed records, are in `proposed.rs`,
 //! whose tests compare them with the shipped decisions.
 //!
-//! Each model can leave one rule out. If a model had no counterexample without a rule, it would not test that
-//! rule. So for each rule, the tests require a counterexample of the model without it.
+//! Each model can leave out one of its rules. The tests require that the model then has a counterexample. A
+//! model that holds without a rule would not test that rule.
 
 pub mod exclusion;
 pub mod fencing;

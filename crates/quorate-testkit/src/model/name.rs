@@ -4,8 +4,8 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// A node's name in a printed history. Two names always compare as equal, because nodes are interchangeable. So
-/// states that differ only in the order of the nodes count as one state.
+/// A node's name in a printed history. Two names always compare as equal, because nodes are interchangeable.
+/// States that differ only in the order of the nodes therefore count as one state.
 #[derive(Clone, Copy, Default)]
 pub struct Name(pub u8);
 

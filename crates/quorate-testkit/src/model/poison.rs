@@ -22,8 +22,8 @@
 //! A claim may end at any moment. Replies arrive at any later moment, or never.
 //!
 //! A node may forget. Then more attempts than the limit may begin. But an id is never dead-lettered too
-//! early: before, as many attempts as the limit have begun, or have left a count that they have not taken
-//! back.
+//! early: by then, at least as many attempts as the limit have begun, or have left a count that they have not
+//! taken back.
 
 use super::{NODES, Name};
 use quorate::{
@@ -56,7 +56,7 @@ pub struct Poison {
     pub limit: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// The number of attempts that learn after they were counted that they will not begin.
+    /// The number of attempts that have a count, and then learn that they will not begin.
     pub leaves: u8,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -74,8 +74,8 @@ pub enum Rule {
     /// The handler begins only once a majority has stored the count.
     CountByMajority,
     /// A node refuses a count that is not larger than the stored one. (The majority that stores the count may
-    /// differ from the majority that granted the claim. One of its nodes may have counted another attempt since
-    /// then.)
+    /// differ from the majority that granted the claim. One node of the storing majority may have counted
+    /// another attempt since the grant.)
     CountIfMore,
     /// An attempt that will not begin takes its count back.
     TakeBack,
@@ -94,7 +94,7 @@ pub struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Site {
-    /// The number of the attempt that owns the claim, from one.
+    /// The attempt that owns the claim. Attempts are numbered from one.
     owner: u8,
     /// The number of attempts that the node has counted.
     count: u8,
@@ -129,8 +129,8 @@ enum Phase {
     Begun,
     /// The attempt found that the limit was reached.
     DeadLettered,
-    /// The attempt found that the limit was reached, although the number of attempts that had begun, or had left their
-    /// count behind, was below the limit. The protocol must never allow this.
+    /// The attempt found that the limit was reached. But the number of attempts that had begun, or had left
+    /// their count behind, was below the limit. The protocol must never allow this.
     TooEarly,
 }
 
@@ -186,7 +186,7 @@ impl Poison {
         site.count += u8::from(self.leaves_out(Rule::CountWhenWon));
     }
 
-    /// Delivers a grant. If it is the one that completes a majority, the attempt has won.
+    /// Delivers a grant. If the grant completes a majority, the attempt has won.
     fn granted(&self, state: &mut State, at: usize, attempt: usize) {
         state.sites[at].lines[attempt].arrived = true;
         let arrived = state.sites.iter().map(|site| site.lines[attempt]).filter(|line| line.arrived);

@@ -9,8 +9,8 @@
 //!
 //! # Scope
 //!
-//! Three nodes and up to three agents. Each agent reads, writes, or writes and then continues as a reader.
-//! True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
+//! The model has three nodes and up to three agents. Each agent reads, writes, or writes and then continues
+//! as a reader. True time is in steps, without an end. Clocks are as bad as the assumptions allow, as in
 //! [`exclusion`](super::exclusion). Each key ends a step early, each belief ends a step late, and the margin
 //! is exactly these two steps. Requests run at any later time, in any order, or never; a release may run
 //! before its acquire. Holders extend their leases. An extension also sets a key again on a node that has
@@ -90,7 +90,7 @@ pub enum Rule {
     /// A node refuses to downgrade a writer if the node has counted another grant after the grant to that
     /// writer.
     DowngradeByToken,
-    /// After a node forgot, it votes again only after a quarantine.
+    /// A node that forgot votes again only after a quarantine.
     Quarantine,
 }
 
@@ -133,11 +133,11 @@ enum Phase {
     Asking,
     /// The agent believes in its lease for the given number of further steps.
     Held(u8),
-    /// The agent is between a writer and a reader. Without [`Rule::EndBeforeDowngrade`], it still believes in
-    /// its writer's lease for the given number of steps.
+    /// The agent is a writer that becomes a reader. Without [`Rule::EndBeforeDowngrade`], the agent still
+    /// believes in its writer's lease for the given number of steps.
     Turning(u8),
-    /// The agent was a writer and is now a reader. It believes in its lease for the given number of further
-    /// steps.
+    /// The agent was a writer and is now a reader. The agent believes in its lease for the given number of
+    /// further steps.
     Reading(u8),
     Over,
 }
@@ -289,8 +289,8 @@ impl ReadWrite {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key.step();
             for line in &mut site.lines {
-                // A request or a vote of this age can no longer make an agent believe in a lease. So it has the
-                // same effect as a lost one.
+                // A request or a vote of this age can no longer make an agent believe in a lease. It has the
+                // same effect as a lost one, and is dropped.
                 let older = |age: u8| (age + 1 < BELIEVED).then_some(age + 1);
                 line.asked = line.asked.map(|asked| asked.and_then(older));
                 line.vote = line.vote.and_then(older);
@@ -415,9 +415,9 @@ impl Model for ReadWrite {
         }
         for (agent, phase) in state.phases.iter().enumerate() {
             if *phase == Phase::Over {
-                // A request of an agent whose lease or attempt is over has only one effect left: it may keep
-                // other agents from acquiring. The model covers the loss of every request, so this request can
-                // be dropped.
+                // If an agent's lease or attempt is over, a request of this agent has only one effect left:
+                // it may keep other agents from acquiring. The model also covers the loss of the request, so
+                // the request can be dropped.
                 for site in &mut state.sites {
                     let line = &mut site.lines[agent];
                     *line = Line { release: line.release, ..Line::default() };

@@ -101,7 +101,8 @@ fn run<M: Searchable>(model: M, limits: Limits, finish: HasDiscoveries) -> Found
             _ => always.push(property.name),
         }
     }
-    // With one thread, the search goes level by level. So equal searches have equal results.
+    // With one thread, the search goes level by level. Two searches of the same model then have equal
+    // results.
     let checker = model.checker().threads(1).target_state_count(limits.states);
     let checker = checker.finish_when(finish).spawn_bfs().join();
     let steps = |path: stateright::Path<M::State, M::Action>| {

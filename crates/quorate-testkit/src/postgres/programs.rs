@@ -3,8 +3,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder in which Debian installs PostgreSQL. Each version has a folder of its own there, which is not
-/// on the `PATH`.
+/// The folder in which Debian installs PostgreSQL. Each version has a folder of its own in this folder, which
+/// is not on the `PATH`.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// Returns the folder with `initdb` and `postgres`: the first such folder on the `PATH`, or that of the

@@ -67,8 +67,8 @@ impl PostgresServer {
         command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn()?);
         let give_up = SystemWorld.now() + PATIENCE;
-        // PostgreSQL listens before it is ready, and until then it answers every client with an error. Its log
-        // shows when it is ready.
+        // PostgreSQL listens before it is ready. Until it is ready, it answers every client with an error.
+        // Its log shows when it is ready.
         while !self.log().contains("ready to accept connections")
             || TcpStream::connect(("127.0.0.1", self.port)).is_err()
         {
@@ -115,7 +115,7 @@ pub enum StartPostgresError {
          `apt-get install postgresql`, `dnf install postgresql-server`, `apk add postgresql`, `brew install postgresql`"
     )]
     Missing,
-    /// The server, or the program that creates its data, ended at once, or the server did not accept a
+    /// The server, or the program that creates its data, ended at once. Or the server did not accept a
     /// connection.
     #[error("PostgreSQL did not start; it says: {0}")]
     Ended(String),

@@ -96,8 +96,8 @@ async fn carry(proxy_state: ProxyState, client: TcpStream, severed: u64, number:
         end = both(&mut there, &mut back) => end,
     };
     match end {
-        // The client must still receive the bytes that were forwarded to it, and then the end of the stream. So
-        // this end is closed without a reset.
+        // The client must still receive the bytes that the proxy forwarded to it, and then the end of the
+        // stream. The proxy therefore closes the client's connection without a reset.
         PumpEnd::ReplyCut => {
             let _ = shutdown(&client, Shutdown::Write);
             reset(&server);

@@ -3,8 +3,8 @@
 //!
 //! # What is not guaranteed
 //!
-//! A client connects to the proxy, not to the server. So connecting succeeds even while the network is cut or
-//! the server is dead, and only the requests fail.
+//! A client connects to the proxy, not to the server. Connecting therefore succeeds even while the network is
+//! cut or the server is dead. Only the requests fail.
 //!
 //! A connection that is not broken loses nothing. Bytes that meet a cut wait in the proxy and arrive after
 //! [`Proxy::heal`], as if TCP had sent them again. Bytes never take less time than the requested latency.

@@ -15,11 +15,11 @@ use std::{
 };
 use tokio::{runtime, sync::watch};
 
-/// A TCP proxy on a free loopback port, in front of one server. Dropping it breaks its connections and ends
-/// its thread.
+/// A TCP proxy on a free loopback port, in front of one server. Dropping the proxy breaks its connections and
+/// ends its thread.
 ///
-/// The proxy runs on a thread of its own, whatever runtime the test has, and any thread may call its methods.
-/// The server may end and start again on its port while the proxy runs.
+/// The proxy runs on a thread of its own, whatever runtime the test has. Any thread may call its methods. The
+/// server may end and start again on its port while the proxy runs.
 pub struct Proxy {
     upstream: SocketAddr,
     url: Option<String>,
@@ -108,15 +108,15 @@ impl Proxy {
         });
     }
 
-    /// Breaks every open connection (RST, in both directions). Bytes that waited or were in transit are lost. New
-    /// connections are accepted.
+    /// Breaks every open connection (RST, in both directions). Bytes that waited or were in transit are lost.
+    /// The proxy still accepts new connections.
     pub fn sever(&self) {
         self.rules.send_modify(|rules| rules.severed += 1);
     }
 
     /// Closes a connection after exactly this many further bytes from the server. The proxy counts the bytes
     /// of all replies on all its connections together, and closes the connection that carries the last of
-    /// them. This happens once, and [`Proxy::replies_cut`] counts it.
+    /// these bytes. This happens once, and [`Proxy::replies_cut`] counts it.
     pub fn cut_reply_after(&self, bytes: usize) {
         self.rules.send_modify(|rules| rules.cut_reply_after = Some(bytes));
     }
@@ -146,7 +146,8 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.env.stopped().cancel();
         if let Some(thread) = self.thread.take() {
-            // The stop signal ends every task of the proxy. So the thread ends soon, and this wait is short.
+            // The stop signal ends every task of the proxy. The thread therefore ends soon, and this wait is
+            // short.
             let _ = thread.join();
         }
     }

@@ -97,8 +97,8 @@ impl<'a> Pump<'a> {
         self.held.push_back((after, piece));
     }
 
-    /// Forwards the first bytes, which are due, unless the direction has been cut meanwhile. The rules cannot
-    /// change while the bytes are written.
+    /// Forwards the first bytes, which are due. Does nothing if the direction has been cut meanwhile. The
+    /// rules cannot change while the bytes are written.
     fn forward(&mut self) -> Option<PumpEnd> {
         let mut end = None;
         self.rules.send_if_modified(|rules| {
@@ -128,8 +128,8 @@ impl<'a> Pump<'a> {
         let written = match self.to.try_write(&bytes[..part]) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            // The receiver has closed the connection. While the opposite direction is cut, the sender must not
-            // learn this. So the proxy drops the sender's bytes and reports no error.
+            // The receiver has closed the connection. While the opposite direction is cut, the sender must
+            // not learn this. The proxy drops the sender's bytes and reports no error.
             Err(_) if rules.is_cut(self.way.other()) => bytes.len(),
             Err(_) => return Some(PumpEnd::Broken),
         };

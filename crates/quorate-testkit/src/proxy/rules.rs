@@ -29,15 +29,15 @@ pub enum Directions {
     Both,
 }
 
-/// The times that bytes take. By default zero.
+/// The times that bytes take. All of them are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// From the client to the server.
     pub there: Duration,
     /// From the server to the client.
     pub back: Duration,
-    /// The largest additional time in each direction. It is drawn for each piece of data that arrives. The order of
-    /// bytes is kept.
+    /// The largest additional time in each direction. The time is drawn for each piece of data that arrives.
+    /// The order of bytes is kept.
     pub jitter: Duration,
 }
 

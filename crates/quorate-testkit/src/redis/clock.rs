@@ -14,9 +14,9 @@ const SOURCE: &str = include_str!("clock_shim.c");
 
 /// A wall clock for one server, which a test can step while the server runs. Linux only.
 ///
-/// The clock is a small library in C, which is preloaded into the server. `cc` compiles it when it is first
-/// needed. The server maps a file that stores the sum of all steps. So a step persists over a restart of the
-/// server, as a step of a machine's clock does.
+/// The clock is a small library in C, which is preloaded into the server. `cc` compiles the library when it
+/// is first needed. The server maps a file that stores the sum of all steps. A step therefore persists over a
+/// restart of the server, as a step of a machine's clock does.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     library: PathBuf,
@@ -37,7 +37,8 @@ impl ServerClock {
         command.env("LD_PRELOAD", &self.library).env("QUORATE_CLOCK_FILE", &self.file);
     }
 
-    /// Returns `true` if the process has loaded the library. A statically linked program would ignore it.
+    /// Returns `true` if the process has loaded the library. A statically linked program would ignore the
+    /// library.
     pub(super) fn rules(&self, pid: u32) -> bool {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.contains(&*self.library.to_string_lossy())

@@ -1,8 +1,8 @@
 use super::{RedisServer, StartError};
 use std::{fmt::Write as _, path::Path};
 
-/// The configuration of a [`RedisServer`]. By default: TCP on loopback, no password, no persistence, no
-/// eviction.
+/// The configuration of a [`RedisServer`]. By default the server listens on TCP on loopback, without a
+/// password, persistence or eviction.
 #[derive(Clone, Debug, Default)]
 pub struct RedisConfig {
     append_only: bool,

@@ -166,8 +166,8 @@ impl RedisServer {
         self.command(&["FLUSHALL"]);
     }
 
-    /// Runs a command and returns its reply as text: strings unchanged, nil as `(nil)`, arrays with one line for each
-    /// item, errors as `(error) …`.
+    /// Runs a command and returns its reply as text. A string is unchanged, nil is `(nil)`, an array has one
+    /// line for each item, and an error is `(error) …`.
     ///
     /// # Panics
     /// If the server does not answer, because the test cannot continue.

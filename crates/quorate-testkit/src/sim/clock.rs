@@ -108,8 +108,8 @@ impl AdjustableClock {
         self.stands_since = None;
     }
 
-    /// Starts the clock if it is stopped, and sets it to the time that it would show if it had never been
-    /// stepped or stopped.
+    /// Starts the clock if it is stopped. Then sets the clock to the time that it would show if no fault had
+    /// stepped or stopped it.
     pub fn set_right(&mut self) {
         *self = Self::new(self.clock);
     }

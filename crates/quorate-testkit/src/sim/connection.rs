@@ -24,11 +24,12 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    /// True if the sender's end is closed, so that it receives no message.
+    /// True if the sender's end is closed. Then the sender receives no messages.
     deaf: bool,
-    /// True if the server's end is closed, so that it reads no message.
+    /// True if the server's end is closed. Then the server reads no messages.
     reset: bool,
-    /// The number of the last request that still arrives. All later requests are lost. `None` if none is lost.
+    /// The number of the last request that still arrives. All later requests are lost. `None` if no request
+    /// is lost.
     cut_behind: Option<u64>,
     /// The channels on which the sender waits for replies, by the number of the request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
@@ -100,8 +101,8 @@ impl Connection {
         self.break_off(None);
     }
 
-    /// Closes the sender's end because the connection broke. Requests that were sent before still arrive,
-    /// except those with a number above `cut_behind`.
+    /// Closes the sender's end because the connection broke. Requests that the sender sent earlier still
+    /// arrive. If `cut_behind` is set, those with a higher number are lost.
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);

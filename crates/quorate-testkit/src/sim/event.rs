@@ -10,7 +10,7 @@ use quorate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An event of a run, which the invariants judge.
+/// An event of a simulation run. The invariants judge these events.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A server ran a request.
@@ -22,12 +22,23 @@ pub enum Event<'a> {
         /// The reply.
         reply: &'a Reply,
     },
-    /// A server lost all its data, or a part of them.
+    /// A server lost all or some of its data.
     Forgot {
         /// The server.
         node: &'a str,
     },
-    /// A worker's code received a lease, a term or a claim, which this module calls a *grant*.
+    /// A server wrote a snapshot of its data to disk, between two batches.
+    Saved {
+        /// The server.
+        node: &'a str,
+    },
+    /// A server that lost all its data has the data of its last snapshot again. This event follows
+    /// [`Event::Forgot`].
+    Restored {
+        /// The server.
+        node: &'a str,
+    },
+    /// A worker's code received a *grant*. In this module, a grant is a lease, a term or a claim.
     Granted(&'a Belief),
     /// A worker received a grant. Work may still run under earlier grants of the same resource.
     Succeeded {
@@ -36,8 +47,8 @@ pub enum Event<'a> {
         /// The work that still runs under the earlier grants.
         working: &'a [Working],
     },
-    /// The state of all grants at this moment. For each lease, term and claim, the belief has the results that
-    /// its worker would get if it checked now.
+    /// The beliefs about all grants at this moment. The belief about a grant has the results that the worker
+    /// would get if the worker checked the grant now.
     Looked(&'a [Belief]),
     /// A leader has sealed the ledger. The event comes from the leader's log.
     Sealed {
@@ -134,8 +145,8 @@ pub enum Event<'a> {
         /// The true wall time of the check.
         now: WallTime,
     },
-    /// A wait in the fault-free phase has ended. A worker waited for a lease, or the simulation waited for a
-    /// leader, for the messages or for the operator.
+    /// A wait in the fault-free phase has ended. Either a worker waited for a lease, or the simulation waited
+    /// for a leader, for the messages or for the operator.
     Calm {
         /// The worker that waited, or the thing for which the simulation waited.
         worker: &'a str,
@@ -143,8 +154,8 @@ pub enum Event<'a> {
         took: Duration,
         /// The longest time that the wait may take.
         bound: Duration,
-        /// The token of the lease or the term. It is 0 if the wait was for neither. An error has the reason why
-        /// the wait failed.
+        /// On success, the token of the lease or of the term, or 0 if the wait was for something else. On
+        /// failure, the reason why the wait failed.
         got: Result<u64, String>,
     },
     /// The leases that a server still stores after the faults, although no worker holds them any more.
@@ -158,7 +169,7 @@ pub enum Event<'a> {
     Ended {
         /// The worker.
         worker: &'a str,
-        /// The number of its tasks that have not ended.
+        /// The number of the worker's tasks that have not ended.
         tasks: usize,
         /// The panic messages of its tasks.
         panics: &'a [String],
@@ -182,12 +193,12 @@ pub struct Belief {
     pub ending: bool,
     /// True if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
-    /// The number of servers that store the lease, or that for another reason cannot grant it to another owner
-    /// now ([`Server::backs`](super::Server::backs)).
+    /// The number of servers that cannot grant the lease to another owner now. A server counts if it stores
+    /// the lease, or for one of the other reasons of [`Server::backs`](super::Server::backs).
     pub backed_by: usize,
-    /// True if the worker's boot clock stood still after the worker had sent the requests on which the validity
-    /// rests. Then the validity may have ended without the worker's knowledge. It is false again once a
-    /// majority has extended the grant by a request that was sent while the clock ran.
+    /// True if the worker's boot clock stood still after the worker had sent the requests on which the
+    /// validity rests. In this case the validity may have ended without the worker's knowledge. The flag is
+    /// false again once a majority has extended the grant by a request that was sent while the clock ran.
     pub clock_stood: bool,
     /// The owner token. `None` for terms and claims, whose owner token is not accessible.
     pub owner: Option<Owner>,
@@ -208,8 +219,8 @@ pub struct Working {
     /// it has crashed.
     pub awake_for: Option<Duration>,
     /// True if the worker's boot clock has stood still since the work began, or earlier under the same grant.
-    /// It is false again once a majority has extended that grant by a request that was sent while the clock
-    /// ran.
+    /// The flag is false again once a majority has extended that grant by a request that was sent while the
+    /// clock ran.
     pub clock_stood: bool,
 }
 
@@ -242,10 +253,11 @@ pub struct TickStart {
 /// The way in which the run of a tick of the first group ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// The handler returned, panicked, or timed out. So the run must not be repeated.
+    /// The handler returned, panicked, or timed out. Such a run must not be repeated.
     Itself,
-    /// The run was interrupted, so it may be repeated. Its term, its worker or its leader's work ended, or the
-    /// handler marked it as interrupted, or the handler returned an error after it was asked to stop.
+    /// The run was interrupted, and may be repeated. There are three causes: its term, its worker or its
+    /// leader's work ended; the handler marked the run as interrupted; or the handler returned an error after
+    /// it was asked to stop.
     Torn,
 }
 

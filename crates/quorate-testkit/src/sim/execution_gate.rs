@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// A gate at which tasks wait while it is shut. When it opens, they pass in the order in which they arrived.
-/// (Tokio's `watch` would wake them in a random order, so two runs of a seed would differ.)
+/// A gate. While it is shut, tasks wait at it. When it opens, the waiting tasks pass in the order in which
+/// they arrived. (Tokio's `watch` would wake them in a random order, so two runs of a seed would differ.)
 #[derive(Debug)]
 pub(super) struct ExecutionGate {
     shut: AtomicBool,

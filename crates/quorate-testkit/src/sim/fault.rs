@@ -42,7 +42,7 @@ pub enum Fault {
     FreezeWorker(usize),
     /// Stops a worker's boot clock. Its other clocks continue to run.
     StandWorker(usize),
-    /// Ends [`Self::FreezeWorker`] or [`Self::StandWorker`], so that the worker's machine, or its boot clock,
+    /// Ends [`Self::FreezeWorker`] or [`Self::StandWorker`]. The worker's machine, or its boot clock,
     /// continues to run.
     UnfreezeWorker(usize),
     /// Steps a worker's wall clock by this many milliseconds.
@@ -120,8 +120,9 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the fault may keep a worker for a long time from receiving messages of one of these
-    /// servers, or may erase what a worker has received. The plan `far-steps` leaves out such faults.
+    /// Returns `true` if the fault may keep a worker from receiving messages of one of these servers for a
+    /// long time, or may erase the messages that a worker has received. The plan `far-steps` leaves out such
+    /// faults.
     pub(super) fn parts_from(&self, nodes: &[usize]) -> bool {
         match self {
             Self::Road(_, node, _) | Self::StopServer(node) | Self::CrashServer(node) => nodes.contains(node),
@@ -130,8 +131,8 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if events counted under `counted` are faults. The ends of faults, and other events, are
-    /// counted under other names.
+    /// Returns `true` if `counted` is the name under which faults of one kind are counted. The ends of
+    /// faults, and other events, are counted under other names.
     pub fn is_kind(counted: &str) -> bool {
         const FAULTS: [&str; 23] = [
             "road cut",

@@ -57,7 +57,8 @@ pub struct Held {
     pub(super) host: Arc<Host>,
     pub(super) resource: Resource,
     pub(super) token: u64,
-    /// The length of the grace period: the worker is asked to step down this time before the grant ends.
+    /// The length of the grace period. The worker is asked to step down when this much time of the grant is
+    /// left.
     pub(super) grace: Duration,
     pub(super) holder: Mutex<Option<Holder>>,
 }
@@ -131,14 +132,15 @@ impl Held {
     fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
         let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
-        // No simulated worker changes the step-down grace from its default, a fifth of the TTL. So the TTL is
-        // five times the grace.
+        // No simulated worker changes the step-down grace from its default, a fifth of the TTL. The TTL is
+        // therefore five times the grace.
         let sent = (until - setup.validity(self.grace * 5)).as_nanos();
         machine.stood_at().is_some_and(|stood| sent <= stood)
     }
 
-    /// Returns `true` if a server's lease with the owner token `owner` may be this grant. The owner tokens of
-    /// terms and claims are not accessible, so for these only the name of the worker is compared.
+    /// Returns `true` if a lease that a server stores under the owner token `owner` may be this grant. The
+    /// owner tokens of terms and claims are not accessible. For these, only the name of the worker is
+    /// compared.
     fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),

@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-/// The number of polls within one true millisecond above which a process counts as spinning, which is an error.
+/// If the tasks of a process are polled this many times within one millisecond of true time, the process
+/// spins. This is an error.
 const SPINNING: u64 = 200_000;
 
-/// The process of one worker. Faults pause (SIGSTOP) or kill (SIGKILL) the process with all its tasks. It also
-/// stops while its machine is frozen or asleep.
+/// The process of one worker. Faults pause (SIGSTOP) or kill (SIGKILL) the process with all its tasks. The
+/// process also stops while its machine is frozen or asleep.
 #[derive(Debug)]
 pub struct Host {
     name: Arc<str>,
@@ -131,9 +132,9 @@ impl Host {
         self.state().crashed
     }
 
-    /// Returns the time since which the process has run with timers that are on time. `None` if it does not
-    /// run. After a sleep of its machine, timers may be late, so this time is one [`NAP`] later than the
-    /// waking.
+    /// Returns the true time since which the process has run without a stop, with timers that fire in time.
+    /// Returns `None` while the process is stopped, and after a crash. After a sleep of the machine, timers
+    /// may be late for one [`NAP`]. The returned time is then one [`NAP`] after the machine woke.
     pub fn awake_since(&self) -> Option<Duration> {
         let state = self.state();
         (state.mode() == Mode::Running).then_some(state.awake_since)
@@ -176,8 +177,8 @@ impl Host {
         wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Stores `waker`, which is woken after a pause or at a crash. Returns the state of the process, which
-    /// decides whether the task may run now.
+    /// Stores `waker`, which [`Host`] wakes after a pause or at a crash. Returns the mode of the process,
+    /// which decides whether the task may run now.
     fn enter(&self, id: u64, waker: &Waker) -> Mode {
         let mut state = self.state();
         let now = self.truth.now();

@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a stop of a boot clock may mislead its worker, measured by that clock. During this time
-/// the worker may not notice that a claim or a term has ended. The time is so long because no claim or term
-/// lasts longer without an extension.
+/// After a worker's boot clock stood still, the worker may not notice that a claim or a term has ended. This
+/// is the longest time, by the boot clock, for which that can happen. No claim or term lasts longer than this
+/// without an extension.
 const HELD_AT_MOST: Duration = Duration::from_secs(4);
 
 /// The start of a run of the second group. The event is reported when the handler is called.
@@ -109,7 +109,7 @@ pub struct Asked {
     pub number: u64,
     /// The requested action.
     pub ask: JobAction,
-    /// The true wall time at which the operator sends it.
+    /// The true wall time at which the operator sends the request.
     pub at: WallTime,
 }
 
@@ -120,7 +120,7 @@ pub enum Told {
     Accepted {
         /// The request's id.
         id: RequestId,
-        /// The number of runs that it creates or cancels.
+        /// The number of runs that the request creates or cancels.
         count: u64,
     },
     /// The leader has refused the request.
@@ -173,7 +173,7 @@ pub struct Promises {
     pub every_end_is_entered: bool,
 }
 
-/// Returns the guarantees that the library gives.
+/// By default, a plan requires only those of these guarantees that the library gives.
 impl Default for Promises {
     fn default() -> Self {
         Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
@@ -203,14 +203,14 @@ impl Promises {
     };
 }
 
-/// An active run of the second group, as the referee knows it.
+/// The referee's record of an active run of the second group.
 #[derive(Debug)]
 pub(super) struct Going {
     host: Arc<Host>,
     job: Arc<str>,
 }
 
-/// A guard for an active run of a handler. Dropping it reports the end of the run.
+/// A guard for an active run of a handler. Dropping the guard reports the end of the run.
 #[derive(Debug)]
 pub struct JobRun {
     referee: Arc<Referee>,

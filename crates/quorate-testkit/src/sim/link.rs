@@ -11,7 +11,7 @@ use std::{
 pub struct NetworkConditions {
     /// The time that a message travels.
     pub delay: RangeInclusive<u64>,
-    /// The chance that a message is delayed for longer.
+    /// The chance that a message is delayed for longer than `delay`.
     pub stall: u64,
     /// The time that such a delayed message travels.
     pub stalled: RangeInclusive<u64>,
@@ -70,7 +70,7 @@ impl Link {
     }
 
     /// Opens or cuts each direction of the link. A message that reaches a cut waits there until the cut ends.
-    /// If its connection ends before that, a reply is lost, but a request still arrives.
+    /// If the message's connection ends before the cut, a reply is lost, but a request still arrives.
     pub fn set_open(&self, open: Directions) {
         self.there.set_open(open.there);
         self.back.set_open(open.back);

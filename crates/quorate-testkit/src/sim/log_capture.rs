@@ -33,14 +33,14 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
 ];
 
 /// The two log targets that the invariants need. Under `SEALED`, a leader reports that it has sealed the
-/// ledger. Under `TICK`, it reports the end of every tick.
+/// ledger. Under `TICK`, a leader reports the end of every tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::scheduler::tick";
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
     let (trace, referee) = (trace.clone(), Arc::clone(referee));
-    let pool = pool_specs().into_iter().map(|spec| spec.name).collect();
+    let pool = pool_specs().iter().map(|spec| spec.name).collect();
     tracing::subscriber::set_default(LogCapture { trace, referee, spans: AtomicU64::new(1), pool })
 }
 
@@ -88,8 +88,8 @@ impl Subscriber for LogCapture {
 }
 
 impl LogCapture {
-    /// Passes two kinds of a leader's reports to the invariants: that it has sealed the ledger, and that it
-    /// will not start a tick.
+    /// Passes two kinds of reports to the invariants: that a leader has sealed the ledger, and that a leader
+    /// will not start a tick because the tick is lost.
     fn judge(&self, target: &str, line: &Line) {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
         let term = field("term").parse().unwrap_or_default();

@@ -4,8 +4,9 @@ use std::{
     time::Duration,
 };
 
-/// The longest time for which the library sleeps before it reads the clock again. If a timer stops while the
-/// machine sleeps, the process notices this at most this much later.
+/// The longest time for which the library sleeps before it reads the clock again. While the machine sleeps,
+/// the library's timers stand still. The process notices the lost time at most one nap after the machine
+/// wakes.
 pub const NAP: Duration = Duration::from_millis(100);
 
 /// The machine on which a worker's processes run. It has the clocks, which outlive the processes, and it can
@@ -53,15 +54,14 @@ impl Machine {
         self.state().wall.shows(self.truth.now())
     }
 
-    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. For a
-    /// request that was sent at this time or before, the clock shows less time since the sending than has
-    /// really passed.
+    /// Returns the time that the boot clock showed when it last stood still, or `None` if it never did. A
+    /// request that was sent at this time or earlier is older than the boot clock shows.
     pub fn stood_at(&self) -> Option<u64> {
         self.state().stood_at
     }
 
-    /// Waits like a timer of the library that is set now. It fires at the time `nanos` of the boot clock, but
-    /// after at most `at_most`, and late by `late`.
+    /// Waits like a timer of the library that is set now. The timer is due when the boot clock shows `nanos`,
+    /// but after `at_most` at the latest. It fires `late` after it is due, or later if the machine sleeps.
     pub(super) async fn timer(self: Arc<Self>, nanos: u64, at_most: Duration, late: Duration) {
         let set = self.truth.now();
         let due = self.state().boot.will_show(set, nanos).min(set + at_most) + late;
@@ -129,9 +129,9 @@ impl Machine {
     }
 }
 
-/// Returns the time at which a timer fires that was set at `set` for the time `due`, on a machine that was
-/// asleep in the periods `sleeps`. The process sleeps in naps of `nap`, and reads the clock after each. A nap
-/// that a sleep of the machine interrupts continues after the machine wakes.
+/// Returns the time at which a timer fires. The timer was set at the time `set` for the time `due`. The
+/// machine was asleep in the periods `sleeps`. The process sleeps in naps of `nap`, and reads the clock after
+/// each nap. If a sleep of the machine interrupts a nap, the nap continues after the machine wakes.
 fn fires_at(set: Duration, due: Duration, nap: Duration, sleeps: &[Sleep]) -> Duration {
     let mut from = set;
     for sleep in sleeps.iter().filter(|sleep| sleep.from >= set) {

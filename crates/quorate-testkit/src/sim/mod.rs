@@ -17,20 +17,20 @@
 //!   beginning of an excused grant, and the work under it may continue beside the work of the next holder
 //!   ([`Working::clock_stood`]). *Ticks* permits that an excused term starts a tick that is done
 //!   ([`TickStart::clock_stood`]). *Step-down*, *finality* and *order* excuse no clock.
-//! - **A worker that is paused**, or resumed only some milliseconds ago, need not have asked its work to stop
-//!   (*step-down*) or ended it (*succession*). A grant may be over, by the worker's own clock, when the
-//!   worker's code first sees it. Such a grant has no place in the order of *fencing*, and *succession* does
-//!   not count it as a new holder.
+//! - **A worker that is paused**, or was resumed only some milliseconds ago, is excused by two invariants. It need
+//!   not have asked its work to stop (*step-down*), and the work need not have ended (*succession*). A grant may
+//!   be over, by the worker's own clock, when the worker's code first sees it. *Fencing* only checks that the
+//!   token of such a grant is unique, and *succession* does not count the grant as the beginning of a new holder.
 //! - **Data that servers forgot.** A server that forgot no longer counts for stored data. If a majority has
 //!   lost the *done* record of a message or a final record of a ledger in this way, that record may be written
-//!   again. If a majority has lost a registration, leaders need not account for the ticks before the next
-//!   registration. A tick of an at-most-once job that was never started must have been reported as lost by a
-//!   leader, for a true reason. The reason *too few nodes remember* refers to the servers whose answers that
-//!   leader's seal counted. The reason is true only if the servers among them that remember are fewer than a
-//!   majority of all servers. *Backing* counts a server that forgot less than `max_ttl` ago. *Backing* also
-//!   counts a server that is down, unless that server keeps all its data.
-//! - **Outside of the fault-free phase**, which follows the faults, leaders need not account for a missed tick
-//!   for which the misfire rule requires no catch-up run. A tick that was interrupted four times in the newest
+//!   again. If a majority has lost a registration, the ticks before the next registration are not judged. A tick
+//!   of an at-most-once job that was never started must have been reported as lost by a leader, for a true
+//!   reason. The reason *too few nodes remember* refers to the servers whose answers that leader's seal counted.
+//!   The reason is true only if the servers among them that remember are fewer than a majority of all servers.
+//!   *Backing* counts a server that forgot less than `max_ttl` ago. *Backing* also counts a server that is down,
+//!   unless that server keeps all its data.
+//! - **Outside of the fault-free phase**, which follows the faults, a leader need not start a missed tick for
+//!   which the misfire rule requires no catch-up run. A tick that was interrupted four times in the newest
 //!   term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase only.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, occur in two plans
 //!   only. In the plan `wild-clocks` no server forgets, and only the invariants that are

@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One server, as the process of one worker reaches it over a link.
+/// One server, as seen by the process of one worker over a link.
 #[derive(Debug)]
 pub struct SimNode {
     truth: Truth,
@@ -24,7 +24,7 @@ pub struct SimNode {
 }
 
 impl SimNode {
-    /// Returns `server` as `host` sees it over `link`.
+    /// Returns the node with which the process `host` reaches `server` over `link`.
     pub fn new(truth: Truth, host: Arc<Host>, link: Arc<Link>, server: Arc<Server>, trace: Trace) -> Self {
         Self { truth, host, link, server, trace, opened: AtomicU64::new(0) }
     }
@@ -107,8 +107,8 @@ impl SimSession {
         self.sent += 1;
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
-        // The send fails only if the server's end of the connection is closed. Then the message is lost, as in
-        // a real network.
+        // The send fails only if the server's end of the connection is closed. In that case the message is
+        // lost, as in a real network.
         let _ = self.messages.send(Message { number: self.sent, content, arrival: self.last_arrival, fate });
         Some(self.sent)
     }

@@ -12,8 +12,8 @@ use std::{sync::Arc, time::Duration};
 /// these ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFault {
-    /// The server loses its data, but keeps its run id and its marker. So the workers do not notice the loss,
-    /// and let it vote.
+    /// The server loses its data, but keeps its run id and its marker. The workers do not notice the loss,
+    /// and count the server's votes.
     Forgetful,
     /// The server runs requests even after they have expired (`not_after`).
     Timeless,
@@ -27,8 +27,8 @@ pub enum NodeFault {
     Ruthless,
     /// The server raises a fencing counter for any caller, not only for the lease's owner.
     Obliging,
-    /// The server starts a missing fencing counter at one, and not at the proposed time. So a counter that was
-    /// lost gives small tokens again.
+    /// The server starts a missing fencing counter at one, and not at the proposed time. After the server
+    /// lost a counter, it gives small tokens again.
     Restarting,
     /// An extension sets the fencing counter to the token of the owner that extends, even if that lowers the
     /// counter.
@@ -41,7 +41,7 @@ pub enum NodeFault {
     Unsealed,
     /// The server overwrites a final record.
     Reopening,
-    /// When a worker writes a job's row, the server removes the pause from it.
+    /// When a worker writes a job's row, the server removes the pause from the row.
     Unpausing,
     /// When the server prunes a history, it removes all entries.
     Shredding,
@@ -152,7 +152,7 @@ impl Liar<'_> {
         reply
     }
 
-    /// Removes the state from the ledger that would make an honest server refuse the next write.
+    /// Removes the part of the ledger's state because of which an honest server would refuse the next write.
     fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;

@@ -20,8 +20,8 @@ pub const PLANS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Plans that require more than Quorate guarantees, so their seeds may fail. They show which violations occur.
-/// A sweep runs them only if they are named.
+/// Plans that require more than Quorate guarantees. Their seeds may fail, and show which violations occur. A
+/// sweep runs these plans only if they are named.
 pub const OPEN_PLANS: [(&str, &str); 2] = [
     (
         "mistaken-and-forgotten",

@@ -22,10 +22,10 @@ use std::{
     time::Duration,
 };
 
-/// The largest age of a reading of the servers' clocks that can still matter. A leader with a valid term has
-/// received answers from a majority within the TTL, which is at most three seconds. So the leader relies only
-/// on readings that are younger than this.
-const RECENTLY: Duration = Duration::from_secs(5);
+/// The age from which a reading of a server's clock no longer matters. A worker keeps its most precise reading of
+/// a clock for up to ten seconds, unless a later reading contradicts it. If the clock steps back by less than a
+/// reply takes to arrive, the later readings do not contradict the earlier one.
+const RECENTLY: Duration = Duration::from_secs(11);
 
 /// The observer of the simulation. It sees the true time and every event, and reports violations of the
 /// invariants.
@@ -61,9 +61,9 @@ struct Job {
     what: Arc<str>,
     /// The number of the grant, unique in this simulation.
     held: u64,
-    /// The time that `Machine::stood_at` returned for the worker's machine when the guarantee last applied to
-    /// the grant. If the machine now returns another time, its clock has stood still since then. `None` if the
-    /// guarantee has not applied to the grant since the work began.
+    /// The result of `Machine::stood_at` for the worker's machine at the last moment at which the grant was
+    /// judged without an exception. If the result is another one now, the clock has stood still since that
+    /// moment. `None` if every check of the grant since the work began found such an exception.
     stood_before: Option<Option<u64>>,
 }
 
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// A guard of code that works under a grant. Dropping it reports that the work is over.
+/// A guard of code that works under a grant. Dropping the guard reports that the work is over.
 #[derive(Debug)]
 pub struct Work {
     referee: Arc<Referee>,
@@ -88,7 +88,7 @@ impl Drop for Work {
     }
 }
 
-/// A guard of the run of a tick of the first group. Dropping it reports the end of the run.
+/// A guard of the run of a tick of the first group. Dropping the guard reports the end of the run.
 #[derive(Debug)]
 pub struct TickRun {
     work: Work,
@@ -110,8 +110,8 @@ impl TickRun {
 
 impl Drop for TickRun {
     fn drop(&mut self) {
-        // The run was dropped without a recorded end. If its term continues, the run has timed out, because at
-        // the end of a term runs are asked to stop one grace period earlier.
+        // A run that is dropped may have no recorded end. If its term continues, the run was dropped because
+        // of its timeout: when a term ends, its runs are asked to stop one grace period earlier.
         let goes_on = |term: &Term| term.is_valid() && !term.step_down_token().is_cancelled();
         let timed_out = self.tick.term().is_some_and(goes_on);
         let timed_out = timed_out.then_some(RunOutcome::Itself);
@@ -150,14 +150,14 @@ impl Referee {
         })
     }
 
-    /// Stops judging the invariants that rely on clocks, and judges only the timeless ones.
+    /// Removes the invariants that rely on clocks. From now on only the timeless invariants are judged.
     pub fn judge_only_what_needs_no_time(&self) {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
     /// Stops judging the jobs of the second group, except by the invariant *starts*. In plans where servers'
-    /// clocks step by up to an hour, memories and histories end at other times than the other invariants
-    /// compute.
+    /// clocks step by up to an hour, servers forget records and prune histories at other times than the
+    /// invariants *runs*, *requests* and *histories* compute.
     pub(super) fn judge_only_starts_of_the_second_group(&self) {
         let names = ["runs", "requests", "histories"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
@@ -200,8 +200,8 @@ impl Referee {
         self.judge(&Event::Looked(&beliefs));
     }
 
-    /// Judges work under a grant again, after an exception for a clock that stood still, once a majority has
-    /// extended the grant by a request that was sent after the clock continued.
+    /// Ends the exception for work under a grant whose worker's clock stood still. The exception ends once a
+    /// majority has extended the grant by a request that was sent after the clock continued.
     fn restore(&self, beliefs: &[Belief]) {
         let sound = |job: &Job| {
             let mut beliefs = beliefs.iter().filter(|belief| belief.lease == job.held);
@@ -261,7 +261,8 @@ impl Referee {
         held
     }
 
-    /// Records that code begins to work under `held`. The work is over when the returned guard is dropped.
+    /// Records that a worker's code begins to work under the grant `held`. When the returned guard is
+    /// dropped, the referee records the end of this work.
     pub fn begin(self: &Arc<Self>, held: &Held, what: &str) -> Work {
         let belief = self.belief(held, self.truth.now(), &[]);
         let stale = belief.is_some_and(|belief| belief.clock_stood);
@@ -319,15 +320,16 @@ impl Referee {
         TickRun { work, tick: tick.clone(), end: None }
     }
 
-    /// Returns the largest amount by which the clocks of a majority of the servers were ahead of the true time, within
-    /// [`RECENTLY`].
+    /// Returns the largest amount by which the clocks of a majority of the servers were ahead of the true
+    /// time, within the last [`RECENTLY`].
     fn most_were_ahead(&self) -> Duration {
         let mut ahead = self.servers_ahead();
         ahead.sort_unstable_by(|one, other| other.cmp(one));
         ahead.get(MAJORITY - 1).copied().unwrap_or_default()
     }
 
-    /// Returns for each server the largest amount by which its clock was ahead of the true time, within [`RECENTLY`].
+    /// Returns for each server the largest amount by which its clock was ahead of the true time, within the
+    /// last [`RECENTLY`].
     pub(super) fn servers_ahead(&self) -> Vec<Duration> {
         let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
         servers.map(|server| server.was_ahead(RECENTLY)).collect()
@@ -392,7 +394,8 @@ impl Referee {
             .map(|belief| belief.token)
     }
 
-    /// Records that the process `host` has crashed or ended. From now on it no longer counts as a holder.
+    /// Records that the process `host` has crashed or ended. From now on its worker no longer counts as a
+    /// holder.
     pub fn process_gone(&self, host: &Arc<Host>) {
         let held = self.state().held.clone();
         for held in held.iter().filter(|held| Arc::ptr_eq(&held.host, host)) {
@@ -431,7 +434,7 @@ impl Referee {
         Some(Belief { clock_stood: excused, ..belief })
     }
 
-    /// Judges an event only. [`tell`](Self::tell) also judges the beliefs of this moment.
+    /// Judges only `event`. [`tell`](Self::tell) also judges the state of all grants at this moment.
     pub(super) fn judge(&self, event: &Event<'_>) {
         let now = self.truth.now();
         let mut found = Vec::new();
@@ -458,7 +461,8 @@ impl Referee {
     }
 }
 
-/// Returns the name of a request's kind, and the name of the reply's kind.
+/// Returns the kind of a request and the kind of its reply, as one text. For a refusal, the text ends with
+/// the reason.
 fn outcome(request: &Request, reply: &Reply) -> String {
     let mut text = Name::of(request);
     text.push(' ');
@@ -476,8 +480,8 @@ struct Name(String);
 impl Name {
     fn of(variant: &dyn fmt::Debug) -> String {
         let mut name = Self(String::new());
-        // `Name` returns an error to stop the formatting at the first delimiter. So an error means that the
-        // name is complete.
+        // `Name` returns an error to stop the formatting at the first delimiter. An error therefore means
+        // that the name is complete.
         let _ = fmt::write(&mut name, format_args!("{variant:?}"));
         name.0
     }

@@ -24,16 +24,16 @@ const WORK_ENDS_IN: Duration = Duration::from_secs(10);
 const RELEASED_IN: Duration = Duration::from_millis(1_700);
 const CLOSES_IN: Duration = Duration::from_millis(400);
 /// The longest times that a worker may take to acquire a lease in the fault-free phase: the first time, and
-/// each later time. The first time is longer, because the worker may only then learn that nodes lost their
-/// data, and tries again after 100 ms.
+/// each later time. The first time is longer. During its first attempt, the worker may learn that nodes lost
+/// their data. It then tries again after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
 /// The index of the operator in the list of processes, after those of the workers.
 const OPERATOR: usize = WORKERS;
 /// The number of nodes in the list of a worker with the mistake [`Mistake::FewerNodes`].
 const FEWER_NODES: usize = 3;
-/// The longest time until one of three workers that try at the same time has acquired the lock and the others
-/// have noticed this.
+/// Three workers try to acquire a lock at the same time. This is the longest time until one of them has
+/// acquired the lock and the others have noticed it.
 const RUSH: Duration = Duration::from_millis(300);
 
 /// The result of one run.
@@ -43,11 +43,11 @@ pub struct Outcome {
     pub seed: u64,
     /// The events, line by line.
     pub trace: Vec<String>,
-    /// The number of times that each counted event happened, by the name of the event.
+    /// For each counted event, the number of times that it happened.
     pub coverage: BTreeMap<String, u64>,
     /// The first violation of an invariant.
     pub violation: Option<String>,
-    /// The simulated true time of the run.
+    /// The duration of the run in the true time of the simulation, not in real time.
     pub simulated: Duration,
 }
 
@@ -172,8 +172,8 @@ impl Run {
         }
     }
 
-    /// Marks the new servers as trusted, as an operator does with `quorate nodes trust`. Then starts the
-    /// workers.
+    /// Marks the new servers as trusted, as an operator does with `quorate nodes trust`. After that, starts
+    /// the workers.
     async fn start_workers(&mut self) {
         let operator = self.process(0, None);
         operator.quorum.met(Duration::from_secs(1)).await;
@@ -246,21 +246,21 @@ impl Run {
     /// Waits until the quarantines are over and the longest TTL has passed. After that, lets every worker
     /// acquire the lease in turn.
     async fn prove_liveness(&mut self) {
-        // Workers may still have releases for servers that were unreachable. They send these after their
-        // back-off and a handshake, so the check for keys waits for that.
+        // Workers may still have releases for servers that were unreachable. A worker sends such a release
+        // after its back-off and a handshake. The check for leftover keys must come after that.
         self.truth.pass(RELEASED_IN).await;
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
         // A resign request is stored until the end of its lifetime, even if the worker that sent it has not
-        // crashed. So the keys of all workers are excluded here.
+        // crashed. The first check therefore ignores the resign requests of all workers.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
             ours && resource.kind() != ResourceKind::ResignRequest
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
-        // A driver may have been in back-off for up to a second before it reached its server again. Only then
-        // did the server's quarantine begin.
+        // A driver may have been in back-off for up to a second before it reached its server again. The
+        // server's quarantine began only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
         self.check_for_leftover_keys(|_, _| true);
         for turn in 0..2 * WORKERS {
@@ -289,8 +289,8 @@ impl Run {
         self.contend().await;
     }
 
-    /// Lets all workers try to acquire a lock at the same moment. If their votes are split, they try again, so
-    /// one of them must acquire the lock.
+    /// Lets all workers try to acquire a lock at the same moment. If the votes are split between the workers,
+    /// they try again. One of them must acquire the lock.
     async fn contend(&self) {
         let began = self.truth.now();
         let attempts = self.workers.iter().flatten().map(|process| async move {
@@ -410,8 +410,8 @@ impl Run {
         self.crashed[worker] = Some(self.truth.now());
         process.host.crash();
         self.referee.process_gone(&process.host);
-        // The runtime drops the tasks of the process only when it polls them next. So the tasks that are left
-        // are counted a millisecond later.
+        // The runtime drops the tasks of the process only when it polls these tasks next. The remaining tasks
+        // are therefore counted a millisecond later.
         let (truth, referee) = (self.truth, Arc::clone(&self.referee));
         #[expect(
             clippy::disallowed_methods,
@@ -427,8 +427,8 @@ impl Run {
         process_gone(&self.referee, process);
     }
 
-    /// Reports to the referee the leases that each server stores and for which `of` returns `true`, given the
-    /// resource and the worker. Servers must store no such lease.
+    /// Reports leftover leases to the referee, for each server. `of` receives the resource of a stored lease
+    /// and the name of its worker. It returns `true` if the server must no longer store this lease.
     fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
@@ -448,9 +448,9 @@ impl Run {
     }
 }
 
-/// Returns the longest time for which a server may store a key of a crashed worker. A server runs the worker's
-/// last request within the node timeout or not at all. It measures this timeout by its own clock, which may
-/// drift, and step once. The key that the request sets then lasts for the longest TTL.
+/// Returns the longest time for which a server may store a key of a crashed worker. The server runs the
+/// worker's last request within the node timeout or not at all. The server measures this timeout by its own
+/// clock, which may drift, and step once. The key that the request sets then lasts for the longest TTL.
 fn keys_of_a_crashed_worker_end_in(setup: &QuorumConfig) -> Duration {
     (setup.node_timeout + setup.max_ttl).mul_f64(1.0 + setup.drift_rate) + setup.clock_step_allowance
 }
@@ -466,8 +466,8 @@ fn process_gone(referee: &Referee, process: &Process) {
 mod tests {
     use super::*;
 
-    /// Checks the time for which a key of a crashed worker is permitted. It must be long enough for a key that
-    /// the worker's last request set, and not much longer.
+    /// Checks the time for which a server may store a key of a crashed worker. The time must be long enough
+    /// for a key that the worker's last request set, and not much longer.
     #[test]
     fn a_crash_excuses_a_key_only_as_long_as_the_last_request_can_have_set_it() {
         let setup = Plan::default().setup;

@@ -12,13 +12,13 @@ pub struct SabotageCheck<'a> {
     pub sound: &'a Plan,
     /// The plan without the mechanism.
     pub sabotaged: &'a Plan,
-    /// The name of the invariant that must break. If only certain messages of the invariant count, `: ` and a
-    /// part of these messages follow.
+    /// The name of the invariant that must break. To count only certain messages of this invariant, add `: `
+    /// and a part of the message after the name.
     pub breaks: &'a str,
 }
 
-/// The proof that a mechanism is needed: a seed that breaks the invariant without the mechanism, and no
-/// invariant with it.
+/// The proof that a mechanism is needed: a seed that breaks the invariant without the mechanism, and breaks
+/// no invariant with the mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The seed.
@@ -56,8 +56,8 @@ impl SabotageCheck<'_> {
     /// Runs the sabotaged plan until a seed breaks the invariant, then runs the sound plan on that one seed.
     ///
     /// # Errors
-    /// [`NoDifference`]: no seed breaks the invariant, or the first seed that does breaks an invariant of the sound
-    /// plan too.
+    /// [`NoDifference::NeverBreaks`] if no seed breaks the invariant. [`NoDifference::NotSound`] if the first
+    /// seed that breaks the invariant also breaks an invariant under the sound plan.
     pub fn find(&self, seeds: Range<u64>) -> Result<Difference, NoDifference> {
         let count = seeds.end.saturating_sub(seeds.start);
         let found = seeds.into_iter().find_map(|seed| Some((seed, self.broken(seed)?)));

@@ -10,14 +10,14 @@ pub const NODES: usize = 5;
 /// The number of workers.
 pub const WORKERS: usize = 3;
 
-/// The largest rate error of a clock, in millionths. With it, the rates of any two clocks differ by less than
-/// `drift_rate`.
+/// The largest rate error of a clock, in millionths. If no clock exceeds it, the rates of any two clocks
+/// differ by less than `drift_rate`.
 const RATE_PPM: i64 = 4_900;
 /// The largest offset of a wall clock from the true time when a run begins, in three seeds of four.
 const WALL_OFFSET_MS: i64 = 200;
-/// The largest offset of a wall clock from the true time at any moment, in one seed of four. Many clocks reach
-/// this offset, and none exceeds it unless a fault steps it far. So all wall clocks that do not step far are at
-/// most `max_clock_offset` apart.
+/// The largest offset of a wall clock from the true time at any moment, in one seed of four. In these seeds,
+/// many clocks reach this offset. No clock exceeds it, unless a fault steps the clock far. All other wall
+/// clocks are therefore at most `max_clock_offset` apart.
 const EDGE_MS: i64 = 500;
 /// The upper limit of the length of a run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ const STEP_APART: Duration = Duration::from_secs(9);
 /// tolerance.
 const FAR_STEP_MS: i64 = 3 * 3_600_000;
 /// In plans with [`Plan::far_steps`], the earliest time at which a server's clock steps far ahead. By then
-/// every worker has observed the servers for `max_ttl`, so that it detects the step.
+/// every worker has observed the servers for `max_ttl`, and therefore detects the step.
 const FAR_STEPS_FROM: Duration = Duration::from_millis(3_500);
 
 /// The properties of a simulation that are the same for all seeds.
@@ -54,10 +54,11 @@ pub struct Plan {
     /// Lets servers' clocks step by hours and stand still. In such a plan no invariant that depends on time is judged,
     /// and no server forgets.
     pub wild_clocks: bool,
-    /// Lets the clocks of one or two servers step far ahead. They are the same servers throughout the run.
+    /// Lets the clocks of one or two servers step far ahead. During a run, only the clocks of these servers
+    /// do so.
     ///
-    /// Every worker receives replies from these servers again and again. For that, the links to these servers stay
-    /// open, the servers forget nothing, and the workers keep running and are never paused for long.
+    /// Every worker receives replies from these servers again and again. For that, the links to these servers
+    /// stay open, the servers forget nothing, and the workers keep running and are never paused for long.
     pub far_steps: bool,
     /// Lets workers' boot clocks stand still for some time.
     pub stands: bool,
@@ -71,8 +72,8 @@ pub struct Plan {
     /// The number of faults in a thousand that are crashes of one to three servers. These are in addition to
     /// the crashes that every plan draws.
     pub crashes: u64,
-    /// The number of data losses in a thousand after which the server comes back with an old snapshot, and so
-    /// with old counters. After the other data losses, it comes back empty.
+    /// The number of data losses in a thousand after which the server comes back with an old snapshot, and
+    /// therefore with old counters. After the other data losses, the server comes back empty.
     pub snapshots: u64,
     /// The guarantees that this plan requires, in addition to those that every plan requires.
     pub promises: Promises,
@@ -153,7 +154,7 @@ impl Scenario {
         faults.step_far();
         let mut faults = faults.made;
         faults.retain(|(at, _)| *at < plan.length);
-        // The sort is stable. So of two faults at the same time, the one that was drawn first happens first.
+        // The sort is stable: of two faults at the same time, the one that was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
         // A random stream of its own keeps this draw from changing the clocks of the workers.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
@@ -205,8 +206,8 @@ struct Faults<'a> {
     plan: &'a Plan,
     /// The index of the only server that may lose data, in plans with [`Plan::one_forgets`].
     forgetful: usize,
-    /// Lets workers' wall clocks step by any amount. This is so in one seed of four. In the other seeds these
-    /// clocks stay within `max_clock_offset`.
+    /// Lets workers' wall clocks step by any amount, in one seed of four. In the other seeds these clocks
+    /// stay within `max_clock_offset`.
     astray: bool,
     /// Lets wall clocks differ by as much as `max_clock_offset` permits.
     edge: bool,
@@ -274,8 +275,8 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // A durable server loses data only with its disk. So after a crash it has all its data, or a
-                // new disk and no data.
+                // A durable server loses data only with its disk. After a crash it has either all its data,
+                // or a new disk and no data.
                 _ if self.plan.setup.durable => Memory::Empty,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
@@ -372,9 +373,10 @@ impl Faults<'_> {
         }
     }
 
-    /// Draws far steps ahead for the clocks of one or two servers, several times. The clocks of two servers
-    /// step at one moment, or within 400 ms of each other. Removes faults that would keep a worker from
-    /// receiving replies of these servers, because a worker must observe a step to reject the votes.
+    /// Draws far steps ahead for the clocks of one or two servers, several times. If there are two servers,
+    /// their clocks step at one moment, or within 400 ms of each other. Removes the faults that would keep a
+    /// worker from receiving replies of these servers: a worker must observe a step to reject the server's
+    /// votes.
     fn step_far(&mut self) {
         if !self.plan.far_steps {
             return;
@@ -399,8 +401,8 @@ impl Faults<'_> {
         self.made.push((at + self.rng.millis(millis), end));
     }
 
-    /// If a server's clock would stay within [`EDGE_MS`] after this step, notes the step in `walls` and returns
-    /// `true`. Otherwise the clock must not step.
+    /// Returns `true` if a server's clock would stay within [`EDGE_MS`] after this step, and adds the step to
+    /// `walls`. If it returns `false`, the clock must not step.
     fn may_step(&mut self, node: usize, by: i64) -> bool {
         let wall = &mut self.walls[node];
         let start = wall.start_nanos.saturating_add_signed(by * 1_000_000);
@@ -421,117 +423,4 @@ impl Faults<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn a_seed_fixes_everything_and_the_clocks_keep_the_promises() {
-        let plan = Plan::default();
-        for seed in 0..50 {
-            let scenario = Scenario::new(seed, &plan);
-            assert_eq!(scenario, Scenario::new(seed, &plan));
-            assert!(scenario.faults.is_sorted_by_key(|(at, _)| *at));
-            let replaced = scenario.faults.iter().filter_map(|(_, fault)| match fault {
-                Fault::ReplaceServer(_, clock) => Some(clock),
-                _ => None,
-            });
-            let workers = scenario.workers.iter().map(|(boot, _)| boot);
-            let clocks: Vec<_> = scenario.servers.iter().chain(workers).chain(replaced).collect();
-            let most = clocks.iter().map(|clock| clock.rate_ppm).max().unwrap();
-            let least = clocks.iter().map(|clock| clock.rate_ppm).min().unwrap();
-            let apart = f64::from(1_000_000 + most) / f64::from(1_000_000 + least) - 1.0;
-            assert!(apart <= plan.setup.drift_rate, "{apart}");
-            let far = |fault: &Fault| matches!(fault, Fault::StepServer(_, by) if by.abs() > STEP_MS);
-            assert!(!scenario.faults.iter().any(|(_, fault)| far(fault)));
-        }
-        assert_ne!(Scenario::new(1, &plan).faults, Scenario::new(2, &plan).faults);
-    }
-
-    /// Checks that wall clocks which may be `max_clock_offset` apart reach this limit, and never exceed it.
-    #[test]
-    fn wall_clocks_reach_the_edge_and_stay_within_it() {
-        let plan = Plan::default();
-        let (mut edges, mut widest) = (0_u64, 0);
-        for seed in (0..200).filter(|seed| SeedRng::new(*seed, "wall clocks").chance(250)) {
-            edges += 1;
-            let scenario = Scenario::new(seed, &plan);
-            let mut servers = scenario.servers.clone();
-            let mut see = |clock: &SimClock| {
-                for at in [Duration::ZERO, LONGEST_RUN] {
-                    let apart = clock.shows(at).abs_diff(true_wall(at).as_micros() * 1_000) / 1_000_000;
-                    assert!(apart <= EDGE_MS.unsigned_abs(), "{seed}: {apart} ms");
-                    widest = widest.max(apart);
-                }
-            };
-            scenario.workers.iter().for_each(|(_, wall)| see(wall));
-            servers.iter().for_each(&mut see);
-            for (_, fault) in &scenario.faults {
-                match *fault {
-                    Fault::ReplaceServer(node, clock) => servers[node] = clock,
-                    Fault::StepServer(node, by) => {
-                        let start = servers[node].start_nanos.checked_add_signed(by * 1_000_000);
-                        servers[node].start_nanos = start.unwrap();
-                    }
-                    _ => continue,
-                }
-                servers.iter().for_each(&mut see);
-            }
-        }
-        assert!((30..=70).contains(&edges), "{edges} of 200 seeds");
-        assert!(widest >= 499, "{widest}");
-    }
-
-    #[test]
-    fn clocks_that_step_far_are_a_minority_that_every_worker_hears() {
-        let plan = Plan::named("far-steps").unwrap();
-        for seed in 0..50 {
-            let faults = Scenario::new(seed, &plan).faults;
-            let far = faults.iter().filter_map(|(at, fault)| match fault {
-                Fault::StepServer(node, by) if *by > STEP_MS => Some((*at, *node)),
-                _ => None,
-            });
-            let far: Vec<_> = far.collect();
-            let astray: Vec<usize> =
-                BTreeSet::from_iter(far.iter().map(|(_, node)| *node)).into_iter().collect();
-            assert!((1..=2).contains(&astray.len()), "{seed}: {astray:?}");
-            assert!(far.len() >= 3 && far.iter().all(|(at, _)| *at >= FAR_STEPS_FROM), "{seed}: {far:?}");
-            assert!(!faults.iter().any(|(_, fault)| fault.parts_from(&astray)), "{seed}");
-        }
-    }
-
-    #[test]
-    fn every_kind_of_fault_is_drawn_and_named() {
-        let mut kinds = BTreeSet::new();
-        let wild = Plan { wild_clocks: true, ..Plan::default() };
-        let mistaken = Plan { mistakes: true, ..Plan::default() };
-        for seed in 0..50 {
-            for plan in [&Plan::default(), &wild, &mistaken] {
-                let faults = Scenario::new(seed, plan).faults;
-                kinds.extend(faults.iter().map(|(_, fault)| fault.kind()));
-                let forgets = |fault: &Fault| {
-                    matches!(
-                        fault,
-                        Fault::FlushServer(_)
-                            | Fault::ReplaceServer(..)
-                            | Fault::StartServer(_, Memory::Empty | Memory::Snapshot)
-                    )
-                };
-                assert!(!plan.wild_clocks || !faults.iter().any(|(_, fault)| forgets(fault)), "{seed}");
-            }
-        }
-        let ends = [
-            "road restored",
-            "network whole",
-            "server resumed",
-            "server clock went on",
-            "worker resumed",
-            "worker woke",
-            "worker clock went on",
-            "worker started",
-        ];
-        let faults: Vec<_> = kinds.iter().filter(|kind| !ends.contains(kind)).collect();
-        assert!(faults.iter().all(|kind| Fault::is_kind(kind)), "{faults:?}");
-        assert_eq!((faults.len(), kinds.len()), (23, 23 + ends.len()), "{kinds:?}");
-    }
-}
+mod tests;

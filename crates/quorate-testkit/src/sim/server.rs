@@ -17,8 +17,8 @@ use std::{
 /// The time between two snapshots. After a crash, a server may start again with its latest snapshot.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The time for which a server must not vote after it lost data. No lease that the server may have lost lasts
-/// longer.
+/// The time for which a server must not vote after it lost data. By the end of this time, every lease that
+/// the server may have lost has ended.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
 /// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker may
@@ -70,9 +70,9 @@ impl State {
         true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
     }
 
-    /// Returns the largest amount by which the clock was ahead of the true time, within the time `within`
-    /// before `now`. Between two changes a clock drifts in one direction only. So the largest amount is at the
-    /// beginning or the end of a span between two changes.
+    /// Returns the largest amount by which the clock was ahead of the true time, in the span `within` before
+    /// `now`. Between two changes, a clock drifts in one direction only. The largest amount therefore occurs
+    /// just before or after a change, or at `now`.
     fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
         let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
         recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
@@ -147,6 +147,9 @@ impl Server {
         }
         drop(state);
         self.referee.tell(&Event::Forgot { node: &self.name });
+        if memory == Memory::Snapshot {
+            self.referee.tell(&Event::Restored { node: &self.name });
+        }
     }
 
     /// Replaces the server by a new one with the same name and address, but with another clock and no data.
@@ -244,7 +247,8 @@ impl Server {
         let mut state = self.state();
         let clocks = self.clocks(&state);
         let now = self.truth.now();
-        if now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY {
+        let saves = now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
+        if saves {
             state.snapshot = (now, state.store.clone());
         }
         let mut freed = Vec::new();
@@ -268,6 +272,9 @@ impl Server {
             let listeners: Vec<_> = listeners.iter().filter(|ear| ear.listens(&freed.resource)).collect();
             let receivers = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
             listeners.iter().for_each(|connection| connection.report_release(freed, receivers));
+        }
+        if saves {
+            self.referee.tell(&Event::Saved { node: &self.name });
         }
         self.referee.ran(&self.name, batch, &reply);
         reply

@@ -136,7 +136,8 @@ fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
     Some(format!("two runs part at line {line} of the trace: {:?}, {:?}", says(one), says(two)))
 }
 
-/// Returns the name of the invariant that a text of a violation names after the time.
+/// Returns the name of the violated invariant, which follows the time in the text of a violation. Returns
+/// `run` if no invariant has this name.
 fn broken(violation: &str) -> &'static str {
     let name = violation.split(": ").nth(1).unwrap_or_default();
     let known = invariant::all().into_iter().map(|invariant| invariant.name());

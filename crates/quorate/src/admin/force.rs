@@ -33,8 +33,8 @@ impl Quorum {
     ///
     /// **The holder is not notified.** It considers its lease valid until the validity of its last successful
     /// extension ends. That end may be almost a whole TTL away. Until then another worker may hold the
-    /// resource too. The holder's next extension may also set its keys again, if no other worker has acquired
-    /// the resource on a majority by then. Only a store that compares fencing tokens is safe in both cases.
+    /// resource too. If no other worker has acquired the resource on a majority, the holder's next extension
+    /// may also set its keys again. Only a store that compares fencing tokens is safe in both cases.
     ///
     /// Use this call for a holder that is known to be dead or stuck, and for keys without a TTL that other
     /// clients left. If the holder is running, send it a request instead:

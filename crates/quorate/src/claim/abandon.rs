@@ -23,7 +23,7 @@ pub(super) async fn abandon(lease: &Lease) -> Result<(), ClaimError> {
     lease.post_release(Some(ReplyTo { sender, ticket: 0 }));
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut freed = 0;
-    // A single timer serves for all answers, because this is cheaper than a timer for each.
+    // One timer serves for all answers. A timer for each answer would cost more.
     let mut over = pin!(pool.env().sleep_until(deadline));
     while freed < pool.majority() {
         let vote = tokio::select! { biased;

@@ -11,28 +11,28 @@
 //! * A node's confirmation of the count had not arrived yet.
 //! * The worker could not reach that node again.
 //!
-//! So a message may be given up before as many handlers as the limit have started. But at least as many
-//! attempts as the limit have won a majority by then. If too few nodes answer, it is unknown whether another
-//! payload is stored ([`Payload::Unknown`]).
+//! Because of these cases, the number of attempts that began may be smaller than the limit when a message is
+//! given up. But the number of attempts that won a majority is at least the limit. If too few nodes answer,
+//! it is unknown whether another payload is stored ([`Payload::Unknown`]).
 //!
 //! # The rule
 //!
 //! A grant reports how many attempts its node has counted. A worker with a majority of grants takes the
-//! largest of these counts. At the limit, the message is given up. Below the limit, the worker writes a
-//! count that is one higher. A node stores it only if the worker is still the owner and fewer attempts have
-//! been counted there ([`counts_more`](crate::node::engine::counts_more)). The handler begins once a
+//! largest of these counts. At the limit, the message is given up. Below the limit, the worker writes a count
+//! that is one higher. A node stores the new count only if the worker is still the owner and fewer attempts
+//! have been counted there ([`counts_more`](crate::node::engine::counts_more)). The handler begins once a
 //! majority has stored the count.
 //!
 //! The grant itself does not count the attempt. Otherwise an attempt that got only a few grants, and was
-//! lost, would count as well. A node refuses a count that it already has. Otherwise two attempts could share
-//! one count. The majority that stores the count need not be the majority that granted.
+//! lost, would count as well. A node refuses a count that it already has. Otherwise two attempts could have
+//! the same number. The majority that stores the count need not be the majority that granted.
 //!
 //! # Withdrawal
 //!
 //! A worker withdraws the count of an attempt that will certainly not begin, before it releases the claim. It
-//! sends the withdrawal to the nodes that confirmed the count. A node applies it if the worker is still the
-//! owner and exactly that count is stored. (On a node that did not confirm, the same count may belong to
-//! another worker, whose attempt begins.)
+//! sends the withdrawal to the nodes that confirmed the count. A node applies the withdrawal if the worker is
+//! still the owner and exactly that count is stored. (On a node that did not confirm, the same count may
+//! belong to another worker, whose attempt begins.)
 //!
 //! An attempt may also be cancelled after a majority has counted it, before its handler starts. The worker
 //! then withdraws the count on every node. Another worker may have written the same count on some of these

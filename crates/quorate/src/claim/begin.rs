@@ -1,5 +1,5 @@
-//! The step between the acquisition of a claim and its handler. It decides whether the attempt may begin, counts the
-//! attempt on a majority, and withdraws that count if the handler never starts.
+//! The step between the acquisition of a claim and its handler. This step decides whether the attempt may
+//! begin, counts the attempt on a majority, and withdraws that count if the handler never starts.
 
 use super::Fingerprint;
 use crate::{
@@ -26,13 +26,14 @@ pub(super) struct AcquiredMessage {
 pub(super) enum Beginning {
     /// The message's handler may start.
     Attempt(Start),
-    /// The limit of attempts is reached. This worker still holds the claim, so that it can hand the message to
-    /// the dead-letter hook.
+    /// The attempt limit is reached. This worker keeps the claim, in order to pass the message to the dead-letter
+    /// hook.
     GivenUp(Start),
-    /// An attempt with another payload began before. The claim has been released.
+    /// An earlier attempt had another payload. The claim has been released.
     OtherPayload(Arc<str>),
     /// No majority counted the attempt. At least one node refused the count: on that node, this worker no
-    /// longer holds the message, or the message is done, or at least as many attempts have been counted.
+    /// longer holds the message, or the message is done, or the stored count is already at least as large as
+    /// the count that this attempt sent.
     Overtaken,
     /// Too few nodes counted the attempt, or too few reported a payload. The claim has been released.
     Uncounted(NoMajority),
@@ -170,7 +171,8 @@ pub(super) async fn payloads(
     looks.into_iter().map(|(_, verdict, outcomes)| (verdict, outcomes)).collect()
 }
 
-/// An attempt that the nodes are asked to count. Dropping it withdraws the count, unless its handler may start.
+/// An attempt that the nodes are asked to count. Dropping this value withdraws the count, unless the handler
+/// may start.
 struct Counting {
     at: usize,
     /// `None` once the handler may start.

@@ -111,7 +111,7 @@ impl Claims {
         self
     }
 
-    /// Sets the hook for messages that are given up. It may, for example, write a row to a table, or a
+    /// Sets the hook for messages that are given up. The hook may, for example, write a row to a table, or a
     /// message to another queue. The hook's result is stored as the note of the dead letter.
     ///
     /// The hook runs under the claim that found the limit reached. The claim is extended meanwhile, so that
@@ -148,13 +148,14 @@ impl Claims {
     /// Claims one message.
     ///
     /// # Errors
-    /// [`ClaimError`] if the id or the settings cannot be used, or if too few nodes answered or may vote.
-    /// Also if the id was used with another payload. A message that another worker holds, or has handled, is
-    /// not an error.
+    /// [`ClaimError`] if the id or the settings cannot be used, if too few nodes answered or may vote, or if
+    /// the id was used with another payload. A message that another worker holds, or has handled, is not an
+    /// error.
     ///
     /// # Cancel safety
-    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
-    /// release follows the call's own requests, so none of these can take the claim afterwards.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired.
+    /// Each node receives the release after all other requests of this call, so no request can acquire the
+    /// claim after its release.
     pub async fn claim<'a>(&self, message: impl Into<MessageId<'a>>) -> Result<ClaimOutcome, ClaimError> {
         self.claim_one(message.into()).await?.outcome
     }
@@ -163,7 +164,8 @@ impl Claims {
     /// messages are sent in chunks of 256, two chunks at a time. Each chunk takes a few script calls on each
     /// node.
     ///
-    /// If an id is given twice and the call claims the message, the outcome of the second is *in progress*.
+    /// If an id is given twice and the call claims the message, the outcome of the second occurrence is *in
+    /// progress*.
     ///
     /// # Errors
     /// [`ClaimError`] for an id or settings that cannot be used. In that case nothing has been claimed: one
@@ -280,8 +282,8 @@ impl Claims {
         }
     }
 
-    /// Checks the payloads of the messages at `places`, which other workers hold. If a message has another
-    /// payload than the given one, its verdict becomes an error.
+    /// Checks the payloads of the messages at the indices `places`, which other workers hold. If a message
+    /// has another payload than the given one, its verdict becomes an error.
     async fn compare_payloads(&self, asked: &[Asked], places: &[usize], verdicts: &mut [Option<Verdict>]) {
         if places.is_empty() {
             return;
@@ -344,8 +346,8 @@ impl Claims {
                 ));
             }
         }
-        // The claim's fencing counter must be kept as long as its record. It must also be kept for at least
-        // `reseed_after`, so that a counter that is started again gives no token twice.
+        // The claim's fencing counter must be kept as long as its record. The counter must also be kept for
+        // at least `reseed_after`, so that a counter that is started again gives no token twice.
         let keep = self.retention.max(params.ttl * 2).max(self.quorum.config().reseed_after());
         Ok(LeaseParams { keep, ..params })
     }

@@ -20,10 +20,10 @@ pub(super) struct Ending<'a> {
     pub(super) retention: Duration,
 }
 
-/// Ends the leases, and records that their messages are done. All of them must belong to one quorum. The done
-/// record replaces each lease's key, without a release before, so that no worker can claim the message in
-/// between. Returns a result for each lease, in the same order: the record, and the number of nodes that have
-/// stored it.
+/// Ends the leases, and records that their messages are done. All leases must belong to one quorum. On each
+/// node, the done record replaces the lease's key in one step, without a release before, so that no worker
+/// can claim the message in between. Returns a result for each lease, in the same order: the record, and the
+/// number of nodes that have stored it.
 pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usize), ClaimError>> {
     let Some(first) = endings.first() else { return Vec::new() };
     let pool = Arc::clone(first.lease.inner().pool());
@@ -100,7 +100,8 @@ fn perhaps(look: &Inspection, owner: &Owner, nodes: usize) -> bool {
 /// answers, so that the record gets to as many nodes as possible.
 async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
     let now = pool.env().now();
-    // A claim may expire while other messages are checked. It is not sent now, but checked in the next round.
+    // A claim may expire while other messages are checked. Its record is not sent now: the next round checks
+    // its message first.
     let known = |one: &Completing<'_>| one.seen || !one.is_late(now);
     let open = |one: &&mut Completing<'_>| !one.is_settled() && known(one);
     let mut asked: Vec<&mut Completing<'_>> = all.iter_mut().filter(open).collect();
@@ -295,8 +296,9 @@ mod tests {
         assert!(matches!(votes(recorded(4)).verdict(forgetful), Some(Ok(()))), "and three remember");
     }
 
-    /// Regression: a worker that resumed late recorded its result on a node that had not granted the new
-    /// holder's claim. So the message counted as done, although a majority named the new holder.
+    /// Regression: a worker resumed after its claim had expired, and recorded its result on a node that had
+    /// not granted the new holder's claim. So the message counted as done, although a majority named the new
+    /// holder.
     #[test]
     fn who_is_late_records_nothing_of_what_is_somebody_elses() {
         let (late, other) = (Owner::from_node("late"), Owner::from_node("other"));

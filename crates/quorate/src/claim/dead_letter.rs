@@ -14,8 +14,8 @@ pub struct DeadLetter {
     pub id: Arc<str>,
     /// The number of attempts that had begun.
     pub attempts: u32,
-    /// The claim under which the hook runs. It has the fencing token, and shows whether this worker still holds
-    /// the message.
+    /// The claim under which the hook runs. The claim has the fencing token, and shows whether this worker
+    /// still holds the message.
     pub claim: ClaimHandle,
 }
 
@@ -54,8 +54,8 @@ impl fmt::Debug for Hook {
 
 impl Claims {
     /// Hands a message to the dead-letter hook, under the claim that found the attempt limit reached. Then
-    /// records that the hook has handled it. Without a hook nothing is recorded, so that the next claim by a
-    /// worker with a hook hands the message over.
+    /// records that the hook has handled the message. Without a hook nothing is recorded, so that the next
+    /// claim by a worker with a hook hands the message over.
     pub(super) async fn hand_over(&self, claim: Claim) -> ClaimOutcome {
         let (id, attempts, handle) = (Arc::clone(claim.id()), claim.attempt(), claim.handle());
         let mut dead = DeadLettered { attempts, at: None, note: "".into() };

@@ -146,7 +146,7 @@ pub enum ProcessError<E> {
     /// used, or its id was used with another payload.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// Another worker was still handling the message when the wait was over
+    /// Another worker was still handling the message when the time limit of the call had passed
     /// ([`Claims::process_or_wait`](super::Claims::process_or_wait)).
     #[error("the message {id:?} is still being handled after {waited:?}, by {}", .holder.as_ref().map_or("another worker".to_owned(), named))]
     StillInProgress {
@@ -157,7 +157,8 @@ pub enum ProcessError<E> {
         /// The worker that holds the message, if a majority names the same one.
         holder: Option<Owner>,
     },
-    /// The message has been given up ([`Claims::process_or_wait`](super::Claims::process_or_wait)).
+    /// The message has been given up. Only [`Claims::process_or_wait`](super::Claims::process_or_wait)
+    /// returns this error.
     #[error("the message {id:?} was given up after {attempts} attempts")]
     DeadLettered {
         /// The message's id.

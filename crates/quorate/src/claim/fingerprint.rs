@@ -9,8 +9,8 @@ const BYTES_MAX: usize = 32;
 const HASH_BYTES: usize = 16;
 
 /// A short digest that distinguishes payloads. The nodes store it with a claim and with its done record, so
-/// that the same id with another payload is an error. It does not hide the payload: a guess at the payload
-/// can be checked against the fingerprint.
+/// that the same id with another payload is an error. A fingerprint does not hide the payload: a guess at the
+/// payload can be checked against the fingerprint.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(Arc<str>);
 

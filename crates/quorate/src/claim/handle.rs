@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// A claim: the right of this worker to handle one message. The claim is extended until it is completed or
-/// abandoned. Dropping it abandons it.
+/// abandoned. Dropping a claim abandons it.
 ///
 /// ```
 /// use quorate::{Claims, Quorum, claim::ClaimOutcome, node::MemoryNode};
@@ -44,8 +44,8 @@ pub struct Claim {
     not_started: bool,
 }
 
-/// A view of a claim, for the code that handles the message. It does not keep the claim alive: the claim ends
-/// when the [`Claim`] is dropped.
+/// A view of a claim, for the code that handles the message. The view does not keep the claim alive: the
+/// claim ends when the [`Claim`] is dropped.
 #[derive(Clone)]
 pub struct ClaimHandle {
     lease: Arc<Lease>,
@@ -59,13 +59,13 @@ impl Claim {
         Self { handle, id, retention, payload, given_up: false, not_started: counted }
     }
 
-    /// Returns this claim as one whose handler starts now. Its count is no longer withdrawn when it is dropped.
+    /// Marks the attempt as started. From now on, dropping the claim does not withdraw the attempt's count.
     pub(super) fn started(mut self) -> Self {
         self.not_started = false;
         self
     }
 
-    /// Returns this claim as one that is held only to hand the message to the dead-letter hook.
+    /// Marks this claim as one that is held only to hand the message to the dead-letter hook.
     pub(super) fn given_up(mut self) -> Self {
         self.given_up = true;
         self
@@ -112,7 +112,7 @@ impl Claim {
     /// Records on every node that the message is done, with a small result, and ends the claim. The call
     /// tries until a majority has stored the record, for the claim's TTL at most. If the claim has expired,
     /// the call first checks the current owner, and writes nothing if another worker holds the message.
-    /// Returns the number of nodes that have recorded it: at least a majority.
+    /// Returns the number of nodes that have stored the record: at least a majority.
     ///
     /// # Errors
     /// [`ClaimError`]. Without a majority the message may be handled again.
@@ -153,7 +153,7 @@ impl Claim {
 
     /// Frees the message as [`Claim::abandon`] does, for a message whose handler never started, for instance
     /// because of a shutdown. The attempt is not counted, with two exceptions. A node that cannot be reached
-    /// keeps the count. All nodes keep it if the claim had ended before.
+    /// keeps the count. If the claim had ended before this call, all nodes keep the count.
     ///
     /// # Errors
     /// The same as for [`Claim::abandon`].

@@ -2,8 +2,8 @@ use super::Fingerprint;
 use crate::config::SettingError;
 use std::{borrow::Cow, sync::Arc};
 
-/// The id of a message. It may carry a fingerprint of the message's payload. The fingerprint detects another
-/// payload under the same id.
+/// The id of a message. An id may carry a fingerprint of the message's payload. The fingerprint detects
+/// another payload under the same id.
 ///
 /// A string converts to an id: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without braces
 /// and control characters. A claim on any other id is refused with the reason.

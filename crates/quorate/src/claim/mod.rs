@@ -38,9 +38,9 @@
 //! leases in few calls. If one node reports a done record, the message is done, even if a majority granted
 //! the claim. Of two done records, the one with the higher token is valid.
 //!
-//! Each claim has an owner token of its own. So a late worker can neither complete nor abandon a message that
-//! another worker holds. The error [`ClaimError::TakenOver`] names that worker. [`Claims::inspect`] reads the
-//! state of a message. [`Claims::reset`] makes it count as new.
+//! Each claim has an owner token of its own. So a worker whose claim has expired can neither complete nor
+//! abandon a message that another worker holds. The error [`ClaimError::TakenOver`] names the other worker.
+//! [`Claims::inspect`] reads the state of a message. [`Claims::reset`] makes a message count as new.
 //!
 //! # Attempts
 //!
@@ -52,13 +52,14 @@
 //!
 //! Once the limit is reached, the worker with the next claim hands the message to the dead-letter hook. That
 //! worker holds the claim meanwhile, so only one worker hands the message over. If that worker crashes, the
-//! worker with the claim after it hands the message over.
+//! next worker that claims the message hands it over.
 //!
 //! # Payloads and idempotency keys
 //!
 //! A [`MessageId`] may carry a [`Fingerprint`] of its payload. The same id with another fingerprint is
-//! [`ClaimError::OtherPayload`], whether the message is claimed, free again, or done. [`Claims::process_or_wait`] is
-//! for idempotency keys: a duplicate call waits until the first one ends, and gets its result.
+//! [`ClaimError::OtherPayload`], whether the message is claimed, free again, or done.
+//! [`Claims::process_or_wait`] is for idempotency keys: a duplicate call waits until the first call ends, and
+//! returns the result of the first call.
 //!
 //! # Batches
 //!

@@ -8,9 +8,10 @@ use std::{sync::Arc, time::Duration};
 pub enum ClaimOutcome {
     /// This worker may handle the message.
     Claimed(Claim),
-    /// Another worker is handling the message. Also returned in three cases in which nodes granted this claim:
-    /// another worker completed the message at the same time, another worker counted as many attempts, or the
-    /// claim was granted by a majority and then lost. Claim the message again to learn its state.
+    /// Another worker is handling the message. This outcome is also returned in three cases in which nodes
+    /// granted this claim: another worker completed the message at the same time, another worker counted as
+    /// many attempts, or the claim was granted by a majority and then lost. Claim the message again to learn
+    /// its state.
     InProgress {
         /// The time after which the message may be free, by the remaining TTLs that the nodes reported. `None`
         /// if that is not known.

@@ -45,15 +45,15 @@ impl Claims {
     }
 
     /// Processes a message as [`Claims::process`] does, for an idempotency key: every caller gets the result
-    /// of the first caller whose handler succeeds. A caller that arrives while that handler runs waits for
-    /// its end, for `wait` at most. If the handler fails, the next waiting caller runs its own handler.
-    /// `wait` does not limit the time of a handler.
+    /// of the first caller whose handler succeeds. A caller that arrives while that handler runs waits until
+    /// the handler ends, for `wait` at most. If the handler fails, the next waiting caller runs its own
+    /// handler. `wait` does not limit the time of a handler.
     ///
     /// If the result is longer than 1 KiB, only its beginning is kept. Every caller gets that beginning, the first
     /// caller too.
     ///
     /// # Errors
-    /// [`ProcessError`]. It is [`ProcessError::StillInProgress`] if the wait is over, and
+    /// [`ProcessError`]. It is [`ProcessError::StillInProgress`] if the caller has waited for `wait`, and
     /// [`ProcessError::DeadLettered`] if the message is given up.
     ///
     /// # Cancel safety

@@ -1,5 +1,5 @@
 //! The slot of one generation of a scheduler's run. A generation is one execution of an open run. The slot is
-//! a claim. At most one attempt is ever counted on it.
+//! a claim on which at most one attempt is ever counted.
 //!
 //! A worker takes the slot to start the run. The leader takes the slot to end the run before it starts. The
 //! comments below refer to the rules R4 to R11. `docs/design/scheduler.md` explains them, with a
@@ -49,7 +49,7 @@ pub(crate) struct SlotId {
     /// The key of the run's record.
     pub(crate) run: Arc<str>,
     pub(crate) generation: u32,
-    /// The time before which a node's memory must have begun, so that the node's answer counts.
+    /// A node's answer counts only if the node's memory began before this time.
     pub(crate) at: WallTime,
     /// The time after which nodes refuse to let a worker take the slot.
     pub(crate) horizon: WallTime,
@@ -85,9 +85,9 @@ pub(crate) struct SlotClaim {
 /// The state of a slot, as the nodes report it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shown {
-    /// The done record of the slot, if it has ended. One node that stores it is enough to prove the end (R11). `None`
-    /// while a majority may name a holder: if the majority has forgotten the end, and the leader has opened the same
-    /// generation again, the run is active again.
+    /// The done record of the slot, if the slot has ended. One node that stores the record is enough to prove
+    /// the end (R11). `None` while a majority may name a holder: if the majority has forgotten the end, and
+    /// the leader has opened the same generation again, the run is active again.
     pub(crate) ended: Option<DoneRecord>,
     /// True if at least one node has counted an attempt.
     pub(crate) counted: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Returns the state of a slot on `nodes` nodes, of which a majority answered `look`.
+    /// Returns the state of a slot. `look` has the answers of a majority of the slot's `nodes` nodes.
     fn new(look: Inspection, nodes: usize) -> Self {
         let may_be_held = look.whose(nodes) != InspectTarget::Nobody;
         Self {
@@ -111,7 +111,8 @@ impl Shown {
     }
 }
 
-/// Counts the answers when an actor asks the nodes to count its attempt on a slot. This type performs no I/O.
+/// Counts the answers when a worker or the leader asks the nodes to count its attempt on a slot. This type
+/// performs no I/O.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTally {
     nodes: usize,
@@ -134,7 +135,7 @@ impl SlotTally {
         }
     }
 
-    /// Returns whether the actor that sent the count now owns the slot.
+    /// Returns whether the sender of the count now owns the slot.
     pub fn is_taken(self) -> bool {
         self.counted >= majority(self.nodes)
     }
@@ -219,23 +220,23 @@ impl Slots {
         looks.into_iter().map(|look| look.map(|look| Shown::new(look, nodes))).collect()
     }
 
-    /// Returns whether the slot's horizon has certainly passed on every node: the quorum's clock is past it by
-    /// more than two clocks may differ.
+    /// Returns whether the slot's horizon has certainly passed on every node. This is certain once the
+    /// quorum's clock has passed the horizon by twice `max_clock_offset` plus twice `node_timeout`.
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
     }
 
-    /// Returns whether a majority of the nodes may have memories that cover the time `at`. If not, no worker
-    /// can take a slot of this time any more, because its count cannot reach a majority of nodes that count
+    /// Returns whether the memories of a majority of the nodes may cover the time `at`. If not, no worker can
+    /// take a slot of this time any more: its count must reach a majority of nodes whose memories cover `at`
     /// (R5).
     pub(crate) fn is_remembered(&self, at: WallTime) -> bool {
         let pool = self.quorum.pool();
         (0..pool.len()).filter(|node| remembers(&self.quorum, *node, at)).count() >= pool.majority()
     }
 
-    /// Returns how long the nodes must keep the slot's count and done record. They must keep them until the
-    /// horizon has passed on each node's own clock. A longer time does no harm.
+    /// Returns how long the nodes must keep the slot's count and done record: until the horizon has passed on
+    /// each node's own clock. A longer time does no harm.
     fn keep(&self, slot: &SlotId) -> Duration {
         let config = self.quorum.config();
         let left = self.quorum.wall().until(slot.horizon) + config.max_clock_offset * 2 + self.ttl * 2;
@@ -261,8 +262,8 @@ impl SlotClaim {
         &self.lease
     }
 
-    /// Returns whether a count under this claim can reach a majority. A node counts only if it may have granted
-    /// the claim, and if its memory began before the slot's `at`.
+    /// Returns whether a count under this claim can reach a majority. A node counts only if it may have
+    /// granted the claim, and if its memory covers the slot's `at`.
     fn can_take(&self) -> bool {
         let old = |(node, _): &&(usize, bool)| remembers(&self.quorum, *node, self.slot.at);
         self.lease.granted_on().iter().filter(old).count() >= self.quorum.pool().majority()
@@ -396,7 +397,8 @@ impl SlotClaim {
     }
 }
 
-/// Returns whether a node's memory began before `at`, as far as this worker knows its memory.
+/// Returns whether the node's memory covers the time `at`, as far as this worker knows when that memory
+/// began.
 fn remembers(quorum: &Quorum, node: usize, at: WallTime) -> bool {
     let max_clock_offset = quorum.config().max_clock_offset;
     Memory { since: quorum.pool().since(node), max_clock_offset }.covers(at.as_micros())
@@ -424,7 +426,8 @@ mod tests {
         Answer::Reply(Reply::Refused(Refusal::Superseded))
     }
 
-    /// Returns what `answered` of five nodes show, of which `holding` name a holder and one stores an end.
+    /// Returns the state of a slot on five nodes. Of these nodes, `answered` have answered, `holding` of them
+    /// name a holder, and one stores the end of the slot.
     fn shown(holding: usize, answered: usize) -> Shown {
         let holder = Owner::sign("w", 1, 2);
         Shown::new(
@@ -442,8 +445,8 @@ mod tests {
         )
     }
 
-    /// Nodes forgot the end of a generation, and the leader opened the same generation again (simulation, plan default,
-    /// seed 1400).
+    /// Regression: nodes forgot the end of a generation, and the leader opened the same generation again
+    /// (simulation, plan `default`, seed 1400).
     #[test]
     fn an_end_that_one_node_remembers_ends_no_slot_that_a_worker_may_hold() {
         for (holding, answered) in [(3, 5), (3, 4), (2, 3), (1, 3)] {

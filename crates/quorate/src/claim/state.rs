@@ -8,8 +8,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The state of a message, as a majority of the nodes reported it. It may have changed by the time the caller
-/// reads it.
+/// The state of a message, as a majority of the nodes reported it. The state may have changed by the time the
+/// caller reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimState {
@@ -63,16 +63,16 @@ impl Claims {
     }
 
     /// Makes a message count as new: removes its dead-letter record, the count of its attempts, and the
-    /// fingerprint of its payload. The reset is refused while a worker holds the message, and if the message is
-    /// done.
+    /// fingerprint of its payload. The nodes refuse the reset while a worker holds the message, and if the
+    /// message is done.
     ///
     /// # Errors
     /// [`ClaimError`]. Every node must confirm the reset, since any other node would still report the message
     /// as given up. If a node is unreachable, the result is [`ClaimError::NoMajority`]: call `reset` again.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call continues
-    /// from there.
+    /// If the future is dropped, the message is reset on all nodes, on some, or on none. Another call resets
+    /// the remaining nodes.
     pub async fn reset(&self, id: &str) -> Result<(), ClaimError> {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.params()?.keep;

@@ -1,8 +1,8 @@
 use crate::{config::SettingError, node::Owner, sabotage::Sabotage};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The constant part of [`QuorumConfig::margin`]. It covers the time to read a clock, and the rounding of
-/// TTLs to milliseconds.
+/// The constant part of [`QuorumConfig::margin`]. This part covers the time to read a clock, and the rounding
+/// of TTLs to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 /// The maximum number of bytes of the host's name in a worker's default name.
 const HOST_MAX: usize = 64;
@@ -32,10 +32,10 @@ pub struct QuorumConfig {
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
-    /// Asks all nodes for a lock at once. If false, a majority is asked first, and all workers ask the same one
-    /// for a lock. The other nodes are asked only if one of these refuses, fails or is late. A lease that is
-    /// still held after 50 ms is extended to all nodes. Either value is safe, and workers may differ. Default
-    /// false.
+    /// Asks all nodes for a lock at once. If false, a majority is asked first; for one lock, all workers ask
+    /// the same majority. The other nodes are asked only if one of these refuses, fails or is late. A lease
+    /// that is still held after 50 ms is extended to all nodes. Either value is safe, and workers may differ.
+    /// Default false.
     pub ask_all_nodes: bool,
     /// The longest TTL of any lease, and therefore the minimum wait of a node that lost its memory. Shared by all
     /// workers. Default 30 s. Leases are renewed, so even long work does not need a larger value.
@@ -46,7 +46,7 @@ pub struct QuorumConfig {
     /// of its TTL. Shared by all workers. Default 200 ms.
     pub clock_step_allowance: Duration,
     /// The largest difference between the wall clocks of nodes and workers. Shared by all workers. Default 1
-    /// s. It has three uses:
+    /// s. The setting has three uses:
     ///
     /// * A fencing counter starts from a worker's wall clock. A node accepts that start only if it differs
     ///   from the node's own clock by at most this offset.
@@ -127,8 +127,8 @@ impl QuorumConfig {
     }
 
     /// Returns how long a node that lost its memory must not vote: `max_ttl × (1 + drift_rate)`, so that
-    /// every lease that the node granted has ended. It is at least [`QuorumConfig::reseed_after`], so that no
-    /// fencing token is repeated.
+    /// every lease that the node granted has ended. The time is at least [`QuorumConfig::reseed_after`], so
+    /// that no fencing token is repeated.
     pub fn quarantine(&self) -> Duration {
         (self.max_ttl + self.max_ttl.mul_f64(self.drift_rate)).max(self.reseed_after())
     }
@@ -138,8 +138,8 @@ impl QuorumConfig {
     ///
     /// The lost counter may have been ahead of this node's clock by twice the offset: a worker's clock may be
     /// one offset ahead of another node's clock, and that node's clock one offset ahead of this node's. The
-    /// new counter may start one offset behind this node's clock. With a wait of three times the offset, the
-    /// formal model finds a token that is issued twice.
+    /// new counter may start one offset behind this node's clock. So three times the offset is not enough:
+    /// with that wait, the formal model finds a token that is issued twice.
     pub fn reseed_after(&self) -> Duration {
         self.max_clock_offset * 4
     }
@@ -170,9 +170,9 @@ impl QuorumConfig {
         false
     }
 
-    /// Returns how long a driver waits before it opens a new session after its last request that could set a
-    /// key. After this wait the node refuses that request as too late, even if the request is still on its way
-    /// through the old connection.
+    /// Returns how long a driver waits before it opens a new session. The wait begins when the driver sends
+    /// its last request that could set a key. After this wait the node refuses that request as too late, even
+    /// if the request is still on its way through the old connection.
     pub(crate) fn fence(&self) -> Duration {
         // The request itself is valid for one node timeout. The second node timeout covers the error in the
         // estimate of the node's clock, which is at most one round trip. The node's clock may also step back.

@@ -2,8 +2,8 @@ use crate::config::QuorumConfig;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The settings that all workers of a deployment must share, because the safety of one worker depends on the
-/// settings of the others. Each node's marker contains them. If a worker's settings differ from a marker,
-/// that node's votes do not count for the worker.
+/// settings of the others. Each node's marker contains these settings. If a worker's settings differ from a
+/// marker, that node's votes do not count for the worker.
 ///
 /// | setting | what can happen to other workers if one worker's value differs |
 /// | --- | --- |

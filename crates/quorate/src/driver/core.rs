@@ -23,8 +23,9 @@ const TIMEOUTS_MAX: u32 = 3;
 /// The maximum number of releases that a driver keeps for a node without a connection. If there are more, the
 /// oldest are dropped. That is safe, since a key that is not released expires.
 const RELEASES_MAX: usize = 100_000;
-/// The time between two probes of a quarantined node, which show whether an operator has ended the quarantine.
-/// Also the time between two handshakes with a node that must not vote for a reason that may soon end.
+/// The time between two probes of a quarantined node. A probe shows whether an operator has ended the
+/// quarantine. Also the time between two handshakes with a node that must not vote for a reason that may soon
+/// end.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The shortest and the longest time between two probes of a node that was late. The time doubles after each
 /// probe, until the node answers promptly again.
@@ -32,7 +33,8 @@ const PROBE_LATE_EVERY: (Duration, Duration) = (Duration::from_millis(100), Dura
 /// The time between two handshakes with a refused node. A handshake shows whether an operator has fixed the
 /// node.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
-/// The number of probes of an idle node in one `max_ttl`. They serve to notice a step of the node's clock.
+/// The number of probes of an idle node in one `max_ttl`. The probes serve to notice a step of the node's
+/// clock.
 const IDLE_PROBES: u32 = 3;
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -68,11 +70,11 @@ pub(crate) struct Core {
     connection: Connection,
     node_trust: NodeTrust,
     offset: Option<ClockOffset>,
-    /// Detects steps of the node's clock. `None` if leases on the node do not end by its wall clock. It is kept
-    /// when a connection ends, because the clock may step in between.
+    /// Detects steps of the node's clock. `None` if leases on the node do not end by its wall clock. The
+    /// detector is kept when a connection ends, because the clock may step before the next connection.
     steps: Option<ClockStepDetector>,
-    /// The time since which the node counts as idle: the time of the last reply, or of the last probe that was
-    /// sent for this reason.
+    /// The time from which the node's idle time counts: the time of the last reply, or of the last probe that
+    /// was sent because the node was idle.
     idle_since: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,
@@ -106,8 +108,8 @@ enum Connection {
 }
 
 impl Connection {
-    /// Returns the error with which requests are answered at once, if there is one. They are then not sent to
-    /// the node.
+    /// Returns the error with which requests are answered at once, if there is one. Such requests are not
+    /// sent to the node.
     fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Down { cause, .. } | Self::Opening { cause, .. } => cause.as_ref(),
@@ -153,8 +155,8 @@ impl Core {
         }
     }
 
-    /// Accepts a message. This never waits and never fails. A request is answered by its deadline at the
-    /// latest.
+    /// Accepts a message. This function never waits and never fails. A request is answered by its deadline at
+    /// the latest.
     pub(crate) fn enqueue(&mut self, message: DriverMessage) {
         match message {
             DriverMessage::Request(pending) => self.push(pending),
@@ -249,8 +251,8 @@ impl Core {
         matches!(self.connection, Connection::Up)
     }
 
-    /// Returns whether the driver waits for the first handshakes with other nodes, so that [`Core::step`] must run again as soon as the
-    /// registry of nodes changes.
+    /// Returns whether the driver waits for the first handshakes with other nodes. If so, [`Core::step`] must
+    /// run again as soon as the registry of nodes changes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.is_up() && self.node_trust.awaits_others()
     }
@@ -267,8 +269,8 @@ impl Core {
         self.fail_queue();
     }
 
-    /// Answers the requests that are due, and returns the commands for the task. The task calls this after every event
-    /// and at the time that [`Core::wake`] returns.
+    /// Answers the requests that are due, and returns the commands for the task. The task calls this function
+    /// after every event and at the time that [`Core::wake`] returns.
     pub(crate) fn step(&mut self, now: BootTime) -> Vec<Command> {
         let mut commands = Vec::new();
         self.expire(now, &mut commands);
@@ -368,14 +370,14 @@ impl Core {
 
     fn open_timeout(&self) -> Duration {
         // A handshake takes several round trips, and more with TLS. Only the requests of the first round wait
-        // for it. Their own timeout begins after the handshake: see `Core::starting`.
+        // for the handshake. The timeout of these requests begins after the handshake: see `Core::starting`.
         (self.policy.config.node_timeout * 2).max(Duration::from_secs(1))
     }
 
     // --- requests ---------------------------------------------------------------------------------------
 
     /// Sets `starting` to false once the first session can be used, or could not be opened. The requests that
-    /// waited for it then get the node timeout, from now on.
+    /// waited for the session then get the node timeout, from now on.
     fn end_start(&mut self, now: BootTime) {
         let waits = match &self.connection {
             Connection::Up => self.node_trust.is_unknown(),

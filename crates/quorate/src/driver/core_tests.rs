@@ -185,8 +185,8 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// A node compares its clock only with the `not_after` of the whole batch. So a request may be part of a batch
-/// only if the batch's `not_after` is not later than its own.
+/// A node compares its clock only with the `not_after` of the whole batch. So a request may be part of a
+/// batch only if the `not_after` of the batch is not later than the `not_after` of the request.
 #[test]
 fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
     // A batch that is sent at 11 ms may be executed until 111 ms.

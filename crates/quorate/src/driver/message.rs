@@ -33,9 +33,9 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Returns whether this is a release that may be sent again, even late. The release of one attempt's lease
-    /// may, since it frees nothing else. The release of all readers may not, since it would also free the locks
-    /// of later readers.
+    /// Returns whether this is a release that may be sent again, even late. The release of one attempt's
+    /// lease is such a release, because it frees nothing else. The release of all readers is not: sent late,
+    /// it would also free the locks of later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
         self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
@@ -53,12 +53,12 @@ pub(crate) struct InFlightBatch {
     /// The earliest deadline in the batch: the result of the last call of [`InFlightBatch::next_deadline`].
     pub(crate) due: BootTime,
     /// The callers' requests, in the order of the batch. `None` in place of a request whose caller has been
-    /// answered. The list is empty if the driver itself sent the batch, to write a marker or to probe whether
-    /// its marker is still stored.
+    /// answered. The list is empty if the driver itself sent the batch, to write a marker or to check that
+    /// the node still stores the known marker.
     pub(crate) requests: Vec<Option<PendingRequest>>,
     /// The marker that the batch writes, if any.
     pub(crate) marking: Option<Marking>,
-    /// The caller that waits until this marker has ended the node's quarantine.
+    /// The caller that waits until the marker of `marking` has ended the node's quarantine.
     pub(crate) trust_reply: Option<ReplyTo>,
 }
 

@@ -1,5 +1,5 @@
-//! Drivers: a driver is the task that serves one node. It owns the node's session, sends requests in batches,
-//! and returns votes.
+//! Drivers: a driver is the task that serves one node. The driver owns the node's session, sends requests in
+//! batches, and returns votes.
 //!
 //! [`core`] makes the decisions, without I/O and without reading a clock. [`task`] carries them out.
 //! [`NodePool`] holds the drivers of a quorum. A request travels as a
@@ -8,9 +8,9 @@
 //! until the reply comes.
 //!
 //! While a caller waits for a lock, the nodes report the lock's releases to the caller's process. For each
-//! former owner, [`WakeQueue`](wake_queue) counts the nodes that reported its release. Once a majority has
-//! reported it, the queue wakes one waiter. A report may be lost, which only delays the waiter's next
-//! attempt.
+//! former owner, [`WakeQueue`](wake_queue) counts the nodes that reported the release of that owner's lease.
+//! Once a majority has reported it, the queue wakes one waiter. A report may be lost, which only delays the
+//! waiter's next attempt.
 
 mod core;
 #[cfg(test)]

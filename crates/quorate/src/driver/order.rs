@@ -2,7 +2,7 @@
 //! same majority first. Otherwise the counters of the nodes would differ, and each acquire would need a
 //! *raise*.
 
-/// Returns a hash of a text: FNV-1a. It is the same in every process and every version.
+/// Returns a hash of a text: FNV-1a. The hash is the same in every process and every version.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -27,8 +27,8 @@ pub(crate) enum PoolEvent {
 
 type StartDriver = Box<dyn FnOnce(Env, Core, DriverChannels) + Send>;
 
-/// A node whose driver has not been started, and the means to start it. It hides the node's type, so that one
-/// list can contain nodes of several kinds.
+/// A node whose driver has not been started, and the means to start it. This type hides the type of the node,
+/// so that one list can contain nodes of several kinds.
 pub(crate) struct NodeFactory {
     name: Arc<str>,
     watch_clock: bool,
@@ -150,7 +150,7 @@ impl NodePool {
         self.registry.changes()
     }
 
-    /// Returns a new owner token. Every attempt gets its own.
+    /// Returns a new owner token. Every attempt gets a token of its own.
     pub(crate) fn sign(&self) -> Owner {
         if self.config.sabotaged(Sabotage::TokenReused) {
             return Owner::sign(&self.config.worker, 0, 0);
@@ -159,7 +159,7 @@ impl NodePool {
     }
 
     /// Returns the nodes in the order in which a round for `resource` asks them. All workers compute the same
-    /// order, except that nodes that do not vote or are late come last.
+    /// order, with one exception: each worker moves the nodes that do not vote or are late to the end.
     pub(crate) fn order(&self, resource: &Resource) -> Vec<usize> {
         let latencies = self.registry.latencies();
         let mut order = order::rendezvous(resource.key(), &self.hashes);
@@ -182,7 +182,8 @@ impl NodePool {
         self.registry.latencies().patience(self.config.patience_max())
     }
 
-    /// Records that a node was late: it is asked last until probes in the background find it prompt again.
+    /// Records that a node was late. The node is asked last until probes in the background find it prompt
+    /// again.
     pub(crate) fn mark_late(&self, node: usize) {
         if self.registry.latencies().mark_late(node) {
             // The send fails once the driver has ended. Then the node needs no probe.
@@ -190,8 +191,8 @@ impl NodePool {
         }
     }
 
-    /// Answers a release in place of a node to which no message of the lease was sent. Such a node holds
-    /// nothing of the lease.
+    /// Answers a release in place of a node to which no message of the lease was sent. Such a node has
+    /// nothing to release.
     pub(crate) fn holds_nothing(&self, node: usize, reply: &ReplyTo) {
         let (memory, answer) = (self.registry.node_epoch(node), Answer::Reply(Reply::Released(false)));
         let vote = Vote { node, ticket: reply.ticket, sent: None, memory, answer };
@@ -205,7 +206,8 @@ impl NodePool {
         self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
     }
 
-    /// Sends a request like [`NodePool::ask`]. The node must not execute it once its clock is past `not_after`.
+    /// Sends a request like [`NodePool::ask`]. The node must not execute the request once its clock is past
+    /// `not_after`.
     pub(crate) fn ask_until(&self, node: usize, request: Request, not_after: NodeTime, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
         let (request, not_after) = (Some(request), Some(not_after));
@@ -232,8 +234,8 @@ impl NodePool {
     }
 
     /// Releases the lease of `owner` on `resource`, on every node for which `may_hold` returns true. The
-    /// function is synchronous, so that `Drop` may call it. The release is sent after all earlier requests. For
-    /// an unreachable node it is kept until the key has expired.
+    /// function is synchronous, so that `Drop` may call it. The release is sent after all earlier requests.
+    /// The driver of an unreachable node keeps the release until the key has expired.
     pub(crate) fn release(
         &self,
         resource: &Resource,
@@ -245,7 +247,7 @@ impl NodePool {
         self.free(&request, may_hold, reply);
     }
 
-    /// Sends a request like [`NodePool::release`]. The request may be any that only removes keys.
+    /// Sends a request like [`NodePool::release`]. `release` may be any request that only removes keys.
     pub(crate) fn free(&self, release: &Request, may_hold: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
         for node in (0..self.len()).filter(|&node| may_hold(node)) {

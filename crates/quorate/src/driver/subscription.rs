@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 use tokio::sync::Notify;
 
 /// A waiter for the releases of a resource. While at least one waiter exists, the nodes report the resource's
-/// releases to this process. When the last one is dropped, the reports end.
+/// releases to this process. When the last waiter is dropped, the reports end.
 pub(crate) struct Subscription {
     pool: Arc<NodePool>,
     resource: Resource,
@@ -25,15 +25,16 @@ impl Subscription {
         let mut wake_queue = pool.waiters().wake_queue();
         let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
         if first {
-            // The message is sent while the queue of waiters is locked. So a later message that ends the
-            // subscription cannot overtake it.
+            // The message is sent while the queue of waiters is locked. So the message that ends the
+            // subscription cannot be sent before this one.
             pool.listen(&Listen::Begin(resource.clone()));
         }
         drop(wake_queue);
         Self { pool: Arc::clone(pool), resource: resource.clone(), id, notify }
     }
 
-    /// Waits until a majority of the nodes has reported a release, and it is this waiter's turn.
+    /// Waits until this waiter is woken by a release that a majority of the nodes has reported. Each release
+    /// wakes only one waiter.
     ///
     /// # Cancel safety
     /// Safe: if the waiter was woken before the drop, the next call returns at once.
@@ -46,8 +47,8 @@ impl Subscription {
         }
     }
 
-    /// Notes that this waiter begins an attempt, and drops its wake if it was woken. The attempt itself finds
-    /// out whether the resource is free.
+    /// Notes that this waiter begins an attempt. If the waiter was woken and has not used its wake, drops the
+    /// wake: the attempt itself finds out whether the resource is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
     }

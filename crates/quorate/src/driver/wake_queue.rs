@@ -9,18 +9,19 @@ use std::collections::{BTreeMap, VecDeque};
 /// reports releases that did not happen.
 const RELEASES_MAX: usize = 16;
 
-/// The queues of this process's waiters, one for each resource. This type decides which waiter a release wakes.
-/// It performs no I/O: it returns a `W`, with which the caller notifies the waiter.
+/// The queues of this process's waiters, one for each resource. This type decides which waiter a release
+/// wakes. The type performs no I/O: it returns a `W`, with which the caller notifies the waiter.
 ///
-/// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer reports
-/// prove nothing. An attempt that failed releases the grants that it had on a minority of the nodes. And a
-/// single faulty node may report a release that did not happen. Each release wakes only one waiter: the one
-/// that has waited longest and has not been woken yet. If several waiters attempted at once, they might split
-/// the votes, and none would win. If a waiter was woken and then leaves, the next waiter is woken instead.
+/// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
+/// reports prove nothing: an attempt that failed releases the grants that it had on a minority of the nodes,
+/// and a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
+/// one that has waited longest and has not been woken yet. If several waiters attempted at once, they might
+/// split the votes, and none would win. If a waiter was woken and then leaves, the next waiter is woken
+/// instead.
 ///
-/// A lease that was held on a bare majority is released only on these nodes, so a single lost report would hide
-/// its release. If a waiter was refused by exactly such a lease, all but one of the reports are enough:
-/// together with the nodes that never held the lease, a majority is free.
+/// A lease on a bare majority is released only on the nodes of that majority, so a single lost report would
+/// hide its release. If a waiter was refused by exactly such a lease, all reports but one are enough: the
+/// nodes that reported and the nodes that never held the lease are a majority.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     nodes: usize,
@@ -49,8 +50,7 @@ struct Waiter<W> {
 pub(crate) struct Wake {
     /// The former owner.
     pub(crate) owner: Owner,
-    /// The number of sessions to which a node has sent the report of the release. It is the median over the
-    /// nodes.
+    /// The median, over the nodes, of the number of sessions to which a node sent the report of the release.
     pub(crate) notified: u32,
 }
 
@@ -134,16 +134,16 @@ impl<W: Clone> WakeQueue<W> {
         queue.wake_one(wake)
     }
 
-    /// Returns the number of nodes that must report the release of a lease on a bare majority. It is one less
-    /// than a majority, but large enough that a majority of the nodes is free together with those that never
-    /// held the lease.
+    /// Returns the number of nodes that must report the release of a lease on a bare majority. The number is
+    /// one less than a majority if possible. But it is always so large that these nodes and the nodes that
+    /// never held the lease are a majority.
     fn enough_of_a_bare_majority(&self) -> usize {
         let held_on = majority(self.nodes);
         (held_on - 1).max(2 * held_on - self.nodes)
     }
 
-    /// Returns the wake of the waiter `id` and removes it, if the waiter was woken. This is also called when
-    /// the waiter begins an attempt, since the attempt itself finds out whether the resource is free.
+    /// Removes and returns the wake of the waiter `id`, if the waiter was woken. A waiter that begins an
+    /// attempt also calls this, since the attempt itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
         let queue = self.queues.get_mut(resource)?;
         queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()

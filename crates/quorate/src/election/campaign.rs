@@ -1,6 +1,7 @@
 use super::{
     Election, ElectionError, ElectionEvent, Term,
     end::{End, Failure, LedTerm, WorkResult},
+    history_writer::HistoryWriter,
     log_limit::LogLimit,
     restart::{Failures, OnError},
     tend::tend,
@@ -16,6 +17,7 @@ use futures_util::{
     future::{BoxFuture, FusedFuture},
 };
 use std::{
+    any::Any,
     fmt::{self, Display},
     panic::{AssertUnwindSafe, resume_unwind},
     pin::{Pin, pin},
@@ -38,6 +40,14 @@ impl Election {
     {
         Campaign { election: self.clone(), work }
     }
+}
+
+/// The end of a campaign.
+enum CampaignEnd<E> {
+    ShutDown,
+    Error(ElectionError<E>),
+    /// The panic of the work.
+    Panic(Box<dyn Any + Send>),
 }
 
 /// A candidate with its work, made by [`Election::run`].
@@ -87,8 +97,8 @@ where
     ///
     /// # Errors
     /// - [`ElectionError::Acquire`] if the group's name or the settings cannot be used, or if the quorum is
-    ///   closed. It is also returned if no majority could vote since the quorum was built, for a reason that
-    ///   only an operator can fix: a wrong password, or another node list.
+    ///   closed. The same error is returned if no majority could vote since the quorum was built, for a
+    ///   reason that only an operator can fix: a wrong password, or another node list.
     /// - [`ElectionError::AlreadyRunning`] if this candidate is already running.
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an
     ///   error](Election::end_on_error). Otherwise the error is logged, and the work is restarted.
@@ -111,24 +121,48 @@ where
         let _running = election
             .begin_campaign()
             .ok_or_else(|| ElectionError::AlreadyRunning { group: election.group().to_string() })?;
+        let history = HistoryWriter::start(&election);
+        let shutdown = pin!(shutdown.map(drop).fuse());
+        let ended = self.campaign(&history, shutdown).await;
+        history.finish().await;
+        match ended {
+            CampaignEnd::ShutDown => Ok(()),
+            CampaignEnd::Error(error) => Err(error),
+            CampaignEnd::Panic(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Campaigns and leads until the campaign ends.
+    async fn campaign<S>(&mut self, history: &HistoryWriter, mut shutdown: Pin<&mut S>) -> CampaignEnd<E>
+    where
+        S: Future<Output = ()> + Send + FusedFuture,
+    {
+        let election = self.election.clone();
         let env = election.quorum().env().clone();
-        let mut shutdown = pin!(shutdown.map(drop).fuse());
         let mut failures = Failures::default();
         loop {
             if shutdown.is_terminated() {
-                return Ok(());
+                return CampaignEnd::ShutDown;
             }
             let acquired = tokio::select! { biased;
-                () = &mut shutdown => return Ok(()),
-                acquired = acquire(&election, &env) => acquired?,
+                () = &mut shutdown => return CampaignEnd::ShutDown,
+                acquired = acquire(&election, &env) => acquired,
             };
-            let led = self.lead(&env, acquired, shutdown.as_mut()).await;
-            let Some(pause) = pause_after(&election, &env, &mut failures, led)? else { continue };
+            let lease = match acquired {
+                Ok(lease) => lease,
+                Err(error) => return CampaignEnd::Error(error),
+            };
+            let led = self.lead(&env, lease, history, shutdown.as_mut()).await;
+            let pause = match pause_after(&election, &env, &mut failures, led) {
+                Ok(Some(pause)) => pause,
+                Ok(None) => continue,
+                Err(end) => return end,
+            };
             if shutdown.is_terminated() {
-                return Ok(());
+                return CampaignEnd::ShutDown;
             }
             tokio::select! { biased;
-                () = &mut shutdown => return Ok(()),
+                () = &mut shutdown => return CampaignEnd::ShutDown,
                 () = env.sleep(pause) => {}
             }
         }
@@ -136,7 +170,13 @@ where
 
     /// Leads for one term, from the acquisition of the lease to the end of the term. The work ends before the
     /// lease does, unless the lease is lost.
-    async fn lead<S>(&mut self, env: &Env, lease: Lease, shutdown: Pin<&mut S>) -> LedTerm<E>
+    async fn lead<S>(
+        &mut self,
+        env: &Env,
+        lease: Lease,
+        history: &HistoryWriter,
+        shutdown: Pin<&mut S>,
+    ) -> LedTerm<E>
     where
         S: Future<Output = ()> + Send + FusedFuture,
     {
@@ -148,6 +188,7 @@ where
         election.begin_term(&term);
         election.emit(ElectionEvent::Elected(token));
         tracing::info!(group = &**election.group(), term = token.get(), "elected");
+        history.begun(&term);
         let work = &mut self.work;
         let work: BoxFuture<'_, WorkResult<E>> = {
             let term = term.clone();
@@ -169,6 +210,7 @@ where
         }
         let cause = term.step_down_cause();
         let is_lost = matches!(end, End::Lost { .. });
+        history.ended(&term, &end, cause);
         if !is_lost {
             release(election, &term).await;
         }
@@ -182,24 +224,26 @@ where
     }
 }
 
-/// Returns the pause before the next campaign. Returns `None` if the candidate campaigns at once, or if the
-/// campaign is shut down, for which the caller checks.
+/// Returns the pause before the next campaign. Returns `None` if no pause is needed: the candidate campaigns
+/// at once, unless the caller finds that the campaign is shut down.
 ///
 /// # Errors
-/// The error with which the campaign ends.
+/// The end of the campaign.
 fn pause_after<E: Display>(
     election: &Election,
     env: &Env,
     failures: &mut Failures,
     led: LedTerm<E>,
-) -> Result<Option<Duration>, ElectionError<E>> {
+) -> Result<Option<Duration>, CampaignEnd<E>> {
     let group = &**election.group();
     let back_off = election.pause_after_term();
     Ok(match (led.end, election.on_error()) {
         // A shutdown needs no pause. The caller checks for it and returns.
         (End::ShutDown, _) => None,
-        (End::Failed(Failure::Error(error)), OnError::End) => return Err(ElectionError::Work(error)),
-        (End::Failed(Failure::Panic(panic)), OnError::End) => resume_unwind(panic),
+        (End::Failed(Failure::Error(error)), OnError::End) => {
+            return Err(CampaignEnd::Error(ElectionError::Work(error)));
+        }
+        (End::Failed(Failure::Panic(panic)), OnError::End) => return Err(CampaignEnd::Panic(panic)),
         (End::Failed(failure), OnError::Restart(_)) if led.asked_to_stop => {
             tracing::warn!(group, "the work failed after it was asked to stop: {failure}");
             Some(back_off)
@@ -247,7 +291,8 @@ fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<Step
 }
 
 /// Ends the lease of a term whose work has ended. Releases the lease, or hands it over if the term has a
-/// successor. If the term [must not release it](Term::end_without_release), the lease expires by itself.
+/// successor. If the term [must not release the lease](Term::end_without_release), the lease expires by
+/// itself.
 async fn release(election: &Election, term: &Term) {
     let token = term.token();
     if term.is_unreleased() {
@@ -274,8 +319,8 @@ async fn release(election: &Election, term: &Term) {
 /// Campaigns until this candidate holds the lease.
 ///
 /// If this worker has never had a quorum, an error that only an operator can fix ends the campaign: the
-/// worker was probably started with a wrong configuration. A worker that has had a quorum logs the error and
-/// continues to try: an operator may just be changing a password.
+/// worker was probably started with a wrong configuration. A worker that has had a quorum logs such an error
+/// and continues to try: an operator may be changing a password at that moment.
 async fn acquire<E>(election: &Election, env: &Env) -> Result<Lease, ElectionError<E>> {
     let lock = election.lock().map_err(|error| ElectionError::Acquire(error.into()))?;
     let mut log = LogLimit::default();
@@ -339,7 +384,8 @@ async fn wait_for_turn(election: &Election, env: &Env) {
         let is_led = |seen: &Inspection| seen.holder.is_some() || seen.contended;
         loop {
             match election.quorum().inspect(resource).await {
-                // The lease is reserved for this worker, so it acquires the lease without a delay.
+                // The lease is reserved for this worker. So the worker tries to acquire the lease without a
+                // delay.
                 Ok(seen) if is_ours(&seen) => return,
                 Ok(seen) if is_led(&seen) => env.sleep(LOOK_AGAIN).await,
                 // Either there is no leader, or too few nodes answered. In the second case the attempt to

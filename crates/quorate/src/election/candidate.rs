@@ -5,6 +5,7 @@ use super::{
 use crate::{
     config::SettingError,
     lease::{Health, LeaseOptions, Lock, lease_options},
+    ledger::Ledger,
     measure::ElectionMeasures,
     node::{Owner, Resource},
     quorum::Quorum,
@@ -70,7 +71,8 @@ struct Shared {
 }
 
 impl Election {
-    /// Returns a candidate for the leadership of `group`. It does nothing until it is [`run`](Election::run).
+    /// Returns a candidate for the leadership of `group`. The candidate does nothing until it is
+    /// [`run`](Election::run).
     pub fn new(quorum: &Quorum, group: impl AsRef<str>) -> Self {
         let group = group.as_ref();
         let shared = Shared {
@@ -139,9 +141,9 @@ impl Election {
         self
     }
 
-    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use it for
-    /// errors that only a person can fix, and for programs that are restarted as a whole. By default the work
-    /// is restarted.
+    /// Ends the campaign when the work returns an error or panics, instead of restarting the work. Use this
+    /// setting for errors that only a person can fix, and for programs that are restarted as a whole. By
+    /// default the work is restarted.
     ///
     /// ```
     /// use quorate::election::{Election, ElectionError};
@@ -173,13 +175,13 @@ impl Election {
     }
 
     /// Returns whether this candidate leads at this moment. Before a write, call [`Term::fencing_token`]
-    /// instead, and pass its token to the write.
+    /// instead, and pass the token to the write.
     pub fn is_leader(&self) -> bool {
         self.term().is_some_and(|term| term.is_valid())
     }
 
-    /// Returns how long this candidate will lead from now on if no extension succeeds. The result is zero if it
-    /// does not lead.
+    /// Returns how long this candidate will lead from now on if no extension succeeds. The result is zero if
+    /// the candidate does not lead.
     pub fn remaining(&self) -> Duration {
         self.term().map_or(Duration::ZERO, |term| term.remaining())
     }
@@ -210,7 +212,8 @@ impl Election {
         })
     }
 
-    /// Returns the events of this candidate from now on. They end with the election.
+    /// Returns the events of this candidate from now on. The channel closes when all clones of the candidate
+    /// have been dropped.
     pub fn events(&self) -> mpsc::UnboundedReceiver<ElectionEvent> {
         self.shared.events.join()
     }
@@ -220,7 +223,8 @@ impl Election {
     /// # Errors
     /// [`SettingError`] if the group's name cannot be used.
     pub fn observe(&self) -> Result<Observer, SettingError> {
-        Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?))
+        let ledger = Ledger::new(self.quorum(), self.group())?;
+        Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?, ledger))
     }
 
     /// Returns the lock that the leader holds. If an attempt at the lock finds that another worker leads, this
@@ -306,8 +310,8 @@ impl Election {
         }
     }
 
-    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if it is already
-    /// running.
+    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if the candidate is
+    /// already running.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
         let was_running = self.shared.running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| RunningGuard(self.clone()))
@@ -324,7 +328,8 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A guard that keeps a candidate from running twice at the same time. Dropping it ends the candidate's run.
+/// A guard that keeps a candidate from running twice at the same time. Dropping the guard ends the
+/// candidate's run.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {

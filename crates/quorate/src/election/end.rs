@@ -44,8 +44,8 @@ impl<E: Display> Display for Failure<E> {
 /// A term that is over.
 pub(super) struct LedTerm<E> {
     pub(super) end: End<E>,
-    /// True if `max_hold` or a failed health check was the reason to ask the work to stop. This also counts if
-    /// the lease was lost afterwards.
+    /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
+    /// was lost afterwards.
     pub(super) by_choice: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,

@@ -22,8 +22,9 @@ use crate::lease::AcquireError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError<E> {
-    /// The group's name or the settings cannot be used, or the quorum has been closed. Also used if no
-    /// majority could vote since the quorum was built, for a reason that only an operator can fix.
+    /// The group's name or the settings cannot be used, or the quorum has been closed. The campaign also ends
+    /// with this error if no majority could vote since the quorum was built, for a reason that only an
+    /// operator can fix.
     #[error(transparent)]
     Acquire(AcquireError),
     /// This candidate is already running. Clones are the same candidate.

@@ -26,7 +26,7 @@ pub(super) struct Known {
 }
 
 impl KnownLeader {
-    /// Returns the leader, unless its lease has run out since it was reported.
+    /// Returns the leader, unless the leader's lease has expired since it was reported.
     pub(super) fn get(&self, now: BootTime) -> Option<Known> {
         let entry = self.entry();
         let entry = entry.as_ref().filter(|entry| entry.until.is_none_or(|until| now < until))?;
@@ -34,7 +34,7 @@ impl KnownLeader {
         Some(Known { worker: Arc::clone(&entry.worker), since: entry.since, remaining })
     }
 
-    /// Records that this candidate leads. Its worker's name is `worker`.
+    /// Records that this candidate, on the worker called `worker`, leads.
     pub(super) fn leads(&self, worker: &Arc<str>, wall: WallTime) {
         *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
     }

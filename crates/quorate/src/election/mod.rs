@@ -69,6 +69,8 @@ mod candidate;
 mod end;
 mod error;
 mod events;
+mod history;
+mod history_writer;
 mod known_leader;
 mod log_limit;
 mod observer;
@@ -81,6 +83,8 @@ pub use campaign::Campaign;
 pub use candidate::Election;
 pub use error::ElectionError;
 pub use events::ElectionEvent;
+#[doc(hidden)]
+pub use history::{PastTerm, TermEnd, TermEndCause};
 pub use observer::{Leader, Observer};
 pub use resign::ResignError;
 pub use term::Term;

@@ -1,5 +1,7 @@
+use super::history::{PastTerm, TermEnd, TermEndCause, TermRecords};
 use crate::{
     env::WallTime,
+    ledger::{Ledger, LedgerError},
     node::{FencingToken, Resource},
     quorum::Quorum,
     vote::NoMajority,
@@ -15,6 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub struct Observer {
     pub(super) quorum: Quorum,
     pub(super) resource: Resource,
+    ledger: Ledger,
     last: Option<Leader>,
     has_looked: bool,
 }
@@ -33,8 +36,8 @@ pub struct Leader {
 }
 
 impl Observer {
-    pub(super) fn new(quorum: Quorum, resource: Resource) -> Self {
-        Self { quorum, resource, last: None, has_looked: false }
+    pub(super) fn new(quorum: Quorum, resource: Resource, ledger: Ledger) -> Self {
+        Self { quorum, resource, ledger, last: None, has_looked: false }
     }
 
     /// Asks the nodes for the leader.
@@ -56,6 +59,46 @@ impl Observer {
         });
         self.last.clone_from(&leader);
         Ok(leader)
+    }
+
+    /// Returns the `limit` newest terms of the group, the newest first. The nodes keep the newest 200 terms.
+    ///
+    /// # Errors
+    /// [`NoMajority`] if fewer than a majority answered.
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn history(&self, limit: usize) -> Result<Vec<PastTerm>, NoMajority> {
+        self.terms().newest(limit).await
+    }
+
+    /// Records that an operator released the lease of `holder`'s term by force. The leader itself notices only that
+    /// it cannot extend its lease. Does nothing if the term is not known.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if too few nodes stored the record.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some nodes may store the record.
+    #[doc(hidden)]
+    pub async fn note_forced_release(
+        &self,
+        holder: &str,
+        term: Option<FencingToken>,
+        reason: &str,
+    ) -> Result<(), LedgerError> {
+        let Some(number) = term else { return Ok(()) };
+        let known = self.terms().newest(usize::MAX).await.map_err(LedgerError::NoMajority)?;
+        let at = self.quorum.wall();
+        let began = known.iter().find(|term| term.term == number).map_or(at, |term| term.began);
+        let end = TermEnd { at, cause: TermEndCause::ForcedRelease, reason: reason.into() };
+        let holder = holder.into();
+        self.terms().write(&PastTerm { term: number, holder, began, end: Some(end) }).await
+    }
+
+    fn terms(&self) -> TermRecords {
+        TermRecords::new(&self.ledger)
     }
 
     /// Waits until the leader or the term differs from the one last returned, or until there is no leader any

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// The maximum number of bytes of a worker's name that an error shows.
 const NAME_MAX: usize = 200;
 
-/// The time between two checks of whether the leader has resigned, by the caller of the request.
+/// The time between two checks by which [`Observer::ask_to_resign`] finds out whether the leader has
+/// resigned.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longest time to wait for a new leader after the old one has resigned.
 const SUCCESSOR: Duration = Duration::from_secs(1);
@@ -65,16 +66,16 @@ enum Seen {
 
 impl Observer {
     /// Asks the leader to resign, and waits up to `wait` until it has resigned. If `term` is given, the
-    /// request is made only if it is the leader's term.
+    /// request is made only if `term` is the leader's present term.
     ///
     /// The leader checks for such requests at intervals of a tenth of its TTL, but not less than 100 ms and
     /// not more than 500 ms. When it finds one, it asks its work to stop within the grace period, and then
     /// releases its lease.
     ///
-    /// The request is stored on the nodes and applies to the current term only. It expires a second after the
-    /// wait. A leader that is cut off, is stuck, or does not allow remote resignation
-    /// ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) does not resign. If no other
-    /// candidate campaigns, the group may elect the same worker again after its back-off.
+    /// The request is stored on the nodes and applies to the current term only. The request expires one
+    /// second after `wait` has passed. A leader that is cut off, is stuck, or does not allow remote
+    /// resignation ([`Election::allow_remote_resign`](super::Election::allow_remote_resign)) does not resign.
+    /// If no other candidate campaigns, the group may elect the same worker again after its back-off.
     ///
     /// Returns the leader that resigned. Also returns the new leader, if one was elected within a second and
     /// within `wait`.

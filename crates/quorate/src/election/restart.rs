@@ -26,7 +26,8 @@ impl OnError {
     }
 }
 
-/// The number of failures of one campaign's work since it last ran without an error for long enough.
+/// The number of consecutive failures of one campaign's work. The count begins again after the work has run
+/// for long enough without an error.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     in_a_row: u32,

@@ -84,7 +84,7 @@ where
     }
 }
 
-/// The step-down of a term. It is reported only once to the subscribers of the election's events.
+/// The step-down of a term. The subscribers of the election's events get one report of each step-down.
 #[derive(Default)]
 struct StepDown {
     at: Option<BootTime>,

@@ -113,15 +113,16 @@ impl Term {
         self.0.lease.remaining()
     }
 
-    /// Returns the time, on this worker's boot clock, at which the term ends if no extension succeeds. Returns
-    /// `None` if it has ended.
+    /// Returns the time, on this worker's boot clock, at which the term ends if no extension succeeds.
+    /// Returns `None` if the term has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.lease.valid_until()
     }
 
-    /// Returns the time until which the work may run, or `None` if the term has ended. This is the end of the
-    /// term. If a shutdown or a resignation has begun, it is the end of the grace period, if that is earlier.
-    /// Work that runs longer is dropped. Other processes that act for the work must have ended by then.
+    /// Returns the time until which the work may run, or `None` if the term has ended. In general this is the
+    /// end of the term. If a shutdown or a resignation has begun, the end of the grace period is returned if
+    /// it is earlier. Work that runs longer is dropped. Other processes that act for the work must have ended
+    /// by then.
     pub fn work_until(&self) -> Option<BootTime> {
         let stop_by = BootTime::from_nanos(self.0.stop_by.load(Ordering::Acquire));
         self.valid_until().map(|until| until.min(stop_by))
@@ -160,8 +161,8 @@ impl Term {
     }
 
     /// Starts a task that ends with the term. When the work has ended, or the term is lost, the task is
-    /// dropped at its next await point. Unless the term is lost, the lease is released only after that. A
-    /// task of `tokio::spawn` would outlive the term.
+    /// dropped at its next await point. The lease is released only after the task has been dropped, unless
+    /// the term is lost. A task of `tokio::spawn` would outlive the term.
     ///
     /// To let the task finish its work, watch [`Term::step_down_token`] in the task, and let the term's work
     /// wait for the task. A panic ends only that task.

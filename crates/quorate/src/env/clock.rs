@@ -54,8 +54,8 @@ impl fmt::Debug for BootTime {
     }
 }
 
-/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z. It is serialized as the number of
-/// microseconds. A wall clock may step forward or back.
+/// A point on a wall clock, in microseconds since 1970-01-01T00:00:00Z. The point is serialized as the number
+/// of microseconds. A wall clock may step forward or back.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]

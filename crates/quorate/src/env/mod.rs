@@ -166,7 +166,7 @@ impl Env {
     /// Asks every task to end, and waits until all have ended. May be called more than once.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the tasks are still asked to end. Call it again to wait for them.
+    /// If the future is dropped, the tasks are still asked to end. Call this function again to wait for them.
     pub async fn finish(&self) {
         self.stop.cancel();
         self.tasks.close();

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 /// A task that ends with its handle. Dropping the handle aborts the task at its next await point.
 ///
-/// Awaiting the handle returns the task's output, or its panic as an error. The task ends at the latest when
-/// its [`Env`] is asked to end.
+/// Awaiting the handle returns the task's output, or its panic as an error. The task also
+/// ends when its [`Env`] is asked to end.
 #[derive(Debug)]
 pub struct ScopedTask<T> {
     abort: AbortHandle,

@@ -1,9 +1,10 @@
-//! One attempt to acquire one or many resources. It acquires, raises the fencing counters, and hands the leases
-//! over to the renewer.
+//! One attempt to acquire one or many resources. The attempt acquires the resources, raises the fencing
+//! counters, and hands the leases over to the renewer.
 //!
-//! A round for one lock asks a majority of the nodes first. It asks the others, the *spared* nodes, as soon as
-//! one of the first nodes does not grant, or once the first nodes are late. The protocol permits this, because
-//! the requests to the other nodes could also have been lost. Every other round asks all nodes at once.
+//! A round for one lock asks a majority of the nodes first. The round asks the others, the *spared* nodes, as
+//! soon as one of the first nodes does not grant, or once the first nodes are late. The protocol permits a
+//! round to ask only a majority, because the requests to the other nodes could also have been lost. Every
+//! other round asks all nodes at once.
 
 use crate::{
     env::BootTime,
@@ -48,8 +49,8 @@ const SPLITS_MAX: u32 = 8;
 /// is n times as long.
 const SPLIT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Attempts to acquire `resource` once. `ticket` identifies the caller's place in the queue of the resource, if
-/// it has one.
+/// Attempts to acquire `resource` once. `ticket` is the caller's ticket in the queue of the resource, if the
+/// caller has joined the queue.
 pub(crate) async fn attempt(
     inner: &Arc<QuorumInner>,
     resource: &Resource,
@@ -123,7 +124,8 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
 /// The kind of request with which an attempt begins.
 #[derive(Clone)]
 enum Opening {
-    /// Acquire a free resource. The ticket, if there is one, identifies the caller's place in the queue.
+    /// Acquire a free resource. The ticket is the caller's, if the caller has joined the queue of the
+    /// resource.
     Acquire(Option<Owner>),
     /// Replace the writer's lease with this owner token and fencing token by a reader's lease.
     Downgrade(Owner, FencingToken),
@@ -301,7 +303,7 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn on_late(&mut self) {
         let pool = self.inner.pool();
         if self.rest.as_ref().is_none_or(|rest| pool.env().now() < rest.late_at) {
-            return; // The raises began meanwhile, and have time of their own.
+            return; // The raises began meanwhile, and `settle_token` has moved `late_at`.
         }
         for attempt in &mut self.attempts {
             let late: Vec<usize> = match attempt.step {
@@ -329,8 +331,8 @@ impl<'a, D: RoundData> Round<'a, D> {
         let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
         match attempt.step {
             Step::Acquiring => attempt.tally.count(vote),
-            // The first nodes of a partial round may fail to raise their counters. Then the vote of a node that
-            // was spared at first counts in their place.
+            // The first nodes of a partial round may fail to raise their counters. So the vote of a node that
+            // was spared at first is counted too: it may be needed in place of theirs.
             Step::Raising { .. } if self.is_partial => return attempt.tally.count(vote),
             // The attempt is already decided, so this vote is not counted. If the attempt was won, its first
             // extension also finds this node's grant. If it was lost, a release has already been sent.
@@ -412,7 +414,7 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn settle_without(&mut self, ticket: u64) {
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         // The nodes may still reply to the raises that were sent so far. These replies must not count for
-        // another token, so they get a channel of their own that is dropped.
+        // another token, so the next raises get a new channel, and the old channel is dropped.
         (self.raises, self.raised) = vote_channel();
         attempt.step = Step::Acquiring;
         match attempt.tally.verdict() {
@@ -425,9 +427,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
     }
 
-    /// Hands the won leases over to the renewer. The function has no await point, so no lease is forgotten: if
-    /// the future is dropped before this call, it releases the leases, and after this call, the caller owns
-    /// handles that release their leases when they are dropped.
+    /// Hands the won leases over to the renewer. The function has no await point, so no lease is forgotten.
+    /// If the future of the round is dropped before this call, the attempts release their leases. After this
+    /// call, the caller owns handles that release their leases when they are dropped.
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);

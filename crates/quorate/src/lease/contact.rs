@@ -23,8 +23,8 @@ impl Contact {
     ) -> Vec<usize> {
         match resources {
             // Readers ask all nodes. When the last of several readers releases the lock, a majority of the
-            // nodes must report this to the waiters. If the readers had different majorities, too few nodes
-            // might do so.
+            // nodes must report the release to the waiters. If the readers had different majorities, too few
+            // nodes might report it.
             [resource]
                 if self == Self::MajorityFirst
                     && !inner.config().ask_all_nodes

@@ -38,7 +38,7 @@ pub(crate) struct LeaseDeadline {
     /// arrived before the end of the attempt.
     granted_on: Vec<(usize, bool)>,
     valid_until: AtomicU64,
-    /// The reason why the work was asked to stop. It is stored before the signal `step_down` fires.
+    /// The reason why the work was asked to stop. The reason is stored before the signal `step_down` fires.
     why: AtomicU8,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
@@ -128,7 +128,7 @@ impl LeaseDeadline {
         let _ = self.why.compare_exchange(NO_CAUSE, cause as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Returns the reason why the work was asked to stop. `None` until it is.
+    /// Returns the reason why the work was asked to stop. Returns `None` if it was not asked to stop.
     pub(crate) fn why(&self) -> Option<StepDownCause> {
         use StepDownCause::{MaxHold, NotExtended, Released, Unhealthy};
         let recorded = self.why.load(Ordering::Acquire);
@@ -137,7 +137,7 @@ impl LeaseDeadline {
 
     /// Ends the lease.
     pub(crate) fn end(&self) {
-        // An error means that the holder has ended the lease, which is not forgotten.
+        // An error means that the holder has ended the lease. The value `RELEASED` is kept then.
         let ended = self
             .valid_until
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| (seen > RELEASED).then_some(ENDED));
@@ -152,9 +152,9 @@ impl LeaseDeadline {
         self.valid_until.load(Ordering::Acquire) == RELEASED
     }
 
-    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token. It
-    /// must be called before the first message of a release is sent, so that the work under the lease learns of
-    /// the end before any node does.
+    /// Ends the lease because its holder releases it, and cancels the step-down token and the lost token. The
+    /// caller must call this before it sends the first message of the release. So the work under the lease
+    /// learns of the end before any node does.
     pub(crate) fn release(&self) {
         self.record_cause(StepDownCause::Released);
         self.valid_until.store(RELEASED, Ordering::Release);

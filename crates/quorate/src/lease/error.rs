@@ -4,8 +4,10 @@ use crate::{
     vote::{NoMajority, NodeOutcome},
 };
 
-/// The reason why a lock was not acquired. A lock that another client holds is an error only for calls that
-/// wait, such as `acquire`, and only once the wait is over. `try_acquire` reports it as an outcome.
+/// The reason why a lock was not acquired. For a call that waits, such as `acquire`, a lock that another
+/// client holds is an error if the lock is still held when the time limit of the call has passed. For
+/// `try_acquire`, it is not an error, but an outcome:
+/// [`TryAcquire::Contended`](super::TryAcquire::Contended).
 ///
 /// ```
 /// use quorate::{AcquireError, Quorum, node::MemoryNode};
@@ -32,7 +34,7 @@ pub enum AcquireError {
     /// A setting, or the name, cannot be used.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// Another client held the lock, or competed for it, until the wait was over.
+    /// Another client held the lock, or competed for it, as long as the call waited.
     #[error("timed out waiting for {resource}: {report}")]
     Contended {
         /// The lock.
@@ -74,7 +76,7 @@ impl AcquireError {
         }
     }
 
-    /// Returns whether another client held the lock, or competed for it, until the wait was over.
+    /// Returns whether another client held the lock, or competed for it, as long as the call waited.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended { .. })
     }
@@ -99,7 +101,7 @@ impl AcquireError {
         }
     }
 
-    /// The kind of the error. A log that reports each kind only once uses it.
+    /// Returns the kind of the error. `LogLimit` uses the kind to limit repeated log lines.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Setting(_) => "setting",
@@ -142,7 +144,7 @@ pub struct LeaseLost;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The lease had ended before.
+    /// The lease had ended before the call.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
     /// The name of the successor is not a valid worker name.

@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 /// Dropping a lease only queues its release, which a task of the quorum then sends. If the runtime ends
 /// first, for example because `drop(lease)` is the last line of `main`, the lock stays taken until its TTL is
 /// over. To avoid this, call [`Lease::release`] before the end. Or call
-/// [`Quorum::close`](crate::Quorum::close) in the last line: it sends all releases.
+/// [`Quorum::close`](crate::Quorum::close) in the last line: this call sends all queued releases.
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
     inner: Arc<QuorumInner>,
@@ -106,13 +106,14 @@ impl Lease {
         self.deadline.remaining(self.now()).is_some()
     }
 
-    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if the lease
+    /// has ended.
     pub fn remaining(&self) -> Duration {
         self.deadline.remaining(self.now()).unwrap_or_default()
     }
 
-    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds. Returns
-    /// `None` if it has ended.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds.
+    /// Returns `None` if the lease has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         let now = self.now();
         self.deadline.remaining(now).map(|left| now + left)
@@ -123,7 +124,7 @@ impl Lease {
         self.deadline.step_down.token()
     }
 
-    /// Returns the reason why the work was asked to stop, or `None` if it was not asked to.
+    /// Returns the reason why the work was asked to stop. Returns `None` if it was not asked to stop.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.deadline.why()
     }
@@ -143,8 +144,8 @@ impl Lease {
     /// Extends the lease now, rather than at the next automatic extension.
     ///
     /// # Errors
-    /// [`LeaseError::NoMajority`] if too few nodes extended the lease: it stays valid until its present deadline.
-    /// [`LeaseError::Lost`] if the lease has ended.
+    /// [`LeaseError::NoMajority`] if too few nodes extended the lease. The lease then stays valid until its
+    /// present deadline. [`LeaseError::Lost`] if the lease has ended.
     ///
     /// # Cancel safety
     /// Safe: if the future is dropped, the extension continues.
@@ -154,9 +155,12 @@ impl Lease {
         result.await.unwrap_or(Err(LeaseLost.into()))
     }
 
-    /// Ends the lease and waits until a majority has confirmed its release, for the node timeout at most. A
-    /// node to which no request of the lease was sent has nothing to release. Such a node counts toward the majority
-    /// only once each of the others is late or has answered.
+    /// Ends the lease and waits until a majority has confirmed its release. The wait lasts for the node
+    /// timeout at most.
+    ///
+    /// A node to which no request of the lease was sent has nothing to release, and confirms at once. While
+    /// the other nodes may still confirm in time, such a node does not count toward the majority. It counts
+    /// once each of the other nodes has answered or is late.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
@@ -187,7 +191,7 @@ impl Lease {
         let now = pool.env().now();
         let deadline = now + pool.config().node_timeout;
         let mut is_late = false;
-        // A single timer serves for all votes, because this is cheaper than a timer for each.
+        // One timer serves both the patience and the timeout. A timer for each vote would cost more.
         let mut timer = pin!(pool.env().sleep_until(now + pool.patience()));
         while confirmed + (if is_late { unasked } else { 0 }) < pool.majority() {
             let vote = tokio::select! { biased;

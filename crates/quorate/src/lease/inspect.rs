@@ -6,7 +6,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The holder of a resource, as the nodes reported it. It may be out of date by the time the caller reads it.
+/// The holder of a resource, as the nodes reported it. An inspection may be out of date by the time the
+/// caller reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// The holder that a majority names.
@@ -39,7 +40,7 @@ pub struct Inspection {
 pub(crate) enum InspectTarget<'a> {
     /// The resource is free: whatever the other nodes answer, no owner can have a majority.
     Nobody,
-    /// It is not known. The nodes that have not answered may complete a majority for an owner.
+    /// The owner is not known. The nodes that have not answered may complete a majority for an owner.
     Unknown,
     /// The owner that a majority names.
     Of(&'a Owner),
@@ -113,8 +114,9 @@ fn merge(views: &[View], majority: usize) -> Inspection {
     let holders = || views.iter().filter_map(|view| view.holder.as_ref());
     let holder = holders().find_map(|(owner, _)| {
         let mut left: Vec<_> = holders().filter(|(other, _)| other == owner).map(|(_, left)| *left).collect();
-        // A key without an expiry counts as the one that expires last. So the entry at the index of a majority
-        // is the time after which a majority no longer stores the lease.
+        // A key without an expiry counts as the key that expires last. The list begins with the key that
+        // expires last, so a majority no longer stores the lease after the entry at index `majority - 1` has
+        // expired.
         left.sort_unstable_by_key(|left| std::cmp::Reverse(left.unwrap_or(Duration::MAX)));
         Some((owner.clone(), *left.get(majority - 1)?))
     });
@@ -134,8 +136,9 @@ fn merge(views: &[View], majority: usize) -> Inspection {
         holder,
         remaining,
         named,
-        // A token is issued only once the counters of a majority have reached it. So the largest token that may
-        // have been issued is at the index of a majority.
+        // A token is issued only once the counters of a majority have reached it. The counters are sorted
+        // from the largest to the smallest. So the largest token that may have been issued is at the index
+        // `majority - 1`.
         token: counters.get(majority - 1).copied(),
         done: views.iter().filter_map(|view| view.done.clone()).max_by_key(|done| done.token),
         begun: views.iter().filter_map(|view| view.begun.clone()).reduce(|one, two| {

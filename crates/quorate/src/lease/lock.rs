@@ -160,17 +160,18 @@ impl<L> Lock<L> {
     }
 
     /// Orders waiters by the start of their wait: a caller that has waited in [`Lock::acquire`] for longer
-    /// than `patience` joins a queue on the nodes. While a node's queue is not empty, the node grants the
-    /// lock only to the head of the queue. Every other attempt finds the lock contended, with
+    /// than `patience` joins a queue on the nodes. If a node's queue is not empty, the node grants the lock
+    /// only to the first waiter in the queue. Every other attempt finds the lock contended, with
     /// [`Owner::QUEUE`] as the holder. By default there is no queue.
     ///
-    /// The waiters' wall clocks determine the order, so it is only as exact as the agreement of these clocks.
-    /// A worker whose clock is further than `max_clock_offset` from the nodes' clocks gets no place.
+    /// The waiters' wall clocks determine the order, so the order is only as exact as the agreement of these
+    /// clocks. A worker whose clock is further than `max_clock_offset` from a node's clock cannot join the
+    /// queue of that node.
     ///
-    /// A waiter that stops renewing its place loses it within three times the sum of 100 ms and two node
-    /// timeouts: 0.9 s with the default settings. A node keeps 128 places for each lock; a waiter that finds
-    /// no free place waits without one. Waiting readers acquire the lock together, up to the first writer in
-    /// the queue.
+    /// A waiter in the queue renews its entry. If it stops, the nodes remove the entry after three times the
+    /// sum of 100 ms and two node timeouts: 0.9 s with the default settings. The queue of a lock has at most
+    /// 128 waiters on a node; a waiter that finds the queue full waits outside of it. Waiting readers acquire
+    /// the lock together, up to the first writer in the queue.
     pub fn fair(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -228,7 +229,7 @@ impl<L> Lock<L> {
                 return Err(error);
             }
             self.inner.log_wait(&error);
-            // The pause must not be longer than the time until the place in the queue has to be renewed.
+            // The pause must end before the waiter's entry in the queue has to be renewed.
             let due = queue_ticket.as_ref().map(QueueTicket::due);
             backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
         }
@@ -261,12 +262,13 @@ impl Lock {
     /// the nodes can tell.
     ///
     /// # Errors
-    /// [`AcquireError`] for a name or settings that cannot be used, and where too few nodes answered or may vote.
+    /// [`AcquireError`] if the name or a setting cannot be used, or if too few nodes answered or may vote.
     /// Contention is not an error.
     ///
     /// # Cancel safety
-    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
-    /// release follows the call's own requests, so none of these can take the lock afterwards.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired.
+    /// Each node receives the release after all other requests of this call, so no request can acquire the
+    /// lock after its release.
     pub async fn try_acquire(&self) -> Result<TryAcquire, AcquireError> {
         self.attempt().await
     }
@@ -282,7 +284,8 @@ impl Lock {
     /// order without [`Lock::fair`].
     ///
     /// # Errors
-    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] once the wait is over.
+    /// [`AcquireError`] as for [`Lock::try_acquire`], and [`AcquireError::Contended`] if [`Lock::wait`] has
+    /// passed.
     ///
     /// Some nodes may refuse this worker for a reason that only an operator can fix: a wrong password,
     /// missing permissions, another node list, other shared settings, a replica's role or an eviction policy.
@@ -290,9 +293,9 @@ impl Lock {
     /// [`AcquireError::is_permanent`] is true for such an error.
     ///
     /// # Cancel safety
-    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
-    /// release follows the call's own requests, so none of these can take the lock afterwards. The
-    /// subscription to releases ends too.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired.
+    /// Each node receives the release after all other requests of this call, so no request can acquire the
+    /// lock after its release. The subscription to releases ends too.
     pub async fn acquire(&self) -> Result<Lease, AcquireError> {
         self.acquire_by(self.deadline()).await
     }

@@ -6,16 +6,18 @@ use std::{
 
 /// The time after which a wait that continues is logged again.
 const REPEAT_AFTER: Duration = Duration::from_secs(60);
-/// The time after which a warning is logged on a cold start that still waits for a majority. A cold start on
-/// healthy nodes takes less time.
+/// On a cold start that still waits for a majority, the time after which the first warning is logged. A cold
+/// start on healthy nodes takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
 
-/// Logs that acquisitions wait for a majority. The quorum logs each line once, however many acquisitions wait:
+/// Logs that acquisitions wait for a majority. The quorum logs each line once, however many acquisitions
+/// wait:
 ///
-/// * When the first acquisition begins to wait, a warning. On a cold start, when this worker has never had a
-///   majority, an info line.
-/// * While any acquisition waits, a warning every minute. On a cold start, the first after one second.
-/// * When a majority answers again, an info line.
+/// * It logs a warning when the first acquisition begins to wait. On a *cold start*, when this worker has
+///   never had a majority, it logs an info line instead.
+/// * It logs a warning every minute while any acquisition waits. On a cold start, it logs the first of these
+///   warnings after one second.
+/// * It logs an info line when a majority answers again.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
 

@@ -137,7 +137,7 @@ impl Locks {
         deadline: Option<BootTime>,
     ) -> Result<Vec<Lease>, AcquireError> {
         let env = self.inner.env();
-        // The leases that are held so far. They are always those of the first names in `sorted`.
+        // The leases that are held so far. These are always the leases of the first names in `sorted`.
         let mut held: Vec<Lease> = Vec::with_capacity(sorted.len());
         loop {
             let rest = &sorted[held.len()..];
@@ -168,7 +168,7 @@ impl Locks {
                 !lease.step_down_token().is_cancelled() && lease.remaining() > params.min_validity
             };
             if !held.iter().all(stands) {
-                held.clear(); // While the call waited for a later lock, an earlier lease ended or came near its end.
+                held.clear(); // An earlier lease ended, or nearly ended, while this call waited.
             } else if held.len() == sorted.len() {
                 return Ok(held);
             }

@@ -50,11 +50,12 @@
 //!
 //! [`Lock::fair`] orders waiters by the start of their wait, as their own wall clocks show it. The order is
 //! only as exact as the agreement of these clocks, and `max_clock_offset` bounds how far a clock may be off.
-//! While a node's queue is not empty, the node grants only to the head of the queue.
+//! If a node's queue is not empty, the node grants the lock only to the first waiter in the queue.
 //!
-//! Two things are not guaranteed. First, a paused worker loses its place after 0.9 s with the default
-//! settings. When the worker continues, it takes a place again, with the start of its wait unchanged. Second,
-//! nodes may lose the queue, and with it the order. Mutual exclusion does not depend on the queue.
+//! Two things are not guaranteed. First, the nodes remove a paused worker from their queues after 0.9 s with
+//! the default settings. When the worker continues, it joins the queues again, with the start of its wait
+//! unchanged. Second, nodes may lose the queue, and with it the order. Mutual exclusion does not depend on
+//! the queue.
 //!
 //! # The states of a lease
 //!
@@ -68,12 +69,12 @@
 //!
 //! Fencing tokens are unique and grow. This does not depend on time: each node counts its grants of a
 //! resource. The client takes the largest count among its grants, and raises the counters of a majority to
-//! it.
+//! that count.
 //!
 //! Two attempts A and B cannot both end with the token `t`. Otherwise the majorities of A and B would share a
 //! node. That node would have had owner A with the count `t`, and later owner B with the same count. But the
-//! node's grant to B made its count larger. A later attempt gets a larger token: its majority includes a node
-//! that had the count `t`, and that node's grant adds one.
+//! grant to B made the node's count larger. For the same reason, a later attempt gets a larger token: its
+//! majority includes a node that had the count `t`, and the grant of that node adds one.
 
 mod acquire;
 mod any;

@@ -76,8 +76,8 @@ impl LeaseOptions {
     /// step-down comes one step-down grace earlier. `max_hold` must be longer than the grace and than
     /// `min_validity`. By default there is no limit.
     ///
-    /// If the holder crashes shortly before that time, its keys stay on the nodes for up to about a third of
-    /// the TTL longer.
+    /// If the holder crashes shortly before `max_hold` is over, its keys stay on the nodes after that. They
+    /// expire up to about a third of the TTL later.
     pub fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -102,7 +102,7 @@ impl LeaseOptions {
         self
     }
 
-    /// Returns these options, with the value from `later` for each option that `later` sets.
+    /// Returns these options. An option that `later` sets too gets the value from `later`.
     pub(crate) fn with(self, later: Self) -> Self {
         Self {
             ttl: later.ttl.or(self.ttl),

@@ -44,9 +44,9 @@ impl LeaseParams {
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 
-    /// Returns the request that acquires the lease. `propose` is the client's wall clock: a node without a
+    /// Returns the request that acquires the lease. `propose` is the client's wall clock. A node without a
     /// fencing counter starts one at that value, if it differs from the node's clock by at most `tolerance`.
-    /// `ticket` identifies the caller's place in the queue, if it has one.
+    /// `ticket` is the caller's ticket, if the caller has joined the queue.
     pub(super) fn acquire(
         &self,
         resource: Resource,

@@ -27,8 +27,9 @@ impl Lock<ReadLease> {
     /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
-    /// release follows the call's own requests, so none of these can take the lock afterwards.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired.
+    /// Each node receives the release after all other requests of this call, so no request can acquire the
+    /// lock after its release.
     pub async fn try_acquire(&self) -> Result<TryAcquire<ReadLease>, AcquireError> {
         Ok(self.attempt().await?.map(ReadLease))
     }
@@ -39,16 +40,16 @@ impl Lock<ReadLease> {
     /// The same as for a lock for writing.
     ///
     /// # Cancel safety
-    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired. Each
-    /// release follows the call's own requests, so none of these can take the lock afterwards. The
-    /// subscription to releases ends too.
+    /// Safe: if the future is dropped, the worker releases on each node what this call may have acquired.
+    /// Each node receives the release after all other requests of this call, so no request can acquire the
+    /// lock after its release. The subscription to releases ends too.
     pub async fn acquire(&self) -> Result<ReadLease, AcquireError> {
         self.acquire_by(self.deadline()).await.map(ReadLease)
     }
 }
 
-/// A held reader's lease. Dropping it releases the lease. It has the same states as a [`Lease`], but no
-/// fencing token, because a reader writes nothing that a fencing token could protect.
+/// A held reader's lease. Dropping the handle releases the lease. The lease has the same states as a
+/// [`Lease`], but no fencing token, because a reader writes nothing that a fencing token could protect.
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct ReadLease(Lease);
@@ -70,7 +71,7 @@ impl ReadLease {
     }
 
     /// Checks that the lease is valid. If it is, no client has held the lock for writing since the lease was
-    /// acquired. Call it after reading, before the data is trusted.
+    /// acquired. Call this function after the data was read, and use the data only if the function succeeds.
     ///
     /// # Errors
     /// [`LeaseLost`] once the lease has ended.
@@ -83,13 +84,14 @@ impl ReadLease {
         self.0.is_valid()
     }
 
-    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if it has ended.
+    /// Returns how long the lease is valid from now on if no extension succeeds. Returns zero if the lease
+    /// has ended.
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds. Returns
-    /// `None` if it has ended.
+    /// Returns the time, on this worker's boot clock, at which validity ends if no extension succeeds.
+    /// Returns `None` if the lease has ended.
     pub fn valid_until(&self) -> Option<BootTime> {
         self.0.valid_until()
     }
@@ -136,9 +138,10 @@ impl Lease {
     /// Turns this writer's lease into a reader's lease. From then on other readers may acquire the lock. No
     /// other client can write between the two leases.
     ///
-    /// The writer's lease ends before the first message is sent, even if the call then fails. Each node turns
-    /// it into a reader's lease in one step. The reader's lease has the same TTL and grace, and an owner
-    /// token of its own. A `max_hold` or a health check applies to the writer's lease only, and ends with it.
+    /// The writer's lease ends before the first message is sent, even if the call then fails. Each node
+    /// replaces the writer's lease by a reader's lease in one step. The reader's lease has the same TTL and
+    /// grace period, and an owner token of its own. A `max_hold` or a health check applies to the writer's
+    /// lease only, and ends with it.
     ///
     /// # Errors
     /// [`LeaseError`] if the lease had ended, or if too few nodes turned it into a reader's lease. In either

@@ -1,8 +1,8 @@
 //! Requests that ask a holder to release its lease.
 //!
 //! A release request is stored like a short lease on a name of its own, [`Resource::resign_request`]. Its
-//! owner token is the one of the *holder*. So the request applies only to this holder, and to no later one.
-//! It expires after its TTL, and the nodes need no additional kind of request for it.
+//! owner token is the token of the *holder*. So the request applies only to this holder, and to no later one.
+//! The request expires after its TTL. Nodes need no additional kind of request for it.
 
 use crate::{
     lease::{Lease, inner::QuorumInner},
@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, time::Duration};
 /// The tolerance for the value at which a node starts a fencing counter for the request. This counter is not
 /// used, so any clock is accepted.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// The number of checks for release requests that a holder makes per TTL.
+/// The number of checks for release requests that a holder makes in the time of one TTL.
 const LOOKS: u32 = 10;
 /// The shortest and the longest time between two of these checks.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));

@@ -212,7 +212,7 @@ impl LeaseRenewer {
             kept.finish();
             // If the lease has ended because its time was over, its keys are released, even if an extension
             // succeeded after that. If the holder has ended the lease, the holder's own command arrives soon.
-            // It may say that the keys must stay on the nodes.
+            // That command decides what happens to the keys: they may have to stay on the nodes.
             if !released {
                 self.let_go(id, None);
             }
@@ -255,9 +255,9 @@ impl LeaseRenewer {
         }
     }
 
-    /// Removes a lease, and asks every node to reserve the resource for the successor. The renewer itself sends
-    /// these requests, because it also sends the extensions and so keeps the order. An extension that arrived
-    /// after the reservation would set the old owner again.
+    /// Removes a lease, and asks every node to reserve the resource for the successor. The renewer itself
+    /// sends these requests, because it also sends the extensions. So no extension can arrive at a node after
+    /// the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
         for node in 0..self.pool.len() {

@@ -3,17 +3,17 @@
 use crate::env::BootTime;
 use std::time::Duration;
 
-/// The time for which a lease is held before it is extended to the other nodes. If a tenth of the TTL is
-/// shorter, that is used.
+/// The time for which a lease is held before it is extended to the other nodes. A tenth of the TTL is used
+/// instead if it is shorter.
 const SPREAD_AFTER: Duration = Duration::from_millis(50);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
-/// The spread of one lease: the nodes that its acquire did not ask, and when each is asked. A lease on a bare
-/// majority ends as soon as one of its nodes loses its memory. So a lease that is held for longer is extended
-/// to the other nodes.
+/// The spread of one lease: the nodes that its acquire did not ask, and when each of these nodes is asked. A
+/// lease on a bare majority ends as soon as one of its nodes loses its memory. So a lease that is held for
+/// longer is extended to the other nodes.
 ///
-/// The spread has times of its own, apart from the renewals. It needs no health check. It also takes place if
-/// the grants already last until the end of the lease.
+/// The spread is independent of the renewals. It has times of its own, it needs no health check, and it takes
+/// place even if the grants already last until the end of the lease.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
     nodes: Box<[SparedNode]>,

@@ -21,7 +21,7 @@ pub(crate) struct LeaseState {
     pub(crate) params: LeaseParams,
     slots: Box<[Slot]>,
     spread: Spread,
-    /// The time at which the present round of extensions began, or the last one if none is active.
+    /// The time at which the latest round of extensions began. `None` before the first round.
     round: Option<BootTime>,
     renew_at: BootTime,
     validity: Duration,
@@ -46,7 +46,7 @@ struct Slot {
     said: NodeReply,
 }
 
-/// The last reply of a node. It is nearly always one of the first two variants. They need no allocation.
+/// The last reply of a node. Nearly always, it is one of the first two variants, which need no allocation.
 #[derive(Debug)]
 enum NodeReply {
     Nothing,
@@ -142,7 +142,7 @@ impl LeaseState {
         match (&vote.answer, vote.sent) {
             (Answer::Reply(Reply::Extended), Some(sent)) => {
                 self.granted(vote.node, sent, vote.memory.epoch);
-                // The vote is on a request of an earlier round, and the node was still busy with it when the
+                // The vote is on a request of an earlier round, which the node had not answered when the
                 // present round began. So the node has not been asked in this round, and is asked now.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = behind.then_some(now);
@@ -164,7 +164,7 @@ impl LeaseState {
     }
 
     /// Sets the time at which a node that did not extend the lease is asked again. Before the first round of
-    /// extensions, the spread decides about this.
+    /// extensions, the spread sets this time for the nodes that the acquire did not ask.
     fn ask_again(&mut self, now: BootTime, node: usize, again: bool) {
         let spreads = again && self.round.is_none() && self.spread.failed(node, now);
         self.slots[node].retry_at = (again && !spreads).then_some(now + self.retry_every);
@@ -337,9 +337,9 @@ impl LeaseState {
     }
 }
 
-/// Returns the time of the next renewal: a third of the TTL from now, rounded down to one of `TICKS` steps. So
-/// leases that are due at about the same time are renewed in one batch, but a node does not get all renewals at
-/// once. A lease that is not extended automatically has no next renewal.
+/// Returns the time of the next renewal: a third of the TTL from now, rounded down. The rounding step is that
+/// third divided by `TICKS`. So leases that are due at about the same time are renewed in one batch, but a
+/// node does not get all renewals at once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
         return BootTime::from_nanos(u64::MAX);

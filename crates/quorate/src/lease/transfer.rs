@@ -22,8 +22,9 @@ impl Lease {
     ///
     /// Only the name identifies the successor. If several processes use the name, the first of them to try
     /// acquires the resource. A successor that waits in an acquire is woken as by a release, and is granted
-    /// the resource before the waiters in the queue. The reservation is for a writer or a plain lock: if the
-    /// successor attempts to read, it finds the resource held, as every other client does.
+    /// the resource before the waiters in the queue. The reservation is for a writer or a plain lock. If the
+    /// successor attempts to acquire the resource for reading, it finds the resource held, as every other
+    /// client does.
     ///
     /// # Errors
     /// [`LeaseError`]. The lease has ended even then, and it is released on the nodes that did not reserve

@@ -34,14 +34,15 @@
 //! * A node returns each record that exists from the first page to the last at least once. A Redis server
 //!   uses HSCAN, which guarantees this even if its table grows or shrinks; other nodes use the order of the
 //!   keys. A record that is returned twice is merged by its key.
-//! * A cursor, which marks the end of a page, belongs to one run of a server. It is invalid after FLUSHALL.
-//!   It is also invalid after a restart, even of a server that kept all data, because the table is then in
-//!   another order. So all pages must come on one session and from one memory epoch. A node that fails in
-//!   between counts as not having answered. Each page is a vote, and a server that has lost its marker gives
-//!   none.
+//! * A cursor, which marks the end of a page, belongs to one run of a server. A cursor is invalid after
+//!   FLUSHALL. It is also invalid after a restart, even of a server that kept all data, because the table is
+//!   then in another order. So all pages must come on one session and from one memory epoch. A node that
+//!   fails in between counts as not having answered. Each page is a vote, and a server that has lost its
+//!   marker gives none.
 //!
 //! A *read* without a seal may mix records of different times. A *prune* first moves the low-water mark. From
-//! then on the node refuses records before the mark, even if it has not yet removed all older records.
+//! then on the node refuses writes of records before the mark, even if it has not yet removed all older
+//! records.
 //!
 //! # The memory rule
 //!
@@ -53,11 +54,15 @@
 mod error;
 mod gather;
 mod memory;
+mod operations;
 mod pages;
 mod record;
 mod tally;
 
 pub use error::LedgerError;
 pub use memory::Memory;
+pub use operations::{Operation, OperationLog};
+pub(crate) use operations::{prune_below, time_below};
+pub(crate) use record::FOR_ANY_MEMORY;
 pub use record::{Answered, Ledger};
 pub use tally::{WriteTally, WriteVerdict};

@@ -15,8 +15,8 @@ const PAGES_MAX: usize = 4096;
 /// The maximum number of bytes of records that are read from one node.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The advice in the error for a ledger that is too long to be read. After FLUSHALL, the node has a new memory
-/// epoch. So a tick whose record is lost counts as unknown, and not as *not started*.
+/// The advice in the error for a ledger that is too long to be read. After FLUSHALL, the node has a new
+/// memory epoch. So a tick whose record is lost is reported as unknown, and not as *not started*.
 const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after another, each once the one before votes \
                    again: its records are lost, and ticks that were due before then are reported as unknown";
 

@@ -9,6 +9,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// A time that every memory of a node covers, for records that no earlier record can contradict.
+pub(crate) const FOR_ANY_MEMORY: u64 = u64::MAX;
+
 /// The ledger of one group, or a part of it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -35,6 +38,12 @@ impl Ledger {
         Ok(Self { quorum: quorum.clone(), group: group.into() })
     }
 
+    /// Returns the ledger of the operators, which belongs to no group. Its name is that of a part of a group without a
+    /// name, which no group can have.
+    pub(super) fn operators(quorum: &Quorum) -> Self {
+        Self { quorum: quorum.clone(), group: "".into() }.part("operations")
+    }
+
     /// Returns the quorum that stores the ledger.
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.quorum
@@ -45,8 +54,9 @@ impl Ledger {
         self.quorum.wall()
     }
 
-    /// Returns a part of the group's ledger called `name`, such as the inbox. A part is sealed separately. Its
-    /// full name contains braces, which no group's name may contain.
+    /// Returns the part `name` of the group's ledger, such as `inbox`. A part is stored as a ledger of its own,
+    /// and a seal of the group's ledger does not cover the part. The full name of a part contains braces, which
+    /// no group's name may contain.
     pub(crate) fn part(&self, name: &str) -> Self {
         Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
     }
@@ -157,8 +167,9 @@ impl Ledger {
         self.write_remembered(key, seen, record, record.at).await
     }
 
-    /// Writes a record like [`Ledger::write`], with another memory rule. A node counts if its memory covers the
-    /// time `remembered`, in microseconds since the epoch, and not the record's time.
+    /// Writes a record like [`Ledger::write`], with another memory rule: a node counts if its memory covers
+    /// the time `remembered`, in microseconds since the epoch. The time of the record does not matter for
+    /// this rule.
     pub(crate) async fn write_remembered(
         &self,
         key: &Arc<str>,
@@ -202,9 +213,10 @@ impl Ledger {
         Answered { memory: self.memory(memory.since), state }
     }
 
-    /// Sets how long the ledger is kept after its last seal, write, prune or call of this method. The time
-    /// starts again now. The setting is made at a majority, and on every other node that answers. Nodes without
-    /// this setting use 30 days. A node that does not have the ledger does not create it.
+    /// Sets how long the ledger is kept after its last seal, write or prune, or after the last call of this
+    /// method. The time starts again now. The setting is made at a majority, and on every other node that
+    /// answers. A node without this setting uses 30 days. A node that does not have the ledger does not
+    /// create it.
     ///
     /// # Errors
     /// [`LedgerError::NoMajority`] if too few nodes answered.

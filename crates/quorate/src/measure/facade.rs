@@ -145,7 +145,8 @@ impl Histogram {
     }
 }
 
-// The handles of a recorder have a long `Debug` text, and would appear in that of every lock.
+// The handles of a recorder have a long `Debug` text, which would become a part of the `Debug` text of every
+// lock.
 macro_rules! short_debug {
     ($($name:ident),*) => {$(
         impl fmt::Debug for $name {

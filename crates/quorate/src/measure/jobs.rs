@@ -30,8 +30,14 @@ const LAST_SUCCESS: Metric = Metric::seconds(
     "quorate_job_last_success_timestamp_seconds",
     "Time since the Unix epoch at which the job last succeeded, as far as this process knows; 0 if it does not.",
 );
-const PAUSED: Metric =
-    Metric::number("quorate_job_paused", "1 if the job is paused, otherwise 0; 0 on a follower.");
+const PAUSED: Metric = Metric::number(
+    "quorate_job_paused",
+    "1 if the job is paused or its group frozen, otherwise 0; 0 on a follower.",
+);
+const OVERDUE: Metric = Metric::number(
+    "quorate_job_overdue",
+    "1 if the job has not succeeded within its expect_within, otherwise 0; 0 on a follower.",
+);
 const HISTORY_LOST: Metric = Metric::number(
     "quorate_history_write_failures_total",
     "Number of history entries that were lost, because they could not be written to a majority of the nodes.",
@@ -49,7 +55,7 @@ struct Inner {
     jobs: Mutex<BTreeMap<Arc<str>, Arc<JobSeries>>>,
 }
 
-/// The series of one job. They stay when the job is removed, because an exporter keeps every series.
+/// The series of one job. The series stay when the job is removed, because an exporter keeps every series.
 #[derive(Debug)]
 struct JobSeries {
     runs: BTreeMap<&'static str, Counter>,
@@ -59,9 +65,10 @@ struct JobSeries {
     next: Gauge,
     last_success: Gauge,
     paused: Gauge,
+    overdue: Gauge,
 }
 
-/// The gauges of a job that this process leads. When they are dropped, they are zero.
+/// The gauges of a job that this process leads. Dropping this value sets the gauges to zero.
 #[derive(Debug, Default)]
 pub(crate) struct JobGauges(Option<Arc<JobSeries>>);
 
@@ -142,24 +149,26 @@ impl JobSeries {
             next: NEXT.gauge(&labels),
             last_success: LAST_SUCCESS.gauge(&labels),
             paused: PAUSED.gauge(&labels),
+            overdue: OVERDUE.gauge(&labels),
         }
     }
 }
 
 impl JobGauges {
-    /// Reports the job's active runs, its next tick, and whether it is paused.
-    pub(crate) fn state(&self, running: usize, next: Option<WallTime>, is_paused: bool) {
+    /// Reports the job's active runs, its next tick, whether it is paused, and whether it is overdue.
+    pub(crate) fn state(&self, running: usize, next: Option<WallTime>, is_paused: bool, is_overdue: bool) {
         if let Some(series) = &self.0 {
             series.running.set_count(running);
             series.next.set(next.map_or(0.0, seconds));
             series.paused.set_flag(is_paused);
+            series.overdue.set_flag(is_overdue);
         }
     }
 }
 
 impl Drop for JobGauges {
     fn drop(&mut self) {
-        self.state(0, None, false);
+        self.state(0, None, false, false);
     }
 }
 

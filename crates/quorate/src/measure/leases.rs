@@ -92,8 +92,8 @@ impl ElectionMeasures {
     }
 }
 
-/// The gauges of the term that a lease is for. A lease that is not a leader's has none. They are boxed, because
-/// a process may hold many leases.
+/// The gauges of the term to which a lease belongs. Empty for a lease that is not a leader's. The gauges are
+/// boxed, because a process may hold many leases.
 #[derive(Debug, Default)]
 pub(crate) struct TermGauges(OnceLock<Box<(Gauge, Gauge)>>);
 

@@ -1,8 +1,8 @@
 //! Reports measurements through the facade crate `metrics` (feature `metrics`).
 //!
-//! The program that uses the library chooses the exporter, and installs it before it builds a quorum: a
-//! counter or gauge that was made before goes nowhere. Without the feature, every type here is empty and every
-//! function does nothing.
+//! The program that uses the library chooses the exporter, and installs it before it builds a quorum. The
+//! exporter does not see counters and gauges that were made before. Without the feature, every type here is
+//! empty and every function does nothing.
 //!
 //! A label is a node, a group, a job, an outcome, an event or a set of claims. A tick, a fencing token, a
 //! worker or a time is never a label, so the number of series does not grow while a program runs. Every series

@@ -86,7 +86,7 @@ impl NodeMeasures {
     }
 
     /// Reports the offset of a node's clock, in microseconds, at most once a second. `offset` returns `None`
-    /// while it is unknown.
+    /// while the offset is unknown.
     pub(crate) fn clock_offset(&self, node: usize, now: BootTime, offset: impl FnOnce() -> Option<i128>) {
         if cfg!(not(feature = "metrics")) {
             return;

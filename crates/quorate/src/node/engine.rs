@@ -1,5 +1,5 @@
 //! The engine: computes the effect of a request on a node from the stored rows, the request and the node's
-//! clocks. It performs no I/O of its own.
+//! clocks. The engine performs no I/O of its own.
 //!
 //! The memory node, the file node and the simulation's nodes run this code, each over its own [`Store`]. The
 //! Lua scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
@@ -28,7 +28,7 @@ pub const LEDGER_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The maximum number of readers of one resource on a node.
 pub const READERS_MAX: usize = 1024;
 
-/// The maximum number of places in one resource's queue on a node.
+/// The maximum number of waiters in one resource's queue on a node.
 pub const QUEUE_MAX: usize = 128;
 
 pub(crate) use crate::plain::cut;
@@ -36,7 +36,8 @@ pub(crate) use crate::plain::cut;
 /// The time on a node's clocks when it runs a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// The wall clock. It stamps replies and limits the age of counters and done records.
+    /// The wall clock. The node uses it for the time in its replies, and for the age of counters and done
+    /// records.
     pub wall: NodeTime,
     /// The clock that times leases, in nanoseconds: the boot clock if the node has one, else the wall clock.
     pub lease_nanos: u64,
@@ -64,23 +65,23 @@ pub struct ReaderRow {
     pub until_nanos: u64,
 }
 
-/// The queue of waiters for a resource.
+/// The queue of waiters for a resource. Each waiter has one entry, a [`PlaceRow`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct QueueRow {
-    /// The end of the place that lasts longest, on the clock of [`Clocks::lease_nanos`].
+    /// The time at which the last entry of the queue expires, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
-    /// The places, in queue order.
+    /// The entries, in queue order.
     pub places: Vec<PlaceRow>,
 }
 
-/// One waiter's place in a queue.
+/// The entry of one waiter in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PlaceRow {
     /// The waiter's wall clock when it began to wait, in microseconds.
     pub at: u64,
-    /// The token that identifies this place.
+    /// The waiter's ticket: the token that identifies this entry.
     pub ticket: Arc<str>,
-    /// The end of the place, on the clock of [`Clocks::lease_nanos`].
+    /// The time at which the entry expires, on the clock of [`Clocks::lease_nanos`].
     pub until_nanos: u64,
     /// True if the waiter needs exclusive access. False for a reader.
     pub exclusive: bool,
@@ -123,8 +124,7 @@ pub enum ClaimRecord {
     Done(DoneRecord),
 }
 
-/// Access to the rows of a node. A store may return rows whose time has passed, since the engine checks their
-/// times.
+/// Access to the rows of a node. A store may return expired rows: the engine checks the expiry of each row.
 pub trait Store {
     /// The reason why the store could not be read or written.
     type Error;
@@ -196,7 +196,8 @@ pub trait Store {
     fn set_ledger_life(&mut self, _group: &str, _life: LifeRow) -> Result<(), Self::Error> {
         Ok(())
     }
-    /// Removes a group's whole ledger. Called only if [`Store::ledger_life`] returned a row.
+    /// Removes a group's whole ledger. The engine calls this function only if [`Store::ledger_life`] returned
+    /// a row.
     fn remove_ledger(&mut self, group: &str) -> Result<(), Self::Error> {
         self.set_ledger(group, LedgerState::default())
     }

@@ -35,13 +35,13 @@
 //!   an error that names the command that closes it: `chmod -R go= DIR`. These checks do not protect the
 //!   files from root.
 //! * **A worker that is stopped while it holds the directory's lock blocks the node** for all other workers
-//!   until it continues or dies. A `flock` ends with its process, not with time. The other workers time out
-//!   and continue with their other nodes. So a quorum of several file nodes helps, unless the stopped worker
-//!   holds the locks of too many of them.
+//!   until the stopped worker continues or dies. A `flock` ends with its process, not with time. The other
+//!   workers time out and continue with their other nodes. A quorum of several file nodes therefore still
+//!   works if the stopped worker holds the locks of fewer than half of their directories.
 //! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
 //!   second worker can use the directory at the same time. Deleting other files loses their content. To start
-//!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that,
-//!   and the new directory has a new run id.
+//!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that
+//!   the directory is gone, and the new directory has a new run id.
 //! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
 //!   sync without performing it can lose counters and ledgers.
 
@@ -116,7 +116,7 @@ impl FileNode {
         Self::with_world(dir, Arc::new(SystemWorld))
     }
 
-    /// Returns the node like [`new`](Self::new), but with the clocks of `world`. Only the wait for the
+    /// Returns the node like [`new`](Self::new), but with the clocks of `world`. Even then, the wait for the
     /// directory's lock takes real time.
     #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
@@ -127,8 +127,8 @@ impl FileNode {
         Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
-    /// Makes the node unreachable if its directory does not exist. Otherwise the node would create the
-    /// directory. Programs that only inspect the node use this.
+    /// Makes the node unreachable if its directory does not exist. Without this setting, the node creates the
+    /// directory. Programs that only inspect a node use this setting.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
@@ -168,11 +168,12 @@ impl FileNode {
         Ok(this)
     }
 
-    /// Returns the names in the directory that `query` lists. It reads without the directory's lock, and blocks:
-    /// it reads one file for each name.
+    /// Returns the names in the directory that `query` lists. The call does not lock the directory. It
+    /// blocks, because it reads one file for each name.
     ///
     /// # Errors
-    /// The error of a directory that cannot be read. There are no names in a directory that does not exist.
+    /// Returns an error if the directory cannot be read. A directory that does not exist is not an error: it
+    /// has no names.
     #[doc(hidden)]
     pub fn stored_names(&self, query: &NamesQuery) -> std::io::Result<StoredNames> {
         listing::stored_names(&self.dir, query)

@@ -10,13 +10,13 @@ pub const PAGE_RECORDS: usize = 500;
 /// The approximate number of bytes of records that a node returns in one call.
 pub const PAGE_BYTES: usize = 256 << 10;
 
-/// The largest page that a client accepts, in bytes of records. It is far more than [`PAGE_BYTES`]: a Redis
-/// server returns a hash in the packed encoding as a whole, and may be configured to store long hashes in this
-/// way.
+/// The largest page that a client accepts, in bytes of records. The limit is far larger than [`PAGE_BYTES`],
+/// because a Redis server returns a hash in the packed encoding as a whole, and may be configured to store
+/// long hashes in this encoding.
 const BELIEVED_BYTES: usize = 16 << 20;
 
-/// The longest cursor that a client accepts, in bytes. Some kinds of node use the key of the last record as the
-/// cursor, so keys must not be longer either.
+/// The longest cursor that a client accepts, in bytes. Some kinds of node use the key of the last record as
+/// the cursor, so the keys of records must not be longer either.
 const CURSOR_MAX: usize = 4096;
 
 /// An entry of a ledger: a small value with its time and its term.
@@ -44,7 +44,7 @@ pub struct LedgerState {
     pub records: Vec<(Arc<str>, Record)>,
 }
 
-/// A part of a ledger, returned by one call.
+/// One page of a ledger, as one call returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LedgerPage {
     /// The term and the low-water mark of the whole ledger, and some of its records.
@@ -73,8 +73,8 @@ impl From<LedgerState> for LedgerPage {
     }
 }
 
-/// The position in a node's ledger at which the next page begins. It is opaque, and valid neither for another
-/// node nor for the same server after a restart.
+/// The position in a node's ledger at which the next page begins. A cursor is opaque, and valid neither for
+/// another node nor for the same server after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(Arc<str>);
 

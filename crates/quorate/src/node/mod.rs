@@ -63,15 +63,15 @@ pub trait Node: Send + Sync + 'static {
     /// must use the same name for the same node.
     fn name(&self) -> &str;
 
-    /// Returns whether the node's leases end by its wall clock, so that a step of that clock may end them
-    /// early. If they do, the quorum looks for such steps in the times of the node's replies. The default is
-    /// `true`.
+    /// Returns whether the node's leases end by its wall clock. A step of that clock may then end a lease
+    /// early, so the quorum looks for clock steps in the times of the node's replies. The default is `true`.
     #[doc(hidden)]
     fn ends_leases_by_wall_clock(&self) -> bool {
         true
     }
 
-    /// Opens one connection and performs its handshake. It has no time limit of its own: the caller sets one.
+    /// Opens one connection and performs its handshake. The call has no time limit of its own: the caller
+    /// sets one.
     ///
     /// # Errors
     /// The [`Cause`] of the failure. Its text contains no password.
@@ -92,8 +92,8 @@ pub trait Node: Send + Sync + 'static {
 /// The server refuses every request that would set a key once its own clock is past [`Batch::not_after`].
 #[doc(hidden)]
 pub trait Session: Send + 'static {
-    /// Sends `batch` at once, after everything sent before. It has no time limit of its own: the caller sets
-    /// one.
+    /// Sends `batch` at once, after all batches that were sent before. The call has no time limit of its own:
+    /// the caller sets one.
     ///
     /// # Cancel safety
     /// Dropping the reply future loses the reply, not the batch.
@@ -102,9 +102,9 @@ pub trait Session: Send + 'static {
     /// Subscribes to releases of one resource ([`Push::Released`]), or ends the subscription.
     ///
     /// The subscription is active when the server executes requests that were sent after [`Listen::Begin`].
-    /// If such a request finds a lock held, the node pushes the lock's later release, unless the push is
-    /// lost. The call never blocks, and repeating it has no further effect. A node that cannot push does
-    /// nothing, which is the default.
+    /// If such a request finds a lock held, the node pushes the later release of the lock. The push may be
+    /// lost. The call never blocks, and repeating it has no further effect. The default implementation does
+    /// nothing, for a node that cannot push.
     fn listen(&mut self, listen: Listen) {
         let _ = listen;
     }

@@ -83,15 +83,16 @@ impl Resource {
         Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
     }
 
-    /// Returns the resource that is the slot of a run in the scheduler of `group`. A slot is the claim by which
-    /// one worker takes the run. Its set of claims has a brace in its name, so [`Resource::claim`] cannot name
-    /// it.
+    /// Returns the resource that is the slot of a run in the scheduler of `group`. A slot is the claim by
+    /// which one worker takes the run. The name of its set of claims contains a brace, which
+    /// [`Resource::claim`] refuses. So no other claim has the key of a slot.
     pub(crate) fn slot(group: &str, id: &str) -> Self {
         Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
     }
 
-    /// Returns the resource that stores a resign request to the holder of this resource. The request is held under the
-    /// owner token of the lease that it addresses, so that it never applies to a later holder.
+    /// Returns the resource that stores a resign request to the holder of this resource. The owner of the
+    /// stored row is the owner token of the lease to which the request is addressed. So the request never
+    /// applies to a later holder.
     #[doc(hidden)]
     pub fn resign_request(&self) -> Self {
         Self { key: format!("resign/{}", self.key).into(), kind: ResourceKind::ResignRequest }
@@ -169,7 +170,8 @@ impl Owner {
     /// holder, so that readers exclude them too.
     pub const READERS: &'static str = "quorate:readers";
 
-    /// The holder that a node reports for a free resource if other waiters come first in its queue.
+    /// The holder that a node reports if the resource is free, but another waiter is first in the resource's
+    /// queue.
     pub const QUEUE: &'static str = "quorate:queue";
 
     /// Returns the token of one attempt by `worker`. Its random bits are `high` and `low`.
@@ -192,15 +194,15 @@ impl Owner {
         signed(self.0.strip_suffix(RESERVED_FOR)?)
     }
 
-    /// Returns whether an acquire with this token may replace `holder`. It may if `holder` is a reservation for
-    /// the same worker.
+    /// Returns whether an acquire with this token may replace `holder`. The acquire may do so if `holder` is
+    /// a reservation for the same worker.
     #[doc(hidden)]
     pub fn may_take(&self, holder: &Self) -> bool {
         holder.reserved_for().is_some_and(|worker| signed(&self.0) == Some(worker))
     }
 
-    /// Wraps a token that a node returned. It may be the token of another Redlock client, which can have any
-    /// form.
+    /// Wraps a token that a node returned. The token may be that of another Redlock client, which can have
+    /// any form.
     #[doc(hidden)]
     pub fn from_node(token: &str) -> Self {
         Self(token.into())
@@ -225,7 +227,7 @@ fn signed(token: &str) -> Option<&str> {
     (bits.len() == 32 && bits.bytes().all(|b| b.is_ascii_hexdigit())).then_some(worker)
 }
 
-/// Formats the token with escapes, and cut to a limit, because another client may have written any bytes.
+/// Formats the token with escapes and cuts it at a limit, because another client may have written any bytes.
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escaped(&self.0, SHOWN_MAX))
@@ -239,7 +241,8 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A fencing token: the number of a grant. It is unique for a lock, and each later holder has a larger one.
+/// A fencing token: the number of a grant. The token is unique for a lock, and each later holder has a larger
+/// token.
 ///
 /// A store that is written under the lock compares the token in the transaction of the write. It refuses a
 /// token that is smaller than the largest one that it has seen. In an election the token is also the number
@@ -288,8 +291,8 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A point on a *node's* wall clock. It is never compared with a worker's clock directly, only through the measured
-/// offset of the two clocks.
+/// A point on a *node's* wall clock. A node's time is never compared directly with a worker's clock, but
+/// through the measured offset of the two clocks.
 pub type NodeTime = WallTime;
 
 #[cfg(test)]

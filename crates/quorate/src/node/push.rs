@@ -1,8 +1,8 @@
 use super::{Owner, Resource};
 use tokio::sync::mpsc;
 
-/// The maximum number of pushes that wait for a driver. The last place is kept for [`Push::Closed`]. If there
-/// are more, they are lost.
+/// The capacity of the channel from a session to its driver. Further pushes are lost. The last free slot is
+/// kept for [`Push::Closed`].
 const PUSHES_MAX: usize = 1024;
 
 /// A message that a node sends without a request. It may be lost, so nothing may depend on it alone.
@@ -11,13 +11,13 @@ const PUSHES_MAX: usize = 1024;
 pub enum Push {
     /// The connection was lost while no request was in flight.
     Closed,
-    /// A resource with a subscription was released on the node. Not sent if a lease expired, or if a client
-    /// other than Quorate released it.
+    /// A resource with a subscription was released on the node. The node does not send this push if a lease
+    /// expires, or if a client other than Quorate releases the resource.
     Released {
         /// The released lease.
         lease: ReleasedLease,
-        /// The number of sessions, of all workers, to which the node sent this push. So many workers at most
-        /// may now attempt to acquire the resource at the same time.
+        /// The number of sessions, of all workers, to which the node sent this push. At most this many
+        /// workers may now try to acquire the resource at the same time.
         notified: u32,
     },
 }
@@ -27,8 +27,8 @@ pub enum Push {
 pub struct ReleasedLease {
     /// The resource that was held.
     pub resource: Resource,
-    /// The former holder. An owner token is used for one attempt, so it identifies the same lease on all
-    /// nodes. For readers it is always [`Owner::READERS`].
+    /// The former holder. A worker uses an owner token for one attempt, so the token identifies the same
+    /// lease on all nodes. For readers it is always [`Owner::READERS`].
     pub owner: Owner,
 }
 

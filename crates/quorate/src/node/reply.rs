@@ -17,25 +17,25 @@ pub enum Reply {
     Granted {
         /// The counter after this grant.
         counter: FencingToken,
-        /// The number of attempts on the claim that the node has counted, with the payload. `None` if the
-        /// resource is not a claim, or none are counted.
+        /// The number of attempts that the node has counted on the claim, with the payload's fingerprint.
+        /// `None` if the resource is not a claim, or if the node has counted no attempts.
         begun: Option<AttemptCount>,
     },
     /// *Share, downgrade*: the reader was added.
     Shared,
-    /// *Queue*: the place is in the queue.
+    /// *Queue*: the waiter is in the queue.
     Queued {
-        /// The number of earlier places for which this place has to wait.
+        /// The number of waiters that are ahead in the queue and must be served before this one.
         ahead: u32,
     },
     /// *Acquire, extend, complete, reset attempts, share, extend share, downgrade*: another owner holds the
-    /// resource, or another waiter comes first in its queue.
+    /// resource, or another waiter is first in the resource's queue.
     Held {
         /// The holder: an owner token, [`Owner::READERS`] if readers hold the resource, or [`Owner::QUEUE`]
-        /// if another waiter comes first.
+        /// if the resource is free but another waiter is first in its queue.
         owner: Owner,
-        /// The remaining time by the node's clock. `None` if the key never expires, which only another client
-        /// can have set.
+        /// The remaining time of the lease by the node's clock. `None` if the key never expires; only a
+        /// client other than Quorate can have set such a key.
         remaining: Option<Duration>,
     },
     /// *Acquire, extend, complete, count, reset attempts* on a claim: the claim is already done or dead-lettered.
@@ -46,8 +46,8 @@ pub enum Reply {
     Extended,
     /// *Reserve*: the reservation replaced the lease.
     Reserved,
-    /// *Release, release share, leave queue*: true if the owner, reader or place existed and has been
-    /// removed.
+    /// *Release, release share, leave queue*: true if the owner, the reader or the waiter was stored and has
+    /// been removed.
     Released(bool),
     /// *Complete*: the done record is stored.
     Completed,
@@ -75,8 +75,8 @@ pub enum Reply {
         /// The cursor of the next page, or `None` after the last one.
         next: Option<Cursor>,
     },
-    /// *Write*: refused. The node stores this record, which is final or differs from the record that the leader
-    /// expected.
+    /// *Write*: refused. The node already stores the contained record, and that record is final or differs
+    /// from the record that the leader expected.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
@@ -112,7 +112,8 @@ pub enum Refusal {
     /// the resource since. For *count*: the stored number of attempts does not fit the request.
     #[error("a later attempt has been counted")]
     Superseded,
-    /// The limit for readers of a resource, or for places in its queue, is reached on this node.
+    /// The resource has the maximum number of readers on this node, or its queue has the maximum number of
+    /// waiters.
     #[error("the node keeps no more than {most} of these for one resource")]
     Crowded {
         /// The limit.
@@ -159,18 +160,18 @@ pub struct AttemptCount {
     pub payload: Option<Arc<str>>,
 }
 
-/// The facts about the server that a new session reports. The quorum decides from them whether the node may
-/// vote.
+/// The facts about the server that a new session reports. From these facts, the quorum decides whether the
+/// node may vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The node's wall clock at the handshake.
     pub node_time: NodeTime,
-    /// An id of the server process. It changes whenever the server may have lost its memory.
+    /// An id of the server process. The id changes whenever the server may have lost its memory.
     pub run_id: Arc<str>,
     /// The marker, if there is one.
     pub marker: Option<Arc<str>>,
-    /// The uptime that the server reports. It follows the wall clock, so it is wrong after a step of that
-    /// clock.
+    /// The uptime that the server reports. The uptime follows the wall clock, so it is wrong after a step of
+    /// that clock.
     pub uptime: Duration,
     /// The server's version, for display.
     pub version: Arc<str>,

@@ -31,10 +31,10 @@ pub enum Request {
         /// The largest accepted distance between `propose` and the node's wall clock if the counter is
         /// missing.
         tolerance: Duration,
-        /// The time for which the counter is kept after this request.
+        /// The time for which the node keeps the counter after this request.
         keep: Duration,
-        /// The ticket of the attempt's place in the resource's queue. While the queue holds any place, only an attempt
-        /// with the first place is granted.
+        /// The ticket of the attempt, if its worker has joined the resource's queue. If the queue is not
+        /// empty, the node grants the resource only to the attempt whose ticket is first in the queue.
         ticket: Option<Owner>,
     },
     /// Sets the counter to `to` if the holder is still `owner` and the counter is no larger than `to`.
@@ -84,8 +84,8 @@ pub enum Request {
         /// The owner token of the holder.
         owner: Owner,
     },
-    /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access
-    /// comes before the reader.
+    /// Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access is
+    /// ahead of the reader in the queue.
     Share {
         /// The resource to read under. It must not be a claim.
         resource: Resource,
@@ -93,7 +93,8 @@ pub enum Request {
         owner: Owner,
         /// The duration of the lease.
         ttl: Duration,
-        /// The ticket of the attempt's place in the resource's queue.
+        /// The ticket of the attempt, if its worker has joined the resource's queue. An attempt without a
+        /// ticket comes after all waiters in the queue.
         ticket: Option<Owner>,
     },
     /// Extends the lease of a reader to `ttl` from now, and never shortens it. If the node has lost the
@@ -114,9 +115,9 @@ pub enum Request {
         /// The owner token of the reader.
         owner: Owner,
     },
-    /// Replaces the exclusive lease of `owner` by the lease of one reader, if no later grant has been
-    /// counted. The owner alone does not prove that there was no other holder in between, since a delayed
-    /// extension may have set the same owner again.
+    /// Replaces the exclusive lease of `owner` by the lease of one reader, if the node has counted no later
+    /// grant. It is not enough that the stored holder is `owner`: another holder may have held the resource
+    /// in between, and then a delayed extension may have set `owner` again.
     Downgrade {
         /// The resource that is held. It must not be a claim.
         resource: Resource,
@@ -129,30 +130,32 @@ pub enum Request {
         /// The duration of the reader's lease.
         ttl: Duration,
     },
-    /// Adds a place to the resource's queue, or extends an existing place to `ttl` from now. Places are
-    /// ordered by `at`, then by ticket, whatever the order of their requests.
+    /// Adds a waiter to the resource's queue. If the ticket is already in the queue, extends its entry to
+    /// `ttl` from now. The entries are ordered by `at`, then by ticket. The order in which the requests
+    /// arrive does not count.
     Queue {
         /// The resource that the waiter needs. It must not be a claim.
         resource: Resource,
-        /// The token of the place.
+        /// The ticket: the token that identifies the waiter's entry in the queue.
         ticket: Owner,
         /// The waiter's wall clock when it began to wait, in microseconds.
         at: u64,
-        /// The waiter's wall clock, in microseconds.
+        /// The waiter's wall clock when it sent this request, in microseconds.
         now: u64,
         /// The largest accepted distance between `now` and the node's wall clock. `at` must not be ahead of the
         /// node's clock by more than this either.
         tolerance: Duration,
-        /// The time for which the place is kept, unless a later request extends it.
+        /// The time for which the node keeps the entry, unless a later request extends it.
         ttl: Duration,
         /// True if the waiter needs exclusive access. False for a reader.
         exclusive: bool,
     },
-    /// Removes a place from the queue. A node serves it even after `not_after` and under another marker.
+    /// Removes a waiter from the queue. A node serves this request even after `not_after` and under another
+    /// marker.
     LeaveQueue {
         /// The resource that the waiter needed. It must not be a claim.
         resource: Resource,
-        /// The token of the place.
+        /// The ticket of the waiter.
         ticket: Owner,
     },
     /// Returns the state of the resource. Changes nothing.
@@ -160,9 +163,9 @@ pub enum Request {
         /// The resource.
         resource: Resource,
     },
-    /// Stores the done record of a claim and frees the claim. The claim's counter ends, because the record
-    /// contains the token. The holder may complete the claim. If the claim has expired and its counter is no
-    /// larger than the record's token, the former holder may complete it too.
+    /// Stores the done record of a claim and frees the claim. The node no longer keeps the claim's counter,
+    /// because the done record contains the token. The holder may complete the claim. If the claim has
+    /// expired and its counter is no larger than the record's token, the former holder may complete it too.
     Complete {
         /// The claim.
         resource: Resource,
@@ -201,22 +204,23 @@ pub enum Request {
         keep: Duration,
     },
     /// Makes the ledger refuse writes of terms before `term`, and returns one page of its content. A further
-    /// *seal* with the last page's cursor returns the next page.
+    /// *seal* with the cursor of the previous page returns the next page.
     Seal {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
         /// The sealing leader's term.
         term: FencingToken,
-        /// The cursor that the last page returned. `None` for the first page.
+        /// The cursor that the previous page returned. `None` for the first page.
         after: Option<Cursor>,
     },
     /// Writes a record by compare and set: the stored record must be the one that the leader expects, or
-    /// already the new one. Refused for a term before the ledger's, for a record below the low-water mark, and
-    /// if the stored record is final.
+    /// already the new one. The node refuses the write if `term` is earlier than the ledger's term, if the
+    /// record is older than the low-water mark, or if the stored record is final.
     Write {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The writing leader's term. A term newer than the ledger's also seals it.
+        /// The term of the leader that writes. If this term is later than the ledger's, the write also seals
+        /// the ledger.
         term: FencingToken,
         /// The key of the record.
         key: Arc<str>,
@@ -226,7 +230,8 @@ pub enum Request {
         record: Record,
     },
     /// Raises the ledger's low-water mark to `below`, but not beyond the node's own time. Removes the records
-    /// before the mark, a page at a time. Refused for a term before the ledger's.
+    /// before the mark, a page at a time. The node refuses the request if `term` is earlier than the ledger's
+    /// term.
     Prune {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
@@ -234,7 +239,7 @@ pub enum Request {
         term: FencingToken,
         /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
-        /// The cursor that the last step returned. `None` for the first step.
+        /// The cursor that the previous step returned. `None` for the first step.
         after: Option<Cursor>,
     },
     /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
@@ -249,7 +254,7 @@ pub enum Request {
     Read {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The cursor that the last page returned. `None` for the first page. Not used with a `key`.
+        /// The cursor that the previous page returned. `None` for the first page. Not used with a `key`.
         after: Option<Cursor>,
         /// The key of the only record to return. `None` for all records.
         key: Option<Arc<str>>,
@@ -307,8 +312,8 @@ impl Request {
         matches!(self, Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. })
     }
 
-    /// Returns whether the reply to the request counts as a vote. Then the node must refuse the request if its
-    /// marker is not [`Batch::stamp`].
+    /// Returns whether the reply to the request counts as a vote. The node must refuse such a request if the
+    /// node's marker is not [`Batch::stamp`].
     pub fn votes(&self) -> bool {
         self.sets_a_key() && !matches!(self, Self::Mark { .. })
     }

@@ -1,4 +1,4 @@
-//! The names that nodes store, so that an operator need not know them.
+//! Lists the names that nodes store, for an operator who does not know them.
 
 use crate::{node::Resource, setting_error::SettingError};
 use std::{collections::BTreeSet, sync::Arc};
@@ -50,7 +50,7 @@ impl NamesQuery {
                 Resource::claim(set, rest)
             }
         };
-        // Keys that belong to another program, or to the ledger, are no names of resources.
+        // A key of another program or of a ledger is not the name of a resource.
         found.ok()
     }
 

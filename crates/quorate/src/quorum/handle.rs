@@ -67,9 +67,9 @@ impl Quorum {
     /// # Why no counting semaphore
     ///
     /// A quorum cannot count holders safely. Take five nodes, each with room for two holders: together they
-    /// have ten places. Three workers need three nodes each, which makes nine grants. So all three workers
-    /// can have a majority, although no node counts more than two of them. Two majorities may overlap in only
-    /// one node, and that node grants to both workers if it has room.
+    /// can give ten grants. Three workers need three grants each, which makes nine. So all three workers can
+    /// have a majority, although no node counts more than two of them. Two majorities may overlap in only one
+    /// node, and that node grants to both workers if it has room.
     ///
     /// A lock has room for one lease on each node, so two workers cannot both have a majority. `k` slots are
     /// `k` locks, and each of them has at most one holder.
@@ -123,9 +123,10 @@ impl Quorum {
     }
 
     /// Returns the quorum's clock: the latest time that the wall clocks of a majority of all nodes have
-    /// certainly reached. A tick is due once this clock has reached it. The clock is computed from the clock
-    /// readings in the nodes' replies. Between replies it advances with this worker's boot clock. If the
-    /// number of nodes is odd and all have replied, it is the median of their clocks.
+    /// certainly reached. A tick is due once this clock has reached the tick. The quorum's clock is computed
+    /// from the clock readings in the nodes' replies. Between replies it advances with this worker's boot
+    /// clock. If the number of nodes is odd and all have replied, the result is the median of the nodes'
+    /// clocks.
     ///
     /// The call sends no request and does not wait. Until a majority has replied, it returns this worker's
     /// own wall clock, which has no influence afterwards.
@@ -134,21 +135,22 @@ impl Quorum {
     /// A node that is unreachable counts with its last reply, less `drift_rate` of the time since. Nodes in
     /// memory or in files have this host's clock.
     ///
-    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. It may step back:
-    /// a little when a connection is new, and further when clocks of nodes are set back, or when this
-    /// machine's boot clock was stopped. In the last case the next replies correct it. Code that must not go
-    /// back has to store the latest time that it has used. The scheduler, for example, stores which ticks it
-    /// has planned.
+    /// The quorum's clock is behind the nodes' clocks by the travel time of their replies. The quorum's clock
+    /// may step back: a little when a connection is new, and further when clocks of nodes are set back, or
+    /// when this machine's boot clock was stopped. In the last case the next replies correct it. Code that
+    /// must not go back has to store the latest time that it has used. The scheduler, for example, stores
+    /// which ticks it has planned.
     pub fn wall(&self) -> WallTime {
         self.0.pool().wall()
     }
 
-    /// Returns the state of each node as this worker last saw it. It sends no request.
+    /// Returns the state of each node as this worker last saw it. The call sends no request.
     pub fn nodes(&self) -> QuorumStatus {
         QuorumStatus::new(self.0.pool().status())
     }
 
-    /// Waits until each node has been reached or found unreachable, for `wait` at most, and returns the state of each.
+    /// Waits until each node has been reached or found unreachable, and returns the state of each node. The
+    /// wait lasts for `wait` at most.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
@@ -156,9 +158,9 @@ impl Quorum {
         self.settled(wait, |status| !status.is_connecting()).await
     }
 
-    /// Waits until a majority of nodes may vote, for `wait` at most, and returns the state of each node. The
-    /// wait ends early, even without a majority, once every node has been reached or found unreachable. A
-    /// node that was reached may still be in quarantine.
+    /// Waits until a majority of nodes may vote, and returns the state of each node. The wait lasts for
+    /// `wait` at most. It ends early, even without a majority, once every node has been reached or found
+    /// unreachable. A node that was reached may still be in quarantine.
     ///
     /// # Errors
     /// [`NoMajority`] if no majority votes, with the cause for each node. A cause that only an operator can remove
@@ -189,9 +191,9 @@ impl Quorum {
         inspect(&self.0, resource).await
     }
 
-    /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use it
-    /// for nodes that are new. A node that lost its memory may have granted a lease that a worker still
-    /// holds. For such a node, the call can lead to two holders.
+    /// Ends the quarantine of every reachable node for every worker, by a change of the node's marker. Use
+    /// this call only for nodes that are new. A node that lost its memory may have granted a lease that a
+    /// worker still holds. For such a node, the call can lead to two holders.
     ///
     /// # Errors
     /// [`NoMajority`] if the call failed for a node. The other nodes are trusted even then.
@@ -275,7 +277,7 @@ type Change = Box<dyn FnOnce(&mut QuorumConfig) + Send>;
 /// # }
 /// ```
 ///
-/// A setting that has a method here takes its value from that method, if it is called, even if
+/// Some settings have a method of their own here. If that method is called, its value applies, even if
 /// [`QuorumBuilder::config`] is called later. All other settings come from [`QuorumBuilder::config`].
 #[must_use = "a builder does nothing until it is built"]
 pub struct QuorumBuilder {
@@ -362,8 +364,8 @@ impl QuorumBuilder {
     }
 
     /// Sets [`QuorumConfig::durable`]: nodes must keep every write that they have answered, even across a
-    /// restart. The worker refuses a node at the handshake if the node is not known to do so. The reason then
-    /// names this setting. All workers must set the same value.
+    /// restart. If a node does not report at the handshake that it does so, the worker refuses the node, and
+    /// the reason names this setting. All workers must set the same value.
     pub fn durable(self, durable: bool) -> Self {
         self.change(move |config| config.durable = durable)
     }

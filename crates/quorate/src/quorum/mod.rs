@@ -21,8 +21,8 @@
 //! that is still held. So a node without a marker is in quarantine for `max_ttl` (30 s by default) or longer
 //! before it votes. The first start on new nodes therefore waits for that long, and logs the reason.
 //!
-//! If no worker has used the nodes before, the wait is not needed. Skip it by one call of
-//! [`Quorum::trust_nodes`] (the CLI's `quorate nodes trust`). For development and tests, set
+//! If no worker has used the nodes before, the quarantine is not needed. One call of [`Quorum::trust_nodes`]
+//! (or the command `quorate nodes trust`) ends it. For development and tests, set
 //! [`QuorumBuilder::trust_new_nodes`].
 //!
 //! # What is not guaranteed

@@ -27,12 +27,13 @@ use tokio_util::sync::CancellationToken;
 /// The largest number of requests from [`Jobs`](crate::scheduler::Jobs) that wait for the leader's event loop.
 const PENDING_REQUESTS_MAX: usize = 64;
 
-/// Plans and runs the periodic jobs of a group. The leader plans all runs. It executes a run itself, or lets
-/// any worker of the group take the run ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)).
+/// Plans and runs the periodic jobs of a group. The leader plans all runs. By default, the leader also executes
+/// the runs. With [`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker), any worker of the group may
+/// take a run and execute it.
 ///
-/// A scheduler and an [`Election`] of one group campaign for the same leadership. To do other work as the
-/// leader too, use one election for both: give it to [`Scheduler::on`], and call [`Scheduler::lead`] from its
-/// work.
+/// A scheduler and an [`Election`] of the same group compete for the same leadership. If the leader also has
+/// other work to do, use one election for both: pass it to [`Scheduler::on`], and call [`Scheduler::lead`] from
+/// the work of that election.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     election: Election,
@@ -48,13 +49,13 @@ impl Scheduler {
         Self::on(&Election::new(quorum, group))
     }
 
-    /// Creates a scheduler that runs jobs while `election` makes this worker the leader.
+    /// Creates a scheduler that plans and runs jobs as leader while this worker leads in `election`.
     pub fn on(election: &Election) -> Self {
         Self { election: election.clone(), jobs: Vec::new(), max_running: None, registry: Arc::default() }
     }
 
-    /// Sets the TTL of the lease of the leader: see [`Election::ttl`]. It is the longest time for which a
-    /// crashed leader blocks the other workers.
+    /// Sets the TTL of the leader's lease: see [`Election::ttl`]. If the leader crashes, no other worker can
+    /// lead for at most this time.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.election = self.election.ttl(ttl);
         self
@@ -102,8 +103,8 @@ impl Scheduler {
         self
     }
 
-    /// Sets how many runs of all jobs a worker executes at once. The runs that a worker executes as the
-    /// leader, and the open runs that it takes, are counted separately. Further runs wait, in order of
+    /// Sets how many runs of all jobs a worker executes at once. The limit applies separately to the runs that
+    /// the worker executes as the leader, and to the open runs that it takes. Further runs wait, in order of
     /// priority and then of time. A tick that waits for longer than its misfire window is skipped. Default no
     /// limit.
     pub fn max_running(mut self, limit: usize) -> Self {
@@ -131,14 +132,14 @@ impl Scheduler {
         &self.jobs
     }
 
-    /// Returns a handle that changes the jobs while they run. Call it after all jobs were added:
-    /// [`Scheduler::job`] does not affect a handle that was made before.
+    /// Returns a handle that changes the jobs while they run. Add all jobs first: [`Scheduler::job`] does not
+    /// affect a handle that was made before.
     pub fn handle(&self) -> SchedulerHandle {
         SchedulerHandle { registry: self.registry().clone() }
     }
 
-    /// Returns a value that runs the scheduler once it is awaited: it campaigns, and runs the jobs while this
-    /// worker leads. Await it directly, or use [`SchedulerRun::until`].
+    /// Returns a [`SchedulerRun`]. When it is awaited, it campaigns, and runs the jobs while this worker leads.
+    /// Await it directly, or use [`SchedulerRun::until`].
     pub fn run(&self) -> SchedulerRun {
         SchedulerRun { scheduler: self.clone() }
     }
@@ -151,14 +152,14 @@ impl Scheduler {
     /// the term, is not an error.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the active runs. The ledger then has their starts and no ends, so the next
-    /// leader decides on them.
+    /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their
+    /// ends. The next leader decides whether they run again.
     pub async fn lead(&self, term: Term) -> Result<(), ScheduleError> {
         let ledger = self.check()?;
         let _in_use = self.registry().enter();
         let (sender, requests) = mpsc::channel(PENDING_REQUESTS_MAX);
-        // Both guards own a task: `_inbox` receives requests, and `_vouching` refreshes the retention of the
-        // jobs' data. The tasks end when this future returns or is dropped.
+        // Each of the two guards owns a task: `_inbox` receives requests, and `_vouching` refreshes the
+        // retention of the jobs' data. Both tasks end when this future returns or is dropped.
         let _inbox = term.spawn_scoped(serve_inbox(ledger.clone(), term.clone(), sender));
         let _vouching = term.spawn_scoped(Retention::new(&ledger).vouch(self.registry().clone()));
         let leading = Leading {
@@ -173,8 +174,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Starts the task that takes and executes open runs, until `stop` is cancelled or the scheduler is
-    /// drained. The task ends once the runs that it executes have ended.
+    /// Starts the task that takes and executes open runs. The task takes no more runs once `stop` is cancelled
+    /// or the scheduler is drained, and ends when the runs that it executes have ended.
     fn take(&self, stop: CancellationToken) -> Result<ScopedTask<()>, ScheduleError> {
         let (quorum, group) = (self.election.quorum(), self.election.group());
         let taking = Taking {
@@ -204,8 +205,8 @@ impl Scheduler {
 
 /// A scheduler that is ready to run, made by [`Scheduler::run`].
 ///
-/// Await it to run until the scheduler is [drained](SchedulerHandle::drain), or use [`SchedulerRun::until`]
-/// to end it at a shutdown:
+/// Await it directly to run until the scheduler is [drained](SchedulerHandle::drain), or use
+/// [`SchedulerRun::until`] to stop at a shutdown:
 ///
 /// ```
 /// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
@@ -222,8 +223,8 @@ pub struct SchedulerRun {
     scheduler: Scheduler,
 }
 
-/// Runs until the scheduler is [drained](SchedulerHandle::drain), or until an error. [`SchedulerRun::until`]
-/// also ends at a shutdown.
+/// Runs until the scheduler is [drained](SchedulerHandle::drain), or until an error. To stop at a shutdown too,
+/// use [`SchedulerRun::until`].
 impl IntoFuture for SchedulerRun {
     type Output = Result<(), ElectionError<ScheduleError>>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
@@ -234,9 +235,9 @@ impl IntoFuture for SchedulerRun {
 }
 
 impl SchedulerRun {
-    /// Campaigns, runs the jobs while it leads, and campaigns again, until `shutdown` completes or the
-    /// scheduler is [drained](SchedulerHandle::drain). The output of `shutdown` may be of any type, such as
-    /// that of `tokio::signal::ctrl_c()`.
+    /// Campaigns, runs the jobs while this worker leads, and campaigns again when its term has ended. Returns
+    /// when `shutdown` has completed or the scheduler is [drained](SchedulerHandle::drain). The output of
+    /// `shutdown` may have any type, such as that of `tokio::signal::ctrl_c()`.
     ///
     /// # Errors
     /// [`ElectionError`]. [`ElectionError::Work`] contains a [`ScheduleError`].
@@ -247,8 +248,8 @@ impl SchedulerRun {
     where
         S: Future + Send,
     {
-        // Invalid names must be reported before the first campaign. Otherwise an operator would see the error
-        // only once this worker leads.
+        // The names are checked before the first campaign. Otherwise an operator would see an invalid name only
+        // when this worker leads.
         self.scheduler.check().map_err(ElectionError::Work)?;
         let scheduler = self.scheduler.clone();
         let registry = scheduler.registry().clone();
@@ -258,8 +259,7 @@ impl SchedulerRun {
             let scheduler = scheduler.clone();
             async move { scheduler.lead(term).await }
         });
-        // Even while this worker does not lead, it takes open runs, and refreshes the retention of its jobs'
-        // data.
+        // A worker that does not lead also takes open runs, and refreshes the retention of its jobs' data.
         let stop = CancellationToken::new();
         let ledger = Ledger::new(&quorum, &group).map_err(|error| ElectionError::Work(error.into()))?;
         let retention = Retention::new(&ledger);

@@ -8,12 +8,14 @@ use crate::scheduler::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The largest number of bytes of its output that a run may keep.
+/// The largest number of bytes that a job may keep of the output of a run.
 const OUTPUT_MAX: usize = 4_096;
+/// The longest time within which a job may be expected to succeed.
+const EXPECT_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// The largest number of history entries that a job may keep.
 const HISTORY_MAX: usize = 10_000;
 
-/// Returns the first reason why these jobs cannot be run together, as an error.
+/// Checks whether these jobs can be run together. Returns the first reason against it as an error.
 pub(super) fn check<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<(), ScheduleError> {
     let mut names = BTreeSet::new();
     let mut kept = 0;
@@ -62,6 +64,12 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
     if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return rule("timeout", "0".to_owned(), "leave it out for a job without a time limit");
     }
+    if let Some(time) = job.expect_within
+        && (time < gap || time > EXPECT_MAX)
+    {
+        let value = format!("{time:?} over ticks {gap:?} apart");
+        return rule("expect_within", value, "make it no shorter than that, and no longer than ten years");
+    }
     if job.keep_output > OUTPUT_MAX {
         return rule("kept output", format!("{} bytes", job.keep_output), "keep at most 4096");
     }
@@ -74,8 +82,8 @@ fn check_one(job: &Job) -> Result<(), ScheduleError> {
 /// Returns the shortest misfire window that a job may have, if its ticks are `gap` apart.
 ///
 /// After an outage, the latest missed tick may be almost one gap old. If the window is shorter than the gap,
-/// that tick can be too old for a catch-up run, and the outage leaves no run at all. If ticks are far apart,
-/// for example a day, a window of a minute suffices, because the user may not want a run that late.
+/// this tick may be too old for a catch-up run, and then no missed tick runs at all. For ticks that are far
+/// apart, such as a day, a window of a minute is allowed, because the user may not want such a late run.
 fn least_window(gap: Duration) -> Duration {
     gap.min(Duration::from_secs(60))
 }

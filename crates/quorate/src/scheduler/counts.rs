@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// The number of buckets between a duration and twice that duration.
+/// The number of buckets for the durations between one power of two of microseconds and the next.
 const PARTS: u32 = 8;
 
 /// The counts of ticks by outcome, since the scheduler was made. A worker counts the ticks that end while it
-/// leads. The measurements for an exporter are made in the same places.
+/// leads. The code that counts a tick here also updates the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     all: Arc<Mutex<All>>,
@@ -27,7 +27,7 @@ struct All {
     not_written: u64,
 }
 
-/// The outcomes of the ticks of all jobs that ended while this worker led: see
+/// The number of ticks of all jobs by outcome, for ticks that ended while this worker led: see
 /// [`SchedulerHandle::counts`](crate::scheduler::SchedulerHandle::counts).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -35,16 +35,16 @@ pub struct RunCounts {
     /// The counts of each present job. The counts of a removed job are dropped.
     pub jobs: BTreeMap<Arc<str>, JobCounts>,
     /// The lateness of the runs of all jobs. Lateness is the time from the moment at which a run is due (the
-    /// tick, delayed by its jitter) to the start of the run. Only runs that this worker executed are counted,
-    /// and only if their ticks were planned in time.
+    /// tick plus its jitter) to the start of the run. A run is counted only if this worker executed it, and if
+    /// its tick was planned in time.
     pub lateness: Lateness,
     /// The number of history entries that were lost, because no majority could be reached and the queue was
     /// full.
     pub not_written: u64,
 }
 
-/// The outcomes of the ticks of one job that ended while this worker led. Ticks that are skipped together, and
-/// so share one history entry, count as one.
+/// The number of ticks of one job by outcome, for ticks that ended while this worker led. Ticks that are
+/// skipped together share one history entry, and count as one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct JobCounts {
@@ -73,8 +73,9 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the duration that is not shorter than the share `part` (between 0 and 1) of the durations: for
-    /// 0.5, the median. The result is too large by at most an eighth. It is zero if there are no durations.
+    /// Returns a duration that is at least as long as the share `part` (between 0 and 1) of all durations. For
+    /// 0.5, this is the median. The result is at most an eighth too large. It is zero if there are no
+    /// durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut below = 0;
         let target = part.clamp(0.0, 1.0) * self.count as f64;
@@ -94,8 +95,8 @@ impl Lateness {
     }
 }
 
-/// Returns the number of the bucket that counts `time`. There are eight buckets between a number of
-/// microseconds and twice that number.
+/// Returns the number of the bucket that counts `time`. The durations between one power of two of microseconds
+/// and the next have eight buckets.
 fn bucket(time: Duration) -> u32 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2();
@@ -116,7 +117,7 @@ impl Counts {
         Self { all: Arc::default(), measures: JobsMeasures::new(group, outcomes) }
     }
 
-    /// Returns the measurements for an exporter.
+    /// Returns the measurements of these jobs for the metrics.
     pub(super) fn measures(&self) -> &JobsMeasures {
         &self.measures
     }

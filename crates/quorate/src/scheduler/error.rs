@@ -1,8 +1,8 @@
 use crate::config::SettingError;
 use std::{sync::Arc, time::Duration};
 
-/// The maximal number of ticks that a group's ledger keeps. It limits the time of a takeover, because a new
-/// leader reads the whole ledger.
+/// The largest number of ticks that a group's ledger keeps. A new leader reads the whole ledger, so this number
+/// limits the time of a takeover.
 pub(super) const TICKS_MAX: u128 = 200_000;
 
 /// The reason why jobs cannot be run.
@@ -27,9 +27,9 @@ pub enum ScheduleError {
          more than {TICKS_MAX} ticks of all jobs together; shorten the windows or lengthen the periods"
     )]
     TooManyTicks {
-        /// The job with whose ticks the ledger would pass its limit.
+        /// The first job with which the number of ticks is above the limit.
         name: Arc<str>,
-        /// Its misfire window.
+        /// The misfire window of the job.
         window: Duration,
     },
     /// A rule of a job cannot be used.
@@ -39,7 +39,7 @@ pub enum ScheduleError {
         name: Arc<str>,
         /// The name of the rule.
         field: &'static str,
-        /// Its value.
+        /// The value of the rule.
         value: String,
         /// The fix.
         fix: &'static str,

@@ -3,12 +3,12 @@ use crate::scheduler::{
 };
 use std::sync::Arc;
 
-/// Changes the jobs of a scheduler while it runs: made by
-/// [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
+/// Changes the jobs of a scheduler while it runs. [`Scheduler::handle`](crate::scheduler::Scheduler::handle)
+/// returns a handle.
 ///
-/// A handle can be used whether or not this worker leads. A change applies to this worker only. So make each
-/// change on every worker, for example with [`SchedulerHandle::set_jobs`] from a file that all workers have.
-/// Clones share the jobs.
+/// A handle can be used whether or not this worker leads. A change applies to this worker only, so make each
+/// change on every worker. For example, call [`SchedulerHandle::set_jobs`] with the jobs of a file that all
+/// workers have. Clones of a handle change the same jobs.
 ///
 /// ```
 /// use quorate::{Job, Scheduler, scheduler::{ScheduleError, every}};
@@ -45,17 +45,17 @@ impl SchedulerHandle {
     }
 
     /// Removes a job. Returns whether there was a job of this name. No further run of the job starts, and
-    /// active runs continue to their end. The leader removes the job's row and state from its ledger, so that
-    /// a job of that name that is added later starts as a new one. The history is kept for
+    /// active runs continue to their end. The leader removes the job's row and state from its ledger. If a
+    /// job of the same name is added later, it starts as a new job. The history is kept for
     /// [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention).
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.registry.change(|jobs| jobs.remove(name).map(drop).ok_or(()));
         removed.is_ok()
     }
 
-    /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job
-    /// differs, its earlier ticks are not run. A change of its other rules, or of its handler, applies from the
-    /// next run on.
+    /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job has
+    /// changed, the ticks before this call are not run. A change of another rule, or of the handler, applies
+    /// from the next run on.
     ///
     /// # Errors
     /// [`ScheduleError`] if a job cannot be run. Then nothing changes.
@@ -72,8 +72,8 @@ impl SchedulerHandle {
         self.registry.jobs().values().map(|job| Job::clone(job)).collect()
     }
 
-    /// Ends the scheduler in order. No further run starts. The call waits until the active runs or the term
-    /// have ended, and resigns. When the call returns,
+    /// Drains the scheduler: from now on no further run starts. This call waits until the active runs have
+    /// ended or the term has ended, and then resigns. When it returns,
     /// [`SchedulerRun::until`](crate::scheduler::SchedulerRun::until) has returned too, and this worker does
     /// not lead. The next leader runs the ticks that waited. A drained scheduler cannot be started again: make
     /// a new one.
@@ -86,7 +86,7 @@ impl SchedulerHandle {
         self.registry.unused().await;
     }
 
-    /// Returns the number of ticks of the present jobs by outcome, since the scheduler was made. A worker
+    /// Returns, for each present job, the number of ticks by outcome since the scheduler was made. A worker
     /// counts the ticks that end while it leads.
     pub fn counts(&self) -> RunCounts {
         self.registry.snapshot_counts()

@@ -1,4 +1,5 @@
 use crate::scheduler::{
+    alert::{AlertHook, JobAlert},
     policy::{Delivery, Jitter, Misfire, Overlap, Placement, Retry},
     run::RunContext,
     schedule::Schedule,
@@ -16,7 +17,8 @@ const HISTORY: usize = 100;
 pub struct Job {
     pub(super) name: Arc<str>,
     pub(super) schedule: Schedule,
-    /// The shortest time between two ticks of the schedule. It is stored, because its computation is slow.
+    /// The shortest time between two ticks of the schedule. It is computed once and stored, because the
+    /// computation is slow.
     pub(super) gap: Duration,
     pub(super) misfire: Misfire,
     pub(super) delivery: Delivery,
@@ -28,14 +30,16 @@ pub struct Job {
     pub(super) priority: i32,
     pub(super) history: usize,
     pub(super) keep_output: usize,
+    pub(super) expect_within: Option<Duration>,
+    pub(super) on_alert: Option<AlertHook>,
     pub(super) handler: Handler,
 }
 
 pub(super) type Handler = Arc<dyn Fn(RunContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 impl Job {
-    /// Creates the job called `name` with a schedule. The ledger stores the job's ticks under this name. So
-    /// keep the name between versions, and never use it for another job.
+    /// Creates a job with this name and schedule. The ledger stores the job's ticks under the name. So keep the
+    /// name when you release a new version, and never use it for another job.
     pub fn new<H, F, E>(name: &str, schedule: impl Into<Schedule>, handler: H) -> Self
     where
         H: Fn(RunContext) -> F + Send + Sync + 'static,
@@ -60,6 +64,8 @@ impl Job {
             priority: 0,
             history: HISTORY,
             keep_output: 0,
+            expect_within: None,
+            on_alert: None,
             handler,
         }
     }
@@ -71,9 +77,9 @@ impl Job {
         self
     }
 
-    /// Sets whether a run is repeated if its start is recorded and its end is not, as after a crash. Default at
-    /// least once. If the handler returns an error, the run has ended: it is recorded as failed, and not
-    /// repeated.
+    /// Sets whether a run is repeated if its start is recorded but its end is not, for example after a crash.
+    /// Default at least once. A handler that returns an error has ended its run: the run is recorded as failed,
+    /// and is not repeated.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
         self
@@ -85,7 +91,7 @@ impl Job {
         self
     }
 
-    /// Sets the workers that may run the job's ticks. Default the leader.
+    /// Sets which workers may run the job's ticks. By default only the leader runs them.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
@@ -99,16 +105,16 @@ impl Job {
         self
     }
 
-    /// Sets the time limit of one attempt. An attempt that takes longer is cancelled, and is dropped if it has
-    /// not returned after the step-down grace. It counts as a failed attempt, so [`Job::retries`] applies.
-    /// Default no limit.
+    /// Sets the time limit of one attempt. After this time the attempt is cancelled. If the handler does not
+    /// return within the step-down grace, the handler is dropped. In both cases the attempt has failed, so
+    /// [`Job::retries`] applies. Default no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how often a run that fails or times out is attempted. A run that is executed again, after an
-    /// interruption or a loss, counts its attempts from 1. Default one attempt.
+    /// Sets how often a run that fails or times out is attempted. If a run is executed again after an
+    /// interruption or a loss, its attempts are counted from 1 again. Default one attempt.
     pub fn retries(mut self, retries: Retry) -> Self {
         self.retries = retries;
         self
@@ -120,18 +126,46 @@ impl Job {
         self
     }
 
-    /// Sets the number of the newest history entries that are kept. Until the next pruning, the history may
-    /// have up to twice as many entries, or 16 if that is more. Default 100.
+    /// Sets how many history entries are kept. The oldest entries are pruned. Between two prunings, the history
+    /// may have up to twice as many entries, or 16 if that is more. Default 100.
     pub fn history(mut self, entries: usize) -> Self {
         self.history = entries;
         self
     }
 
-    /// Keeps the last `bytes` of the output of a run ([`RunContext::set_output`]) in the history. Any worker
-    /// and any client of the nodes can read it there, so it should not hold secrets. Default 0, at most
-    /// 4,096.
+    /// Keeps the last `bytes` bytes of the output of a run ([`RunContext::set_output`]) in the history. Any
+    /// worker and any client of the nodes can read the history, so the output should not contain secrets.
+    /// Default 0, at most 4,096.
     pub fn keep_output(mut self, bytes: usize) -> Self {
         self.keep_output = bytes;
+        self
+    }
+
+    /// Sets the time within which the job is expected to succeed again. If it does not, it is *overdue*
+    /// ([`JobStatus::overdue_since`](crate::scheduler::JobStatus::overdue_since)). The time counts from the last
+    /// success, and at first from the moment at which a leader first found the job with such a time. It
+    /// starts again when the job is resumed, or gets another schedule or placement. The leader stores these times in the
+    /// ledger, so a change of the leader does not. A paused job is not overdue. Default none.
+    pub fn expect_within(mut self, time: Duration) -> Self {
+        self.expect_within = Some(time);
+        self
+    }
+
+    /// Reports changes of the job's condition to a function: the first failed run after a success, the first
+    /// success after that, and a job that becomes overdue ([`Job::expect_within`]).
+    ///
+    /// The leader stores each alert in the ledger, then calls the function, and removes the alert when the
+    /// function's future completes. So each alert is reported at least once, and usually once: if the leader
+    /// ends before it has removed the alert, the next leader reports it again. The future must complete by
+    /// itself. It delays no run, and it is dropped when the term ends. At most eight alerts of a job wait; a
+    /// further alert replaces the oldest.
+    #[doc(hidden)]
+    pub fn on_alert<H, F>(mut self, hook: H) -> Self
+    where
+        H: Fn(JobAlert) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.on_alert = Some(AlertHook::new(hook));
         self
     }
 
@@ -161,6 +195,9 @@ impl Job {
         if self.priority != 0 {
             rules += &format!("; priority {}", self.priority);
         }
+        if let Some(time) = self.expect_within {
+            rules += &format!("; expected within {time:?}");
+        }
         rules
     }
 
@@ -168,8 +205,8 @@ impl Job {
         Jitter::new(&self.name, self.jitter)
     }
 
-    /// Returns whether another job has the same name, schedule and rules. The handlers are not compared,
-    /// because closures cannot be compared.
+    /// Returns whether `other` has the same name, schedule and rules. The handlers are not compared, because
+    /// closures cannot be compared.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let Self { name, schedule, misfire, delivery, overlap, placement, jitter, timeout, .. } = self;
         *name == other.name
@@ -178,6 +215,7 @@ impl Job {
             && (*placement, *jitter, *timeout) == (other.placement, other.jitter, other.timeout)
             && (self.retries, self.priority) == (other.retries, other.priority)
             && (self.history, self.keep_output) == (other.history, other.keep_output)
+            && self.expect_within == other.expect_within
     }
 }
 

@@ -92,7 +92,7 @@
 //!   dropped, without entries in the history. The run of a trigger is kept, because it does not depend on the
 //!   schedule. If the job is removed, all its runs that have not started are dropped. If a later leader does
 //!   not have the job of an accepted request, the request waits for a leader that has the job. The request is
-//!   dropped, without an entry in the history, once the ledger has pruned the time of the request.
+//!   dropped, without an entry in the history, once the low-water mark of the ledger is later than the request.
 //! * The ledger stores, in the row of a job, the ids of the last eight pauses and resumptions. If a pause or
 //!   a resumption from before these eight is sent again, it is carried out again. The row does not store the
 //!   ids of cancellations.
@@ -113,6 +113,7 @@
 //! and continues if the job is added again. `docs/design/bounds.md` lists the sizes.
 //! `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
 
+mod alert;
 mod builder;
 mod check;
 pub(crate) mod control;
@@ -128,6 +129,8 @@ mod run;
 pub(crate) mod schedule;
 pub(crate) mod store;
 
+#[doc(hidden)]
+pub use alert::{AlertKind, JobAlert};
 pub use builder::{Scheduler, SchedulerRun};
 pub use control::{Accepted, JobStatus, Jobs, JobsError, RequestId, RunStatus};
 pub use counts::{JobCounts, Lateness, RunCounts};

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 /// The jobs of a scheduler at one moment, by name.
 pub(in crate::scheduler) type JobMap = Arc<BTreeMap<Arc<str>, Arc<Job>>>;
 
-/// The jobs of one scheduler, which may change while it runs. The scheduler, its handles and the leader share
-/// it.
+/// The jobs of one scheduler, which may change while the scheduler runs. The scheduler, its handles and the
+/// leader share one registry.
 #[derive(Clone, Debug)]
 pub(super) struct JobRegistry(Arc<Inner>);
 
@@ -21,35 +21,38 @@ struct Inner {
     /// The present jobs. A change replaces the whole map, and a reader clones only the `Arc`. This keeps reads
     /// cheap: the event loops of the leader and of the worker read the map often.
     jobs: Mutex<JobMap>,
-    /// The number of changes so far. Each change notifies the receivers, such as the leader's event loop.
+    /// The number of changes of the jobs so far. Each change notifies the receivers, such as the leader's event
+    /// loop.
     version: watch::Sender<u64>,
     phase: watch::Sender<Phase>,
-    /// The number of terms under which this scheduler plans the jobs now.
+    /// The number of terms under which this scheduler plans the jobs now. Each such term has a [`LeadGuard`].
     leads: Mutex<usize>,
     /// The number of calls of `SchedulerRun::until` and `Scheduler::lead` that have not returned.
     users: watch::Sender<usize>,
     counts: Counts,
-    /// A lock that the task holds while it refreshes the retention of the jobs' data. Several calls of `until`
-    /// share the registry, and one such task suffices.
+    /// A lock that is held by the task that refreshes the retention of the jobs' data. Several calls of `until`
+    /// share the registry and start such a task each, but one task at a time suffices.
     vouching: tokio::sync::Mutex<()>,
 }
 
-/// The phases in the life of a scheduler, in order.
+/// The phases in the life of a scheduler, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Runs may start.
     Open,
     /// No further run starts.
     Draining,
-    /// All runs have ended.
+    /// All runs that this scheduler planned have ended.
     Drained,
 }
 
-/// A guard for one term under which this scheduler plans the jobs. Dropping it ends the lead.
+/// A guard for one term under which this scheduler plans the jobs. Dropping this guard reports to the registry
+/// that this scheduler no longer plans jobs under that term.
 #[derive(Debug)]
 pub(super) struct LeadGuard(JobRegistry);
 
-/// A guard for a call of `until` or `lead`. Dropping it ends that call's use of the registry.
+/// A guard for one call of `until` or `lead`. Dropping this guard reports to the registry that the call has
+/// ended.
 #[derive(Debug)]
 pub(super) struct UseGuard(JobRegistry);
 
@@ -74,8 +77,8 @@ impl JobRegistry {
         Arc::clone(&self.lock())
     }
 
-    /// Replaces the map of jobs with the result of `change`, and notifies the leader. If `change` returns an
-    /// error, nothing changes.
+    /// Lets `change` modify a copy of the map of jobs, replaces the map with the copy, and notifies the leader.
+    /// If `change` returns an error, the map does not change.
     pub(super) fn change<T, E>(
         &self,
         change: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<Job>>) -> Result<T, E>,
@@ -100,16 +103,16 @@ impl JobRegistry {
         *self.0.phase.borrow()
     }
 
-    /// Begins to drain: from now on no further run starts. A worker that does not lead has no planned runs, so
-    /// its scheduler counts as drained at once. Its task `take_runs` still waits for the open runs that it has
-    /// taken.
+    /// Begins the draining: from now on no further run starts. If this worker does not lead, it has no planned
+    /// runs, and the phase becomes *drained* at once. The worker's task `take_runs` still waits for the open
+    /// runs that the worker has taken.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });
     }
 
-    /// Registers that this scheduler begins to plan the jobs under a term. Returns `None` if it is being
-    /// drained.
+    /// Registers that this scheduler begins to plan the jobs under a term. Returns `None` if the draining of
+    /// the scheduler has begun.
     pub(super) fn lead(&self) -> Option<LeadGuard> {
         let mut leads = self.leads();
         if self.phase() != Phase::Open {
@@ -135,7 +138,7 @@ impl JobRegistry {
     pub(super) async fn reached(&self, goal: Phase) {
         let mut phase = self.0.phase.subscribe();
         let reached = |phase: &Phase| *phase == goal || *phase == Phase::Drained;
-        // `wait_for` fails only if the sender was dropped. `self` owns the sender.
+        // `wait_for` fails only if the sender was dropped, and `self` owns the sender.
         let _ = phase.wait_for(reached).await;
     }
 
@@ -155,7 +158,7 @@ impl JobRegistry {
 
     /// Returns the counts of the present jobs.
     pub(super) fn snapshot_counts(&self) -> RunCounts {
-        // A removed job may have been counted again, because its last run may end after its removal.
+        // The last run of a removed job may end after the removal. That end creates counts for the job again.
         self.0.counts.forget_all_but(&self.lock());
         self.0.counts.snapshot()
     }
@@ -165,8 +168,9 @@ impl JobRegistry {
         &self.0.vouching
     }
 
-    /// Locks the number of leads. The phase is read and changed only under this lock: when the last lead ends
-    /// during the draining, the phase becomes *drained*, and no new lead may begin in between.
+    /// Locks the number of terms under which this scheduler plans jobs. The phase changes only under this lock.
+    /// So when the guard of the last term is dropped during the draining, the phase becomes *drained*, and no
+    /// other term can begin at that moment.
     fn leads(&self) -> MutexGuard<'_, usize> {
         self.0.leads.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,8 +21,8 @@ impl ClockOffset {
         Self { low_micros: node - micros(received) - 1, high_micros: node - micros(sent), taken: received }
     }
 
-    /// Returns the better of two samples. That is the more precise one, unless the known sample is old, or the
-    /// two contradict each other because the node's clock stepped. In these cases it is the new one.
+    /// Returns the better of two samples: the more precise one. The new sample is better in any case if the
+    /// known one is old, or if the two contradict each other because the node's clock stepped.
     pub(crate) fn refine(self, new: Self) -> Self {
         let contradicts = new.low_micros > self.high_micros || new.high_micros < self.low_micros;
         let old = new.taken.since(self.taken) > SAMPLE_AGE;
@@ -41,8 +41,9 @@ impl ClockOffset {
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// Returns the same bound as [`ClockOffset::node_time_at_least`], but less the drift that is possible since
-    /// the sample became older than [`SAMPLE_AGE`]. The sample of an unreachable node may be old.
+    /// Returns the bound of [`ClockOffset::node_time_at_least`], less an allowance for drift. The sample of
+    /// an unreachable node may be old, and the two clocks may have drifted apart in the time by which it is
+    /// older than [`SAMPLE_AGE`].
     pub(crate) fn carried_to(self, at: BootTime, drift_rate: f64) -> NodeTime {
         let drift = self.taken.until(at).saturating_sub(SAMPLE_AGE).mul_f64(drift_rate);
         let micros = u64::try_from(drift.as_micros()).unwrap_or(u64::MAX);

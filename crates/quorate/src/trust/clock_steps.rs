@@ -5,8 +5,8 @@ use std::{collections::VecDeque, time::Duration};
 /// smallest offset is kept.
 const PARTS: u32 = 16;
 
-/// Detects steps of one node's clock against this worker's boot clock. It compares each reply with the earlier
-/// replies of a time window, including those of earlier connections.
+/// Detects steps of one node's clock against this worker's boot clock. The detector compares each reply with
+/// the earlier replies of a time window, including those of earlier connections.
 ///
 /// # What is not guaranteed
 ///

@@ -1,4 +1,5 @@
-//! The measured latency of the nodes. It decides which nodes a round asks first, and how long it waits for them.
+//! The measured latency of the nodes. A round uses it to decide which nodes to ask first, and how long to
+//! wait for their answers.
 
 use crate::config::majority;
 use std::{
@@ -75,8 +76,9 @@ impl Latencies {
         (1..PROMPT_AGAIN).contains(&self.0[node].late.load(Ordering::Relaxed))
     }
 
-    /// Returns the time for which a round waits for the nodes that it asked first. It is twice the time within
-    /// which a majority of the nodes nearly always answers, but at least [`PATIENCE_MIN`] and at most `most`.
+    /// Returns the time for which a round waits for the nodes that it asked first. This time is twice the
+    /// time within which a majority of the nodes nearly always answers, but at least [`PATIENCE_MIN`] and at
+    /// most `most`.
     pub(crate) fn patience(&self, most: Duration) -> Duration {
         let high = |entry: &NodeLatency| entry.high().filter(|_| entry.votes.load(Ordering::Relaxed));
         let highs = || self.0.iter().filter_map(high);

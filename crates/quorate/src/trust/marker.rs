@@ -3,8 +3,8 @@ use std::{fmt::Write, sync::Arc};
 
 /// The beginning of a marker's first line. The version of the format follows it.
 const HEAD: &str = "quorate-marker ";
-/// The version of the format. Version 1 was never part of a published release, and contained no setting except
-/// `max_ttl`. It is refused, because it does not show whether the settings agree.
+/// The version of the format. Version 1 was never part of a published release, and contained no setting
+/// except `max_ttl`. Markers of version 1 are refused, because they do not show whether the settings agree.
 const VERSION: &str = "2";
 
 /// A record that each node stores. From the marker, a worker notices that the node has lost its memory, or that
@@ -19,9 +19,10 @@ pub struct Marker {
     pub nodes: Arc<str>,
     /// The settings that all workers share.
     pub settings: SharedSettings,
-    /// The time on the node's clock at which its memory began. A restarted node may come back with old fencing
-    /// counters, and a worker whose clock was ahead may have started them. So after a restart, this time is set
-    /// to twice `max_clock_offset` after the handshake, which is later than any such counter.
+    /// The time on the node's clock at which its memory began. A restarted node may come back with old
+    /// fencing counters, and some of these counters may have been started by a worker whose clock was ahead.
+    /// So after a restart, this time is set to twice `max_clock_offset` after the handshake, which is later
+    /// than any such counter.
     pub since: NodeTime,
     /// The time on the node's clock from which its votes count.
     pub votes_from: NodeTime,
@@ -36,7 +37,8 @@ impl Marker {
     }
 
     /// Returns the text that a marker contains in place of the node set while the node set `from` is being
-    /// replaced by `to`. It equals no worker's node list. A node that has left the set keeps this text.
+    /// replaced by `to`. No worker's node list has this text. The marker of a node that has left the set
+    /// keeps this text.
     pub(crate) fn closed_set(from: &str, to: &str) -> Arc<str> {
         format!("({from})->({to})").into()
     }
@@ -62,7 +64,7 @@ impl Marker {
     /// Reads the text that a node stores.
     ///
     /// # Errors
-    /// [`MarkerError`] if it is not a marker of this version.
+    /// [`MarkerError`] if `text` is not a marker of this version.
     pub fn parse(text: &str) -> Result<Self, MarkerError> {
         let mut lines = text.lines();
         match lines.next().and_then(|line| line.strip_prefix(HEAD)) {

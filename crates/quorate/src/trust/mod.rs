@@ -2,8 +2,8 @@
 //!
 //! A node that lost its memory could grant a lock that another worker still holds. Each node therefore stores
 //! a *marker* ([`Marker`]). The marker contains the server's run id, the node set and the
-//! [`SharedSettings`](crate::config::SharedSettings). It also contains the beginning of the node's memory and
-//! the time from which the node's votes count. A worker compares the marker at each handshake
+//! [`SharedSettings`](crate::config::SharedSettings). The marker also contains the beginning of the node's
+//! memory and the time from which the node's votes count. A worker compares the marker at each handshake
 //! ([`TrustPolicy`]), and each request carries the marker that the worker read. A node whose marker has
 //! changed since then refuses the request.
 //!
@@ -20,9 +20,9 @@
 //! | has the run id of another node in the list | no, and the other node must not vote either |
 //! | has a clock that stepped ahead by more than `clock_step_allowance` | after a quarantine |
 //!
-//! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator may end it
-//! with [`Quorum::trust_nodes`](crate::quorum::Quorum::trust_nodes). A node's uptime never shortens it: uptime follows the wall clock,
-//! and is wrong after a step.
+//! A quarantine lasts `max_ttl × (1 + drift_rate)`, and at least four times `max_clock_offset`. An operator
+//! may end it with [`Quorum::trust_nodes`](crate::quorum::Quorum::trust_nodes). A node's uptime never
+//! shortens the quarantine: uptime follows the wall clock, and is wrong after a step.
 //!
 //! # The first marker of a node
 //!

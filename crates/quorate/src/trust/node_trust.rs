@@ -11,8 +11,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// This worker's trust in one node: whether the node may vote, and to which memory epoch its votes belong. It
-/// performs no I/O. It reads and updates the registry, which all drivers of this worker share.
+/// This worker's trust in one node: whether the node may vote, and to which memory epoch its votes belong.
+/// This type performs no I/O. It reads and updates the registry, which all drivers of this worker share.
 #[derive(Debug)]
 pub(crate) struct NodeTrust {
     me: usize,
@@ -24,8 +24,8 @@ pub(crate) struct NodeTrust {
     read_at: BootTime,
     /// True while this worker waits for handshakes with other nodes before it writes a marker to this node.
     awaits_others: bool,
-    /// The marker of the memory epoch whose votes count. It is kept when a connection ends, so that the next
-    /// handshake shows whether the memory is still the same.
+    /// The marker of the memory epoch whose votes count. The marker is kept when a connection ends, so that
+    /// the next handshake shows whether the memory is still the same.
     memory: Option<Marker>,
     lost_memory: bool,
     /// The last step of the node's clock against the boot clock. `None` once that step no longer keeps the node
@@ -50,8 +50,8 @@ pub(crate) struct Marking {
     pub(crate) marker: Marker,
     from: BootTime,
     reason: QuarantineReason,
-    /// True if an operator ends the node's quarantine by this marker, whatever the reason for the quarantine
-    /// was.
+    /// True if an operator ends the node's quarantine by this marker. The reason for the quarantine does not
+    /// matter.
     ends_quarantine: bool,
 }
 
@@ -105,7 +105,7 @@ impl NodeTrust {
     }
 
     /// Returns whether the decision waits for handshakes with other nodes. The registry notifies the driver
-    /// of them.
+    /// of these handshakes.
     pub(crate) fn awaits_others(&self) -> bool {
         self.awaits_others
     }
@@ -162,8 +162,8 @@ impl NodeTrust {
         self.settle(now, marking);
     }
 
-    /// Records that the node stores another marker than the known one. The server has not restarted, since the
-    /// connection is still the same.
+    /// Records that the node stores a marker other than the known one. The server has not restarted, since
+    /// the connection is still the same.
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -267,8 +267,8 @@ impl NodeTrust {
 
     /// Returns whether the reason for a refusal may end soon without an operator. There are three such reasons:
     ///
-    /// * The markers of other nodes differ from this worker's list or settings. They may turn out to be a
-    ///   minority when more nodes are reached.
+    /// * The markers of other nodes differ from this worker's list or settings. These other nodes may turn
+    ///   out to be a minority when more nodes are reached.
     /// * Too few nodes were reached. Another worker may write the marker.
     /// * The marker says that this worker's node set is about to replace another one.
     pub(crate) fn may_change_soon(&self) -> bool {
@@ -314,8 +314,8 @@ impl NodeTrust {
         std::mem::take(&mut self.lost_memory)
     }
 
-    /// Returns the handshake, with its node time moved forward to `now`. Time may have passed between the
-    /// handshake and the decision.
+    /// Returns the handshake, with its node time moved forward to `now`, because time may have passed since
+    /// the handshake.
     fn hello_at(&self, now: BootTime) -> Option<Hello> {
         let hello = self.hello.clone()?;
         let elapsed = self.read_at.until(now);
@@ -326,8 +326,8 @@ impl NodeTrust {
     }
 
     /// Accepts the marking's marker as the description of the node's memory. The node's votes count from the
-    /// marking's `from` on. After a clock step, they count only from the end of that quarantine, if it is
-    /// later. A marking with `ends_quarantine` ends that quarantine too.
+    /// marking's `from` on. If the node is in quarantine because its clock stepped, its votes count only
+    /// after that quarantine. A marking with `ends_quarantine` ends that quarantine at once.
     fn settle(&mut self, now: BootTime, marking: Marking) {
         let Marking { marker, mut from, mut reason, ends_quarantine } = marking;
         match &self.step {
@@ -383,171 +383,11 @@ impl NodeTrust {
     }
 }
 
-/// Returns whether both markers describe the same memory of the node, so that its grants still count. This is
-/// so if the memory began at the same time, and no worker has put the node in quarantine since.
+/// Returns whether both markers describe the same memory of the node, so that its grants still count. That is
+/// the case if the memory began at the same time, and no worker has put the node in quarantine since.
 fn is_same_memory(known: &Marker, now: &Marker) -> bool {
     known.since == now.since && now.votes_from <= known.votes_from
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        config::{QuorumConfig, SharedSettings},
-        node::Cause,
-    };
-    use std::time::Duration;
-
-    const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
-    const NODE_NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
-
-    fn hello(node: usize, nodes: Option<&str>) -> Hello {
-        let run_id: Arc<str> = format!("run of {node}").into();
-        let marker = nodes.map(|nodes| Marker {
-            run_id: Arc::clone(&run_id),
-            nodes: nodes.into(),
-            settings: SharedSettings::of(&QuorumConfig::default()),
-            since: NODE_NOW - Duration::from_secs(1000),
-            votes_from: NODE_NOW - Duration::from_secs(900),
-        });
-        Hello {
-            node_time: NODE_NOW,
-            run_id,
-            marker: marker.as_ref().map(Marker::to_text),
-            uptime: Duration::from_secs(3600),
-            version: "7".into(),
-            replica: false,
-            eviction: Some("noeviction".into()),
-            durable: None,
-            volatile: None,
-        }
-    }
-
-    /// A worker with the list `a,b,c`, and its node registry.
-    struct Worker {
-        registry: Arc<NodeRegistry>,
-        policy: Arc<TrustPolicy>,
-    }
-
-    impl Worker {
-        fn new() -> Self {
-            let names = ["a", "b", "c"].map(Arc::from);
-            let policy = TrustPolicy { nodes: Marker::node_set(&names), config: QuorumConfig::default() };
-            Self { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) }
-        }
-
-        /// Performs the first handshake with `node`. The node's marker names the node set `nodes`, or the node
-        /// has no marker.
-        fn connects(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
-            let mut node_trust = NodeTrust::new(node, Arc::clone(&self.policy), Arc::clone(&self.registry));
-            node_trust.connected(NOW, hello(node, nodes));
-            assert!(node_trust.evaluate(NOW).is_none() || nodes.is_none());
-            node_trust
-        }
-
-        fn cannot_reach(&self, node: usize) {
-            self.registry.set_state(node, NodeState::Unreachable(Cause::TimedOut));
-        }
-    }
-
-    /// Connects a worker with the list `a,b,c` to all three nodes, whose markers name the node sets `markers`.
-    /// Returns for each node whether the worker writes a marker to it, and the reason why the last node must
-    /// not vote.
-    fn connect_all(markers: [Option<&str>; 3]) -> ([bool; 3], Option<VoteRejection>) {
-        let worker = Worker::new();
-        let mut all = [0, 1, 2].map(|node| worker.connects(node, markers[node]));
-        let marks = [0, 1, 2].map(|node| all[node].evaluate(NOW).is_some());
-        (marks, all[2].objection(NOW))
-    }
-
-    /// Without this rule, two workers led at the same time (seed 347 of the simulation's fault plan
-    /// `mistaken`). One worker was started with only three of the five nodes, and two of the three had been
-    /// flushed. It wrote markers to those two, and led with their votes. Another worker led with the votes of
-    /// the other nodes.
-    #[test]
-    fn a_worker_that_a_marker_contradicts_writes_no_marker_to_a_flushed_node() {
-        let five = Some("a,b,c,d,e");
-        let (marks, why) = connect_all([five, None, None]);
-        assert_eq!(marks, [false; 3]);
-        let text = why.unwrap().to_string();
-        assert!(text.contains("while a contradicts it") && text.contains("[a,b,c,d,e]"), "{text}");
-    }
-
-    #[test]
-    fn a_new_node_gets_a_marker_if_no_marker_differs_or_a_majority_agrees() {
-        let ours = Some("a,b,c");
-        assert_eq!(connect_all([None, None, None]).0, [true; 3], "a new cluster");
-        assert_eq!(connect_all([ours, ours, None]).0, [false, false, true]);
-        assert_eq!(connect_all([Some("a,b"), ours, None]).0, [false; 3], "one differs, one agrees");
-        assert_eq!(connect_all([Some("a,b"), None, ours]).0, [false; 3]);
-        // A node whose marker names another set is refused, even if a majority agrees with this worker. After
-        // the node is flushed, it gets a new marker.
-        let worker = Worker::new();
-        let (_a, _b) = (worker.connects(0, ours), worker.connects(1, ours));
-        let mut c = worker.connects(2, Some("a,b"));
-        assert!(c.evaluate(NOW).is_none() && c.objection(NOW).unwrap().is_permanent());
-        c.marker_changed(NOW, NODE_NOW, None);
-        assert!(c.evaluate(NOW).is_some());
-    }
-
-    /// Without this rule, a worker reached two new nodes first and wrote markers to them. Only then did it
-    /// reach the node whose marker differs.
-    #[test]
-    fn no_new_node_gets_a_marker_before_every_node_was_tried() {
-        let worker = Worker::new();
-        let (mut b, mut c) = (worker.connects(1, None), worker.connects(2, None));
-        assert!(
-            b.evaluate(NOW).is_none() && c.evaluate(NOW).is_none(),
-            "a majority, but the handshake with a is under way"
-        );
-        assert!(b.is_unknown() && b.awaits_others(), "voting requests wait");
-        let _a = worker.connects(0, Some("a,x,y"));
-        assert!(b.evaluate(NOW).is_none() && c.evaluate(NOW).is_none());
-        assert!(matches!(b.objection(NOW), Some(VoteRejection::Contradicted { .. })));
-    }
-
-    #[test]
-    fn a_reached_majority_is_enough_if_the_others_are_unreachable_and_less_is_not() {
-        let worker = Worker::new();
-        worker.cannot_reach(0);
-        let mut b = worker.connects(1, None);
-        assert!(b.evaluate(NOW).is_none() && b.is_unknown());
-        worker.cannot_reach(2);
-        assert!(b.evaluate(NOW).is_none() && b.awaits_others());
-        assert_eq!(b.objection(NOW), Some(VoteRejection::TooFewMet { met: 1, needed: 2 }));
-        assert!(matches!(b.admission(NOW), Admission::Refused(VoteRejection::TooFewMet { .. })));
-        // The quarantine is measured on the node's clock. It begins when the marker is written.
-        let mut c = worker.connects(2, None);
-        let later = NOW + Duration::from_secs(5);
-        let marking = b.evaluate(later).expect("a majority has been reached");
-        let quarantine = QuorumConfig::default().quarantine();
-        assert!(marking.marker.since >= NODE_NOW + Duration::from_secs(5));
-        assert_eq!(marking.marker.votes_from, marking.marker.since + quarantine);
-        assert_eq!(marking.from, later + quarantine);
-        assert!(c.evaluate(later).is_some());
-        // A node that was reached once still counts as reached after its connection broke.
-        c.disconnected();
-        b.marker_written(later, marking);
-        b.marker_changed(later, NODE_NOW, None);
-        assert!(b.evaluate(later).is_some());
-    }
-
-    #[test]
-    fn a_restarted_node_gets_a_new_marker_at_once() {
-        let worker = Worker::new();
-        let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-        a.connected(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) });
-        assert!(a.evaluate(NOW).is_some(), "its marker names this worker's list");
-    }
-
-    #[test]
-    fn two_names_of_one_server_count_as_one_reached_node() {
-        let worker = Worker::new();
-        worker.cannot_reach(2);
-        let mut a = worker.connects(0, None);
-        let mut twin = NodeTrust::new(1, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-        twin.connected(NOW, hello(0, None));
-        assert!(twin.evaluate(NOW).is_none() && a.evaluate(NOW).is_none());
-        assert!(a.awaits_others());
-    }
-}
+mod tests;

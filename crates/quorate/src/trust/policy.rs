@@ -95,7 +95,7 @@ impl TrustPolicy {
     }
 
     /// Returns the decision to write a new marker. The node's memory begins now, or later if the node
-    /// restarted. Its votes count after the time `wait`.
+    /// restarted. Its votes count once `wait` has passed.
     fn write(&self, hello: &Hello, now: BootTime, wait: Duration, reason: QuarantineReason) -> TrustDecision {
         if self.config.only_looks {
             return TrustDecision::Refused(match reason {
@@ -103,11 +103,11 @@ impl TrustPolicy {
                 _ => VoteRejection::Unmet,
             });
         }
-        // A restarted node may come back with old fencing counters. A counter starts at the wall-clock time of
-        // a worker, and is recognised as old if it is smaller than the time at which the node's memory began.
-        // So the memory must begin after all old counters. The clock of the worker that started one may have
-        // been ahead of another node's clock by `max_clock_offset`, and that node's clock ahead of this node's
-        // by as much again.
+        // A restarted node may come back with old fencing counters. A counter starts at the wall-clock time
+        // of a worker, and is recognised as old if it is smaller than the time at which the node's memory
+        // began. So the memory must begin after all old counters. The worker that started a counter may have
+        // had a clock that was ahead of another node's clock by `max_clock_offset`, and that node's clock may
+        // have been ahead of this node's by as much again.
         let margin = match reason {
             QuarantineReason::Restarted => self.config.max_clock_offset * 2,
             _ => Duration::ZERO,

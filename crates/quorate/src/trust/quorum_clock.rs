@@ -2,11 +2,12 @@
 //!
 //! # What is not guaranteed
 //!
-//! This clock is as accurate as the clocks of a majority of the nodes, and behind them by the time that a reply takes
-//! to arrive. It may step back: when a reply gives a wider bound than the one before it, or when a node's clock was
-//! set back. A caller that must not go back has to remember the last time that it used. Between replies, the quorum's
-//! clock advances with the boot clock. If the boot clock stood still (a virtual machine was paused), the quorum's
-//! clock is behind until a majority has answered again.
+//! This clock is as accurate as the clocks of a majority of the nodes, and behind them by the time that a
+//! reply takes to arrive. The quorum's clock may step back: when a reply gives a wider bound than the one
+//! before it, or when a node's clock was set back. A caller that must not go back has to remember the last
+//! time that it used. Between replies, the quorum's clock advances with the boot clock. If the boot clock
+//! stood still (a virtual machine was paused), the quorum's clock is behind until a majority has answered
+//! again.
 
 use crate::{
     config::majority,
@@ -28,8 +29,8 @@ pub(crate) fn majority_has_reached(
 ) -> Option<WallTime> {
     let shows = |offset: ClockOffset| offset.carried_to(now, drift_rate);
     let mut shown: Vec<_> = samples.into_iter().map(|offset| offset.map(shows)).collect();
-    // The latest times come first, and nodes without a sample last. So the entry at the index of a majority is
-    // a time that a majority has reached.
+    // The latest times come first, and nodes without a sample last. So a majority of the nodes has reached
+    // the time at the index `majority - 1`.
     shown.sort_unstable_by(|one, other| other.cmp(one));
     let time = shown.get(majority(shown.len()) - 1).copied().flatten()?;
     Some(WallTime::from_micros(time.as_micros()))

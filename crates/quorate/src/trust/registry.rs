@@ -266,8 +266,8 @@ impl NodeRegistry {
         self.notify_all();
     }
 
-    /// Records how a node's marker compares with this worker's list and settings: `true` if it agrees, `false`
-    /// if the node has none, or the reason why it differs.
+    /// Records how a node's marker compares with this worker's list and settings: `Ok(true)` if the marker
+    /// agrees, `Ok(false)` if the node has no marker, or the reason why the marker differs.
     pub(crate) fn set_marker_state(&self, node: usize, marker: Result<bool, VoteRejection>) {
         let marker = match marker {
             Ok(true) => MarkerState::Agrees,
@@ -427,7 +427,8 @@ impl NodeRegistry {
         status.collect()
     }
 
-    /// Returns the other node with the same run id, if `node` is not unreachable. Neither of the two votes.
+    /// Returns the other node with the same run id, if `node` is not unreachable. Neither of the two nodes
+    /// may vote.
     fn reachable_twin(state: &RegistryState, node: usize) -> Option<usize> {
         twin_of(&state.run_ids, node).filter(|_| !matches!(state.states[node], NodeState::Unreachable(_)))
     }
@@ -458,9 +459,9 @@ fn is_new(state: &NodeState) -> bool {
     *reason == QuarantineReason::Unmarked
 }
 
-/// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose state
-/// changes back and forth is logged once for each cause. If new nodes are in quarantine, the first of them is
-/// logged as a warning that says how to skip the wait. The other new nodes are logged at INFO.
+/// Logs the state of a node, unless the same cause was logged since the node last voted. So a node whose
+/// state changes back and forth is logged once for each cause. If new nodes are in quarantine, the first of
+/// them is logged as a warning that says how to skip the wait. The other new nodes are logged at INFO.
 fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<String>) {
     let cause = match state {
         NodeState::Connecting | NodeState::Unreachable(Cause::Stopped) => return,
@@ -468,8 +469,8 @@ fn log(name: &str, state: &NodeState, is_first_new: bool, logged: &mut BTreeSet<
             logged.clear();
             return tracing::info!(node = name, "node votes");
         }
-        // The remaining time in the full text differs each time, so the line would always look new. Only the
-        // reason is compared.
+        // Only the reason is compared. The full text of `why` contains the remaining time of the quarantine,
+        // which differs each time, so the text would always look new.
         NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => {
             format!("{reason:?}")
         }

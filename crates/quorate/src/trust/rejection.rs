@@ -45,7 +45,7 @@ pub enum VoteRejection {
          or PREFIX and then node)", .0.field, .0.theirs, .0.ours, .0.field
     )]
     OtherSetting(SettingMismatch),
-    /// The node has no marker, and this worker has reached too few nodes to write a first one.
+    /// The node has no marker, and this worker has reached too few nodes to write a first marker.
     #[error(
         "it has no marker, and this worker has reached {met} of the {needed} nodes that it must reach before it writes \
          one (a marker with a wrong node list would keep other workers out); start the other nodes, or correct the list"
@@ -53,7 +53,7 @@ pub enum VoteRejection {
     TooFewMet {
         /// The number of nodes that this worker has reached.
         met: usize,
-        /// The number of nodes that it must reach.
+        /// The number of nodes that this worker must reach.
         needed: usize,
     },
     /// The node has no marker, and another node's marker names another node list or other shared settings.
@@ -143,7 +143,8 @@ fn replaced(from: &str, to: &str, ours: &str) -> String {
 pub enum QuarantineReason {
     /// The node has no marker. It may be new, or it may have been flushed and have lost leases.
     Unmarked,
-    /// The node's run id differs from the one in its marker. So it restarted, and may have lost its memory.
+    /// The node's run id differs from the run id in its marker. So the node restarted, and may have lost its
+    /// memory.
     Restarted,
     /// The node's marker contains the end of the quarantine, because this or another worker began the
     /// quarantine earlier.

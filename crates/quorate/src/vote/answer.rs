@@ -140,8 +140,8 @@ impl NoMajority {
         Self { failed: failed.into(), ..self }
     }
 
-    /// Returns the text that says what failed. It is empty if another error contains this one and says what
-    /// failed.
+    /// Returns the text that says what failed. The text is empty if another error contains this one and says
+    /// what failed.
     pub fn failed(&self) -> &str {
         &self.failed
     }
@@ -179,8 +179,8 @@ impl NoMajority {
         named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
     }
 
-    /// Returns the time after which a majority of the nodes may be free, by the remaining times that the nodes
-    /// reported. Returns `None` if this time is unknown.
+    /// Returns the time after which the resource may be free on a majority of the nodes, by the remaining
+    /// times that the nodes reported. Returns `None` if this time is unknown.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let held = self.count(|outcome| matches!(outcome, NodeOutcome::Contended { .. }));
         let free = self.count(|outcome| matches!(outcome, NodeOutcome::Granted | NodeOutcome::Pending));

@@ -46,7 +46,7 @@ impl RoundData for () {
     }
 }
 
-/// Counts the votes of one round. It performs no I/O and reads no clock.
+/// Counts the votes of one round. The tally performs no I/O and reads no clock.
 #[derive(Clone, Debug)]
 pub struct Tally<D = ()> {
     slots: Vec<Slot>,
@@ -91,8 +91,8 @@ impl<D: RoundData> Tally<D> {
         self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Spared)).map(|(node, _)| node)
     }
 
-    /// Returns whether the nodes that were not asked are needed now, because another node did not grant or its
-    /// grant no longer counts. (If the other nodes are only late, the caller decides by its clock.)
+    /// Returns whether the spared nodes are needed now, because a node that was asked did not grant, or its
+    /// grant no longer counts. (If nodes are only late, the caller decides by its clock.)
     pub fn needs_spared(&self) -> bool {
         self.spared().next().is_some() && self.slots.iter().any(|slot| matches!(slot, Slot::Against { .. }))
     }
@@ -149,8 +149,8 @@ impl<D: RoundData> Tally<D> {
         }
     }
 
-    /// Records that `node` granted, but refused to raise its counter. Its grant no longer counts, although it
-    /// may hold the key.
+    /// Records that `node` granted, but refused to raise its counter. The grant no longer counts, although
+    /// the node may store the attempt's key.
     pub fn not_raised(&mut self, node: usize, outcome: NodeOutcome) {
         self.slots[node] = Slot::Against { outcome, may_hold: true };
     }
@@ -217,13 +217,14 @@ impl<D: RoundData> Tally<D> {
         })
     }
 
-    /// Returns the time from which the lease's validity counts. It is the latest time such that a majority of
-    /// the nodes granted requests that were sent at that time or later.
+    /// Returns the time from which the lease's validity counts. This is the latest time such that a majority
+    /// of the nodes granted requests that were sent at that time or later.
     pub fn sent_by_quorum(&self) -> Option<BootTime> {
         quorum_th(self.granted().map(|(_, grant)| grant.sent), self.majority())
     }
 
-    /// Returns whether `node` may hold the attempt's key, now or later, so that it must be released there.
+    /// Returns whether `node` may store the attempt's key, now or later. If so, the attempt must release the
+    /// key there.
     pub fn may_hold(&self, node: usize) -> bool {
         match &self.slots[node] {
             Slot::Spared => false,
@@ -238,8 +239,9 @@ impl<D: RoundData> Tally<D> {
         against > 0 && against + self.granted().count() + self.pending() >= self.majority()
     }
 
-    /// Returns the time after which a majority may be free, because enough leases of other holders have expired
-    /// by then. The nodes' replies give the remaining times. Returns `None` if they do not suffice.
+    /// Returns the time after which the resource may be free on a majority of the nodes, because enough
+    /// leases of other holders have expired by then. The nodes' replies contain the remaining times. Returns
+    /// `None` if too few nodes reported one.
     pub fn retry_after(&self) -> Option<Duration> {
         let free = self.granted().count() + self.pending();
         let needed = self.majority().saturating_sub(free).max(1);

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// A node that its worker cannot reach while a flag is true.
+/// A node that its worker cannot reach while the flag `off` is true.
 #[derive(Clone)]
 pub(crate) struct Cut {
     node: MemoryNode,
@@ -19,7 +19,7 @@ pub(crate) struct CutSession {
 }
 
 impl Cut {
-    /// Returns `node` as one that is cut off while `off` is true.
+    /// Wraps `node`. The worker cannot reach the node while `off` is true.
     pub(crate) fn new(node: &MemoryNode, off: &Arc<AtomicBool>) -> Self {
         Self { node: node.clone(), off: Arc::clone(off) }
     }

@@ -1,4 +1,4 @@
-//! Captures the log of the library on this thread, so that a test can read it.
+//! Captures the log events of the library on this thread, so that a test can read them.
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,15 +8,16 @@ use std::{
 };
 use tracing_subscriber::{filter::LevelFilter, util::SubscriberInitExt};
 
-/// The lines that have been logged.
+/// The captured lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Records warnings and errors of this thread until the guard is dropped.
+    /// Captures warnings and errors of this thread until the guard is dropped.
     pub(crate) fn warnings(&self) -> impl Sized + use<> {
-        // `tracing` stores for each log statement, when it is first reached, whether anyone wants it. Without a default
-        // subscriber, a statement that another thread reaches at that moment is never logged again.
+        // When a log statement is first reached, `tracing` stores whether any subscriber needs it. Suppose that
+        // another thread reaches a statement first, and there is no default subscriber. That statement would
+        // then never be logged again. The default subscriber prevents this, and discards what it receives.
         static DEFAULT: Once = Once::new();
         DEFAULT.call_once(|| {
             let nowhere = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(io::sink);

@@ -8,7 +8,7 @@ use std::{
 };
 use syn::{Attribute, Fields, ImplItem, Item, ItemMacro, TraitItem};
 
-/// The position at which an item is defined: its module, and its index in the module.
+/// The place at which an item is defined: its module, and its index in that module.
 type Definition = (ModPath, usize);
 
 /// The public items of the crate, with the source in which they are defined.
@@ -16,7 +16,7 @@ pub(crate) struct Api {
     source: Source,
     /// The shortest public path of each item.
     paths: BTreeMap<Definition, String>,
-    /// The documentation of the `pub use` statement at the root, for items that it re-exports.
+    /// For each item that the root re-exports, the documentation of the `pub use` statement.
     use_docs: BTreeMap<Definition, String>,
 }
 
@@ -60,8 +60,8 @@ impl Api {
         }
     }
 
-    /// Returns the definitions to which a path refers. `use` statements are followed. A path may refer to both
-    /// an item and a macro of the same name.
+    /// Returns the definitions to which a path refers, and follows `use` statements. There may be two: an item
+    /// and a macro of the same name.
     fn define(&self, target: &ModPath, depth: usize) -> Vec<Definition> {
         let Some((name, module_path)) = target.split_last().filter(|_| depth < 16) else { return Vec::new() };
         let Some(module) = self.source.modules.get(module_path) else { return Vec::new() };
@@ -91,7 +91,7 @@ impl Api {
         self.paths.values().map(String::as_str).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Returns the names of types and traits that other crates can use although the documentation hides them.
+    /// Returns the names of types and traits that the documentation hides, but that other crates can still use.
     pub(crate) fn hidden_types(&self) -> BTreeSet<String> {
         let shown: BTreeSet<&str> = self.names().filter_map(|name| name.rsplit("::").next()).collect();
         let items = self.source.modules.values().flat_map(|module| &module.items);
@@ -132,8 +132,8 @@ impl Api {
                 let Item::Impl(block) = item else { continue };
                 let syn::Type::Path(of) = &*block.self_ty else { continue };
                 let Some(last) = of.path.segments.last() else { continue };
-                // If two types in different modules had the same name, they would share their methods here.
-                // There are none.
+                // Types are found by their names only. Two types with the same name in different modules would
+                // get the methods of both, but there are no such types.
                 for path in by_name.get(last.ident.to_string().as_str()).into_iter().flatten() {
                     let generics = text(&block.generics);
                     if let Some((of_trait, _)) = &block.trait_ {
@@ -158,8 +158,8 @@ impl Api {
     }
 }
 
-/// Parses the bodies of a `macro_rules!` as items of an `impl` block. Bodies that are something else are
-/// skipped.
+/// Parses the bodies of a `macro_rules!` as items of an `impl` block. Bodies that cannot be parsed in this way
+/// are skipped.
 fn arms(rules: &ItemMacro) -> Vec<ImplItem> {
     let mut methods = Vec::new();
     for token in rules.mac.tokens.clone() {

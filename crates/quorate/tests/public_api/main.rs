@@ -6,9 +6,9 @@
 //! UPDATE_PUBLIC_API=1 cargo test -p quorate --test public_api
 //! ```
 //!
-//! The test makes the listing from the source. The listing contains every item that other crates can name
-//! through `pub` modules that are not hidden. Each item has its signature and its shortest path. The listing
-//! does not depend on features: an item that needs a feature is listed with its `cfg`.
+//! The test creates the listing from the source. The listing contains every item to which other crates have a
+//! path through `pub` modules that are not hidden. Each item has its signature and its shortest path. The
+//! listing does not depend on the enabled features: an item that needs a feature is listed with its `cfg`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

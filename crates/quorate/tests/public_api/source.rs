@@ -3,17 +3,17 @@
 use std::{collections::BTreeMap, fs, path::Path};
 use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 
-/// A path of names from the root of the crate. The path of the root itself is empty.
+/// A path of names from the root of the crate. The path of the root is empty.
 pub(crate) type ModPath = Vec<String>;
 
 /// A module.
 pub(crate) struct Module {
     pub(crate) items: Vec<Item>,
-    /// True if other crates can name the module and the documentation shows it.
+    /// True if other crates can use a path to the module, and the documentation shows the module.
     pub(crate) is_public: bool,
 }
 
-/// Every module of the crate, by its path.
+/// All modules of the crate, by path.
 pub(crate) struct Source {
     pub(crate) modules: BTreeMap<ModPath, Module>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Import {
 }
 
 impl Source {
-    /// Parses the crate in `src`.
+    /// Parses the crate whose sources are in `src`.
     pub(crate) fn read(src: &Path) -> Self {
         let mut source = Self { modules: BTreeMap::new() };
         let text = fs::read_to_string(src.join("lib.rs")).expect("lib.rs");
@@ -75,8 +75,8 @@ impl Source {
         imports
     }
 
-    /// Converts a path that is written in the module `module` to a path from the root of the crate. Returns
-    /// `None` for a path of another crate.
+    /// Converts a path from the source of the module `module` to a path from the root of the crate. Returns
+    /// `None` if the path belongs to another crate.
     fn absolute(&self, module: &ModPath, path: &[String]) -> Option<ModPath> {
         let mut base = match path.first().map(String::as_str)? {
             "crate" => Vec::new(),

@@ -31,9 +31,9 @@ pub struct Exclusion {
     pub forgets: u8,
     /// True if each reply arrives at once or never. Otherwise a reply arrives at any later time or never.
     pub prompt: bool,
-    /// True if an attempt asks only a majority of the nodes first. It may ask the remaining node at any later
-    /// time. Once it holds the lease, it may also extend the lease to that node. It sends releases only to the
-    /// nodes that it has asked.
+    /// True if an attempt asks only a majority of the nodes first. The attempt may ask the remaining node at
+    /// any later time. Once the attempt holds the lease, it may also extend the lease to that node. It sends
+    /// releases only to the nodes that it has asked.
     pub majority_first: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
@@ -42,16 +42,16 @@ pub struct Exclusion {
 /// A rule that keeps two workers from believing in a lease at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// After a node forgot, it votes again only after a quarantine.
+    /// A node that forgot votes again only after a quarantine.
     Quarantine,
     /// A node in quarantine does not count for the extension of a lease either.
     QuarantineOfHolders,
-    /// Validity counts from the sending of the request. Without this rule, it counts from the arrival of the
-    /// reply.
+    /// Validity counts from the sending of the request. Without this rule, validity counts from the arrival
+    /// of the reply.
     Send,
-    /// Validity counts from the second latest sending time of the granted requests. So a majority of the three
-    /// nodes granted a request that was sent then or later. Without this rule, validity counts from the latest
-    /// sending time.
+    /// Validity counts from the second latest sending time of the granted requests. A majority of the three
+    /// nodes granted a request that was sent at this time or later. Without this rule, validity counts from
+    /// the latest sending time.
     QuorumthSend,
     /// The margin for clock errors is subtracted from the TTL.
     Margin,

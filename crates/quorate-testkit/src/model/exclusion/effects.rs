@@ -20,8 +20,8 @@ impl Exclusion {
         if self.leaves_out(Rule::FreshOwner) && attempt == 2 { 0 } else { attempt as u8 }
     }
 
-    /// Returns the time for which a worker believes in a lease. It is a span of true time that begins with the
-    /// sending of the request.
+    /// Returns the time for which a worker believes in a lease, in steps of true time after the sending of
+    /// its request.
     fn believed(&self) -> u8 {
         if self.leaves_out(Rule::Margin) { TTL + SLOW } else { TTL - MARGIN + SLOW }
     }
@@ -97,13 +97,13 @@ impl Exclusion {
         Self::ask(site, Request::Release { resource: resource(), owner });
     }
 
-    /// Delivers a reply. The attempt counts it as a vote at once.
+    /// Delivers a reply. The attempt counts the reply as a vote at once.
     pub(super) fn receives(&self, state: &mut State, at: usize, attempt: usize) -> Option<()> {
         let line = &mut state.sites[at].lines[attempt];
         let age = line.reply.take()?;
         let age = if self.leaves_out(Rule::Send) { 0 } else { age };
-        // Replies may arrive out of order. Of two votes of a node, the one whose request was sent later is
-        // kept.
+        // Replies may arrive out of order. If a node has voted before, the vote whose request was sent later
+        // is kept.
         line.vote = Some(line.vote.map_or(age, |vote| vote.min(age)));
         let votes = self.tally(state, attempt);
         if votes.verdict() == Verdict::Won {
@@ -155,8 +155,8 @@ impl Exclusion {
             site.quarantine = site.quarantine.saturating_sub(1);
             site.key = site.key.and_then(|(owner, left)| (left > 1).then_some((owner, left - 1)));
             for line in &mut site.lines {
-                // A request or a vote of this age can no longer make a worker believe in a lease. So it has the
-                // same effect as a lost one.
+                // A request or a vote of this age can no longer make a worker believe in a lease. It has the
+                // same effect as a lost one, and is dropped.
                 let older = |age: u8| (age + 1 < self.believed()).then_some(age + 1);
                 line.acquire = line.acquire.and_then(older);
                 line.extend = line.extend.and_then(older);
@@ -182,8 +182,9 @@ impl Exclusion {
     }
 
     /// Drops messages that no longer matter, so that fewer states differ. These are replies for which no
-    /// attempt waits, and acquires and extensions of attempts that have ended. Such a request could only keep
-    /// other attempts from acquiring. The model also covers its loss, so it can be dropped.
+    /// attempt waits, and acquires and extensions of attempts that have ended. The only remaining effect of
+    /// such a request is that it keeps other attempts from acquiring. The model also covers the loss of the
+    /// request.
     pub(super) fn drop_stale_messages(state: &mut State) {
         for (attempt, phase) in state.phases.iter().enumerate() {
             if matches!(phase, Phase::Ended | Phase::Lost) {

@@ -3,15 +3,21 @@
 //!
 //! # Not covered
 //!
-//! The model does not cover a worker's actions after it has checked its lease: the fencing token protects against a
-//! pause between check and use. It does not cover tokens themselves, *raise*, and an attempt that wins with too little
-//! validity left. It does not cover the order in which nodes are asked first: an attempt may spare any node. Nor does it cover a node that comes back with an earlier state, because such a node can only have
-//! more keys than one that came back empty. Clocks beyond the assumptions are not covered either.
+//! The model does not cover the following:
+//!
+//! - A worker's actions after it has checked its lease. The fencing token protects against a pause between
+//!   the check and the use.
+//! - The tokens themselves, *raise*, and an attempt that wins with too little validity left.
+//! - The order in which nodes are asked first. In the model, an attempt may spare any node.
+//! - A node that comes back with an earlier state. Such a node can only have more keys than one that came
+//!   back empty.
+//! - Clocks beyond the assumptions.
 //!
 //! # Scope
 //!
-//! Three nodes, a few attempts, and true time in steps, without an end. All times are relative: the time
-//! since an event, or the time that remains until one. A time that is too old to matter is dropped.
+//! The model has three nodes and a few attempts. True time passes in steps, without an end. All times are
+//! relative: the time since an event, or the time that remains until one. A time that is too old to matter is
+//! dropped.
 //!
 //! Requests run at any later time, in any order, or never. An acquire or an extension may run twice, with any
 //! time between, and be answered twice. (A release that runs twice has the same effect as a late release.) A
@@ -23,9 +29,9 @@
 //! the TTL is exactly these two steps.
 //!
 //! After a node forgot, it votes again after a TTL of true time. Measured by any permitted clock, the
-//! quarantine is at least as long. Requests in flight to such a node are lost with its earlier process. The
-//! model does not fix whether a holder learns of the loss: it may continue to count the grants that the node
-//! gave before.
+//! quarantine is at least as long. Requests in flight to such a node are lost with its earlier process. A
+//! holder may or may not learn that the node forgot. It may continue to count the grants that the node gave
+//! before.
 //!
 //! # Parts that are the shipped code
 //!

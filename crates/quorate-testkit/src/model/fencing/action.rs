@@ -27,7 +27,7 @@ pub enum Action {
     Repair(u8, Name),
     /// Time advances.
     Step,
-    /// A node forgets everything, its counter too.
+    /// A node forgets everything, including its counter.
     Forget(Name),
     /// A node saves its state.
     Save(Name),

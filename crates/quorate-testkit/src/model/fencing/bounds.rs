@@ -25,8 +25,8 @@ pub struct Fencing {
     pub doubles: u8,
     /// True if each reply arrives at once or never. Otherwise a reply arrives at any later moment or never.
     pub prompt: bool,
-    /// The errors that the clock of an attempt's worker may have, in steps. They matter only where a node has
-    /// no counter.
+    /// The errors that the clock of an attempt's worker may have, in steps. An error matters only if a node
+    /// has no counter.
     pub offs: &'static [i8],
     /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost the
     /// key.
@@ -36,7 +36,8 @@ pub struct Fencing {
     pub apart: Option<u8>,
     /// Lets any of the nodes be without a counter when a sequence of steps begins.
     pub missing: bool,
-    /// The error of the worker's clock, in steps ahead, that started the nodes' counters before the history.
+    /// The nodes' counters were started before the history, at the time on a worker's clock. That clock was
+    /// ahead by this number of steps.
     pub seeded: u8,
     /// The number of steps by which a node's clock may be ahead.
     pub ahead: u8,
@@ -46,7 +47,7 @@ pub struct Fencing {
     pub stride: u8,
     /// The length of a quarantine, in steps. In the shipped code, the length follows from `max_ttl`.
     pub quarantine: u8,
-    /// The time after its last use for which a node keeps a counter, in steps.
+    /// The number of steps for which a node keeps a counter after the counter's last use.
     pub keep: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
@@ -67,16 +68,16 @@ pub enum Rule {
     RaiseByOwner,
     /// A repair (an extension that sets a key again) never lowers a counter.
     RepairKeepsMore,
-    /// A node without a counter starts it at the time that the worker proposes. That time must be within
+    /// A node without a counter starts one at the time that the worker proposes. That time must be within
     /// `max_clock_offset` of the node's clock.
     Seed,
-    /// After a node has forgotten, it votes again only after a quarantine.
+    /// A node that has forgotten votes again only after a quarantine.
     Quarantine,
     /// A counter that was written before its node's memory began is treated as missing.
     OldCounters,
-    /// If a node comes back with an earlier state, its memory begins some time after the moment that its clock
-    /// shows. This time is at least the largest possible difference of two clocks. A restored counter may have
-    /// been started from a clock that was ahead, and must count as older than the node's memory.
+    /// If a node comes back with an earlier state, its new memory begins later than its clock shows, by at
+    /// least the largest possible difference of two clocks. A restored counter may have been started from a
+    /// clock that was ahead, and must count as older than the node's memory.
     LateMemory,
 }
 

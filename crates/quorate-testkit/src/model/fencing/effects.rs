@@ -111,8 +111,8 @@ impl Fencing {
         for (node, site) in state.sites.iter_mut().enumerate() {
             let line = &mut site.lines[attempt];
             line.grants = Default::default();
-            // A raise is sent to the nodes that granted with a counter smaller than the token. It is dropped
-            // for a node that has forgotten its grant since then, because such a node would refuse it.
+            // A raise is sent to the nodes that granted with a counter smaller than the token. If a node has
+            // forgotten its grant since then, the raise is dropped, because the node would refuse it.
             line.raise = below.contains(&node) && line.vote.since == site.since;
         }
     }
@@ -125,7 +125,8 @@ impl Fencing {
         }))
     }
 
-    /// Marks the attempt as won. It needs no further replies, but its requests that are in flight may still
+    /// Marks the attempt as won. The attempt needs no further replies, but its requests in flight may still
+    /// run.
     /// run.
     fn win(state: &mut State, attempt: usize) {
         state.attempts[attempt].phase = Phase::Won;

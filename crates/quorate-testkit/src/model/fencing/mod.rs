@@ -6,13 +6,13 @@
 //!
 //! # Scope
 //!
-//! Three nodes and a few attempts on one resource. A request may run at any later moment, in any order, or
-//! never. An acquire may run twice, and a raise any number of times. A reply may arrive at any later moment,
-//! or never.
+//! The model has three nodes, and a few attempts on one resource. A request may run at any later moment, in
+//! any order, or never. An acquire may run twice, and a raise any number of times. A reply may arrive at any
+//! later moment, or never.
 //!
-//! A key may end at any moment. So releases and attempts that give up would add no further states. (The model
-//! ends a key only just before a request that needs the key to be gone. A request that finds the key is
-//! refused, which has the same effect as a lost request.)
+//! A key may end at any moment. Releases and attempts that give up would therefore add no further states.
+//! (The model ends a key only just before a request that needs the key to be gone. A request that finds the
+//! key is refused, which has the same effect as a lost request.)
 //!
 //! An attempt that has won may repair any node at any later moment, any number of times, even long after its
 //! lease has ended. The votes are evaluated as soon as a majority has granted.
@@ -178,7 +178,7 @@ impl Model for Fencing {
             }
         }
         if self.prompt {
-            // In this model, a reply arrives at once or never. So replies that are still in flight are dropped.
+            // In this model, a reply arrives at once or never. Replies that are still in flight are dropped.
             for line in state.sites.iter_mut().flat_map(|site| &mut site.lines) {
                 (line.grants, line.raised) = (Default::default(), false);
             }

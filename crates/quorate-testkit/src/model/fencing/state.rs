@@ -16,9 +16,9 @@ pub struct State {
     pub(super) returns: u8,
 }
 
-/// One node, the messages to and from it, and the replies that each attempt has received from it. With all
-/// these in one place, the nodes can be sorted. States that differ only in the order of the nodes then become
-/// equal.
+/// One node, the messages to and from it, and the replies that each attempt has received from it. All these
+/// are in one struct, so that the nodes can be sorted. States that differ only in the order of the nodes then
+/// become equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Site {
     pub(super) store: LeaseStore,
@@ -26,7 +26,7 @@ pub(super) struct Site {
     pub(super) ahead: u8,
     /// The time when the node's memory began, by its own clock in microseconds.
     pub(super) since: u32,
-    /// The time on the node's clock from which it votes, in microseconds.
+    /// The time on the node's clock from which the node votes, in microseconds.
     pub(super) votes_from: u32,
     pub(super) saved: Option<LeaseStore>,
     pub(super) lines: [Line; ATTEMPTS],
@@ -64,7 +64,7 @@ pub(super) struct Attempt {
     pub(super) propose: u32,
     /// The token, or the value that will become the token once a majority has been raised to it.
     pub(super) token: u32,
-    /// The largest token that had been given when the attempt began. The attempt must get a larger one.
+    /// The largest token that had been given when the attempt began. The attempt must get a larger token.
     pub(super) floor: u32,
 }
 

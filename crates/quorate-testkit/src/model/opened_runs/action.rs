@@ -17,7 +17,7 @@ pub enum Action {
     Decides(u8, u8, Choice),
     /// An actor makes this choice without answers of nodes.
     Goes(u8, Choice),
-    /// A leader that writes a record finds a record on a node that is later than the one it has seen. It
+    /// A leader that writes a record finds a later record on a node than the one that it has seen. The leader
     /// continues from that later record.
     Meets(u8, Name),
     /// An actor's lease on a slot is over by the actor's own clock.
@@ -53,11 +53,11 @@ pub enum Ask {
     TakeBack,
     /// A worker records that the run is done.
     Complete,
-    /// A leader records in the slot that it ended the run before it started.
+    /// A leader records in the slot that it has ended the run, and that the run has not started.
     Void,
     /// A leader reads the state of the slot.
     Look,
-    /// A leader reads only whether the slot is free.
+    /// A leader checks whether the slot is free, and nothing else.
     LookFree,
     /// A leader prunes the tick.
     Prune,
@@ -66,13 +66,13 @@ pub enum Ask {
 /// A decision of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The actor does what follows from the answers.
+    /// The actor takes the next step that the protocol prescribes.
     Follow,
     /// The leader opens the first generation, or the one after a lost generation.
     Open,
     /// The leader executes the run itself.
     Direct,
-    /// The leader ends the run, and this is the run's end.
+    /// The leader ends the run with this end.
     Close(End),
     /// The handler ends.
     End,

@@ -8,12 +8,12 @@ use super::{
     state::{LEADERS, WORKERS},
 };
 
-/// The property that a generation starts at most once. An at-least-once job has it only while no memory is
-/// lost.
+/// The property that a generation starts at most once. For an at-least-once job, this property holds only
+/// while no memory is lost.
 pub const ONCE: &str = "a generation starts once";
-/// The property that a run which a leader ended as *skipped* never starts, neither before nor after that.
+/// The property that a run which a leader ended as *skipped* never starts, neither before nor after this end.
 pub const SKIPPED: &str = "a skipped run never starts";
-/// The property that a handler ended in every run that is *done*.
+/// The property that a run has the end *done* only if a handler of the run has ended.
 pub const DONE: &str = "a run that is done was executed to its end";
 /// The property that all leaders that end the run give it the same end. It holds while no memory is lost.
 pub const AGREED: &str = "a run has one end";
@@ -25,10 +25,11 @@ pub const CLOSED: &str = "nothing starts after the end";
 pub const ALONE: &str = "generations do not overlap";
 /// The property that a run which a leader finds pruned has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
-/// The property that one more leader, if it sealed the ledger now, would not find a started run as *skipped*.
+/// The property that no later leader concludes that a started run was *skipped*. It is checked for one more
+/// leader that seals the ledger now.
 pub const NEXT: &str = "no later leader finds a started run as skipped";
-/// The property that one more leader, if it sealed the ledger now, would find the end that the history has. It
-/// holds while no memory is lost.
+/// The property that every later leader finds the end that the history has. It is checked for one more leader
+/// that seals the ledger now. It holds while no memory is lost.
 pub const FINAL: &str = "every later leader finds the end in the history";
 
 /// One model, within bounds.
@@ -47,8 +48,8 @@ pub struct OpenedRuns {
     /// True if leases exclude each other. Otherwise a lease may expire at any moment, and its holder does not
     /// notice.
     pub timed: bool,
-    /// Lets the horizons of slots pass. After a slot's horizon, a node refuses to let the slot be taken, and
-    /// removes the slot's row.
+    /// Lets the horizons of slots pass. After a slot's horizon, a node refuses requests that take the slot,
+    /// and removes the slot's row.
     pub horizon: bool,
     /// Lets a leader execute the run itself.
     pub direct: bool,
@@ -76,15 +77,15 @@ pub enum Plan {
 /// A rule of the protocol, with its number in `docs/design/scheduler.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// R1. A leader seals the ledger before it decides. Without this rule, it only reads the ledger.
+    /// R1. A leader seals the ledger before it decides. Without this rule, the leader only reads the ledger.
     Seal,
     /// R2. If a node's memory began after the tick, the absence of a record on the node proves nothing.
     SealMemory,
-    /// R2b. A *skipped* record counts as *lost* if no majority of nodes whose memory began before the tick
-    /// answered the seal.
+    /// R2b. A *skipped* record counts as *lost*, unless a majority of nodes whose memory began before the
+    /// tick has answered the seal.
     SkipMemory,
-    /// R2c. If no record was found, and no majority of nodes whose memory began before the tick answered the
-    /// seal, the leader opens the second generation, not the first.
+    /// R2c. A leader that found no record may open the first generation only if a majority of nodes whose
+    /// memory began before the tick has answered its seal. Otherwise it opens the second generation.
     UnknownNext,
     /// R3. A worker takes a run only if a majority shows the run as open.
     OpenMajority,
@@ -92,9 +93,9 @@ pub enum Rule {
     OpenMemory,
     /// R3. All nodes of this majority show a record of the same term.
     OpenTerm,
-    /// R4. A worker starts the run only after it has let the nodes count its attempt in the slot.
+    /// R4. Before a worker starts the run, the nodes must count its attempt in the slot.
     Count,
-    /// R4. An attempt starts only if a majority has stored its count.
+    /// R4. A worker starts the run only if a majority has stored the count of its attempt.
     CountMajority,
     /// R4. A node that has a count refuses any other count.
     CountOnce,
@@ -103,21 +104,22 @@ pub enum Rule {
     CountMemory,
     /// R6. A count is never removed.
     Kept,
-    /// R7. A leader ends a run that has not started only by taking the run's slot. Without this rule, it only
-    /// checks that the slot is free.
+    /// R7. Before a leader ends a run as not started, the leader must take the run's slot. Without this rule,
+    /// the leader only checks that the slot is free.
     VoidByClaim,
-    /// R7. To take the slot, the leader must be counted. Without this rule, it only acquires the claim.
+    /// R7. To take the slot, the leader must let the nodes count its attempt. Without this rule, the leader
+    /// only acquires the slot's claim.
     VoidByCount,
     /// R7. Only nodes whose memory began before the generation's `at` count for the majority that stores the
     /// leader's count.
     VoidMemory,
-    /// R8. A leader ends a run as *lost* only after a majority has stored a count in the run's slot.
+    /// R8. Before a leader ends a run as *lost*, a majority must store a count in the run's slot.
     LostByCount,
-    /// R8. A worker checks that its claim is valid before it starts the run.
+    /// R8. Before a worker starts the run, it checks that its claim is valid.
     Look,
-    /// R9. After the horizon of a slot, nodes refuse to let it be taken.
+    /// R9. After the horizon of a slot, nodes refuse requests that take the slot.
     Horizon,
-    /// R9b. After the horizon, a run is lost only once no actor holds its claim.
+    /// R9b. After the horizon, a leader treats the run as lost only once no actor holds the slot's claim.
     HorizonFree,
     /// R10. A majority stores the *closed* record before the end is entered in the history.
     ClosedFirst,
@@ -129,17 +131,17 @@ pub enum Rule {
     /// R11b. The record of the highest term decides. Without this rule, a closed record has precedence over all
     /// others.
     Latest,
-    /// R14. A leader may find a later record on a node than the one it has seen. If no majority of nodes whose
-    /// memory began before the tick answered its seal, it does not overwrite that record, but continues from
-    /// it.
+    /// R14. A leader may find a later record on a node than the one it has seen. If no majority of nodes
+    /// whose memory began before the tick answered the leader's seal, the leader does not overwrite that
+    /// record. It continues from that record.
     MeetsLater,
-    /// R14. Within a term, the records that a leader writes only go forward. After *closed*, it never continues
-    /// from an *open* record.
+    /// R14. Within a term, the records that a leader writes only go forward. After it has written *closed*, a
+    /// leader never continues from an *open* record.
     Forward,
     /// R12. A run is pruned only after it is closed.
     PruneClosed,
-    /// R13. The `at` of a generation is the beginning of the term that opens it, or the time of the tick if
-    /// that is later. Without this rule, it is the time of opening.
+    /// R13. The `at` of a generation is the later of two times: the beginning of the term that opens the
+    /// generation, and the time of the tick. Without this rule, `at` is the time of opening.
     AtOfTerm,
     /// R13. The `at` of a generation never changes. Without this rule, a leader that continues the generation
     /// sets a new `at`.
@@ -147,8 +149,8 @@ pub enum Rule {
 }
 
 impl OpenedRuns {
-    /// Returns a model with these numbers of workers and leaders. In it, leases do not exclude each other, and
-    /// no memory is lost.
+    /// Returns a model with these numbers of workers and leaders. In this model, leases do not exclude each
+    /// other, and no memory is lost.
     pub fn of(workers: usize, leaders: usize) -> Self {
         assert!(workers <= WORKERS && leaders <= LEADERS, "{workers} workers, {leaders} leaders");
         Self {
@@ -202,8 +204,8 @@ impl OpenedRuns {
     }
 
     /// Returns `true` if a leader may learn from a majority of the nodes that no worker can take a slot any
-    /// more. This is so after the slot's horizon, or if these nodes have lost their memory since the generation
-    /// was opened (R9c).
+    /// more. This is possible after the slot's horizon, or if these nodes have lost their memory since the
+    /// generation was opened (R9c).
     pub(super) fn looks_free(&self) -> bool {
         self.horizon || self.forgets > 1
     }

@@ -29,12 +29,14 @@ pub(super) enum SealedState {
     Unknown,
     /// The tick is below the low-water mark.
     Pruned,
-    /// This record decides on the run. The flag is `true` if a majority of the sealed nodes remembers the tick.
+    /// At least one sealed node has a record of the run. The first field is the record from which the leader
+    /// continues. The second field is `true` if a majority of the sealed nodes remembers the tick.
     Record(Mark, bool),
 }
 
 impl OpenedRuns {
-    /// Returns the state of the run that the shipped verdict concludes from the answers to a seal.
+    /// Evaluates the answers to a seal with the shipped [`verdict`], and returns the state of the run.
+    /// Returns `None` if the answers are no majority.
     pub(super) fn says(&self, found: &[Found]) -> Option<SealedState> {
         let finals = self.options().finals;
         let marks = found.iter().map(|one| one.mark);
@@ -46,8 +48,8 @@ impl OpenedRuns {
         let view = |(at, one): (usize, &Found)| NodeAnswer {
             since: memory(u8::from(!one.older && !self.leaves_out(Rule::SealMemory))).since,
             low_water: if one.pruned { TICK + 1 } else { 0 },
-            // The verdict depends on the deciding record, and not on the node that has it. So the first node
-            // gets it.
+            // The verdict depends on the deciding record, and not on the node that stores it. Here the first
+            // node stores the record.
             record: decides.as_ref().filter(|_| at == 0),
         };
         let views: [NodeAnswer<'_>; NODES] = std::array::from_fn(|at| {
@@ -380,7 +382,7 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Lets a leader act on `mark`, the record that decides on the run.
+    /// Lets a leader continue from `mark`, the record that it found.
     fn takes(&self, state: &mut State, leader: usize, mark: Mark, remembering: bool) {
         state.leaders[leader].target = mark;
         match mark.stage() {
@@ -428,8 +430,8 @@ impl OpenedRuns {
         self.closes(state, leader, voided(generation));
     }
 
-    /// Lets a leader take over the end that it found in the slot on one node. One node is enough, because only
-    /// the slot's owner writes an end.
+    /// Lets a leader end the run with the end that it found in the slot on one node. One node is enough,
+    /// because only the slot's owner writes an end.
     fn finds_end(&self, state: &mut State, leader: usize, void: bool) {
         let end = if void { voided(state.leaders[leader].generation()) } else { End::Done };
         self.closes(state, leader, end);
@@ -461,8 +463,8 @@ impl OpenedRuns {
         Some(())
     }
 
-    /// Enters the end that the leader gives to the run in the history. An entry that the history already has
-    /// stays.
+    /// Enters the run's end into the history, as this leader has written it. If the history already has an
+    /// entry, that entry stays.
     fn enters(&self, state: &mut State, leader: usize) -> Option<()> {
         let end = state.leaders[leader].target.end()?;
         match state.history {
@@ -479,7 +481,8 @@ impl OpenedRuns {
 }
 
 impl Leader {
-    /// Returns the generation that the leader has opened or continued. Returns 1 if its record is not *open*.
+    /// Returns the generation that the leader has opened or continued. Returns 1 if the leader's record is
+    /// not *open*.
     fn generation(&self) -> u8 {
         match self.target.stage() {
             Some(Stage::Open { generation, .. }) => generation,

@@ -1,6 +1,6 @@
-//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes it through a *slot*. A slot is
-//! a claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol.
-//! Each [`Rule`] names its number on that page.
+//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes the run through a *slot*. A
+//! slot is a claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the
+//! protocol. Each [`Rule`] names its number on that page.
 //!
 //! # Status
 //!
@@ -22,22 +22,22 @@
 //!
 //! # Scope
 //!
-//! Three nodes, one run, up to three workers and three leaders, whose terms are unique and grow. A request
-//! runs at any later moment or never, and its answer arrives at once. An actor decides at any later moment,
-//! on the answers of any majority. So a late decision covers the case of a late reply. The following requests
-//! may run after the actor's phase has ended: acquires, extensions, counts, *void*, *done*, and the write of
-//! a leader's last *open* record.
+//! The model has three nodes, one run, up to three workers, and up to three leaders. The terms of the leaders
+//! are unique and grow. A request runs at any later moment or never, and its answer arrives at once. An actor
+//! decides at any later moment, on the answers of any majority. A late decision therefore covers the case of
+//! a late reply. The following requests may run after the actor's phase has ended: acquires, extensions,
+//! counts, *void*, *done*, and the write of a leader's last *open* record.
 //!
 //! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
 //! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.
 //!
-//! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered: a
-//! node knows after which loss its memory began, and the `at` of an *open* record is a number of losses too
-//! ([`Rule::AtOfTerm`]). The horizon of a slot passes on each node at any moment. The node then removes the
-//! slot's row.
+//! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered by
+//! number: the model stores for each node after which loss its memory began. The `at` of an *open* record is
+//! such a number of losses too ([`Rule::AtOfTerm`]). The horizon of a slot passes on each node at any moment.
+//! The node then removes the slot's row.
 //!
-//! The properties [`NEXT`] and [`FINAL`] ask which state one more leader would find if it sealed any two nodes now. So
-//! a model of two leaders covers the seal of a third leader.
+//! The properties [`NEXT`] and [`FINAL`] ask which state one more leader would find if it sealed any two
+//! nodes now. A model of two leaders therefore covers the seal of a third leader.
 
 mod action;
 mod bounds;
@@ -68,7 +68,8 @@ impl OpenedRuns {
         RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
     }
 
-    /// Notes that the handler of a worker or of a leader begins.
+    /// Counts the start of a handler, of a worker or of a leader. If the start breaks a property, notes that
+    /// property.
     fn starts(&self, state: &mut State, worker: Option<usize>, generation: u8) {
         let starts = &mut state.starts[usize::from(generation) - 1];
         *starts = (*starts + 1).min(2);
@@ -113,8 +114,8 @@ impl OpenedRuns {
         }
     }
 
-    /// Returns `true` if `wrong` returns true for any state that one more leader could find now by sealing two
-    /// of the nodes.
+    /// Returns `true` if one more leader could now find a state for which `wrong` returns `true`, by sealing
+    /// two of the nodes.
     fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
         let found = state.sites.map(|site| Found {
             mark: site.core.mark,
@@ -157,8 +158,8 @@ impl Model for OpenedRuns {
             std::array::from_fn(|node| Site { name: Name(node as u8), ..Site::default() });
         let mut leaders = [Leader::default(); LEADERS];
         if self.remembers() {
-            // While no memory is lost, it makes no difference when a leader is elected. So all leaders are
-            // elected at the beginning, which makes the search smaller.
+            // While no memory is lost, the moment of an election makes no difference. All leaders are
+            // therefore elected at the beginning, which makes the search smaller.
             leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
         }
         let first = State {

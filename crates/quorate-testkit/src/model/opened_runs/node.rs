@@ -1,7 +1,7 @@
 //! One node's ledger record and slots, on which the shipped engine runs.
 //!
-//! The engine is a pure function, and a search asks for the same replies again and again. So the replies are
-//! cached. The key is the node's state together with the request.
+//! The engine is a pure function, and a search asks for the same replies again and again. The replies are
+//! therefore cached, by the node's state and the request.
 
 use super::record::{GENERATIONS, Mark, TICK};
 use crate::model::{
@@ -44,7 +44,7 @@ pub(super) enum Row {
     Counted,
     /// The owner of the slot, a worker, has ended the run.
     Done,
-    /// The owner of the slot, a leader, has ended the run before it started.
+    /// The owner of the slot, a leader, has ended the run, and the run had not started.
     Void,
 }
 

@@ -2,27 +2,30 @@
 //! on records in JSON, which are too slow for a search of millions of states. The tests below compare the two
 //! for every pair of records.
 //!
-//! Three parts are not copied here, because the model calls the library's own: the tallies of a slot
-//! ([`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`]), and the
-//! [`verdict`](quorate::internals::verdict).
+//! The model calls three parts of the library directly, so they are not copied here:
+//! [`quorate::claim::SlotTally`], [`quorate::claim::CloseTally`] and [`verdict`](quorate::internals::verdict).
 //!
-//! For slots, the model makes these assumptions. Nodes do not serve *acquire* and *count* after the slot's
-//! horizon; they may serve *extend* and *complete*. `keep` and `retention` last until the horizon. A count is
-//! never sent with `withdraw`, and the attempts of a slot are never reset.
+//! The *horizon* of a slot is the time after which no node lets a worker take the slot. The model assumes:
+//!
+//! * After the horizon, nodes do not run *acquire* and *count*. They may still run *extend* and *complete*.
+//! * Nodes keep the data of a slot until its horizon (the fields `keep` and `retention` of the requests).
+//! * No *count* request has `withdraw` set, and the attempts of a slot are never reset.
 
 use super::record::{End, Mark, Stage};
 use quorate::internals::majority;
 
-/// Returns the record that decides on the run, of the records that a seal found. It is the record of the
-/// highest term, and of the same term the one that the leader wrote last.
+/// Returns the record from which a leader continues, out of the records that its seal found. This is the
+/// record of the highest term. If a term has several records, it is the one that the leader of that term
+/// wrote last.
 pub(super) fn latest(found: impl IntoIterator<Item = Mark>) -> Mark {
     found.into_iter().max().unwrap_or(Mark::NONE)
 }
 
-/// Returns `true` if a leader may overwrite `met`, a record of an earlier term on a node, with `target`.
-/// `remembering` is true if a majority of the sealed nodes remembers the tick, that is, their memory began
-/// before it. Then the seal found every record that ever had a majority, so `met` had none. Otherwise a record
-/// later than `seen` may have had a majority. Such a record decides, and only a closed record may overwrite it.
+/// Returns `true` if a leader may overwrite `met` with `target`. `met` is a record of an earlier term that
+/// the leader found on a node. `remembering` is true if a majority of the sealed nodes have memories that
+/// began before the tick. In this case the seal found every record that ever had a majority, so `met` never
+/// had one. If `remembering` is false, a record later than `seen` may have had a majority. Only a closed
+/// record may then overwrite it.
 pub(super) fn overwrites(target: Mark, seen: Mark, met: Mark, remembering: bool) -> bool {
     remembering || met <= seen || target.end().is_some()
 }
@@ -34,8 +37,8 @@ pub(super) fn goes_forward(before: Mark, next: Mark) -> bool {
 }
 
 /// Returns the generation that a worker may take, and the `at` of this generation. `shown` has the record of
-/// each node that answered, and whether the node's memory began before the record's `at`. A majority of nodes
-/// with such a memory must show exactly the same record, including its term.
+/// each node that answered, and whether the node's memory began before the record's `at`. A worker may take
+/// the generation if a majority of nodes with such a memory show exactly the same record, including its term.
 pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> {
     let counts = |mark: Mark| shown.iter().filter(|(other, older)| *other == mark && *older).count();
     let mut open = shown.iter().filter(|(mark, _)| counts(*mark) >= majority(nodes));
@@ -45,9 +48,9 @@ pub(super) fn is_open(shown: &[(Mark, bool)], nodes: usize) -> Option<(u8, u8)> 
     }
 }
 
-/// Returns the end that a leader gives to the run if the deciding record has the end `end`. A *skipped* record
-/// may never have had a majority. If `remembering` is false, a later record that did have a majority may be
-/// forgotten. The run may then have been started, so *skipped* becomes *lost*.
+/// Returns the end that a leader gives to the run if the record from which it continues has the end `end`. A
+/// *skipped* record may never have had a majority. If `remembering` is false, nodes may have forgotten a
+/// later record that did have a majority. The run may then have been started, so *skipped* becomes *lost*.
 pub(super) fn inherited(end: End, remembering: bool) -> End {
     if end == End::Skipped && !remembering { End::Lost } else { end }
 }
@@ -59,15 +62,15 @@ pub(super) fn voided(generation: u8) -> End {
 }
 
 /// Returns the generation that a leader opens if it finds no record of the run. `remembering` is true if a
-/// majority of the sealed nodes has memories that began before the tick. Otherwise another generation may have
-/// been started. The opened generation then counts as the second, so that it is never skipped.
+/// majority of the sealed nodes have memories that began before the tick. If it is false, an earlier
+/// generation may have been started. The leader then opens the second generation, which is never skipped.
 pub(super) fn first_opened(remembering: bool) -> u8 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which the memory of a node must have begun, so that the node counts for the leader's
-/// writes and for the generations that the leader opens. It is the time of the tick, or the beginning of the
-/// leader's term if that is later. The time stays the same within a term.
+/// Returns the time before which the memory of a node must have begun, so that the node counts for the
+/// leader's writes and for the generations that the leader opens. This is the time of the tick, or the
+/// beginning of the leader's term if the term began later. The time stays the same within a term.
 pub(super) fn memory_needed(tick: u64, term_began: u64) -> u64 {
     tick.max(term_began)
 }
@@ -94,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Returns the record of the library that a packed record stands for.
+    /// Returns the library's record with the content of a packed record.
     fn shipped(mark: Mark) -> Option<Record> {
         let written = match mark.stage()? {
             Stage::Started => RunRecord::started("l"),
@@ -173,8 +176,8 @@ mod tests {
         for remembering in [false, true] {
             assert_eq!(internals::first_opened(remembering), u32::from(first_opened(remembering)));
         }
-        // The model calls this end lost. In the library it may be cancelled, because there the leader knows
-        // that it ended the generation itself.
+        // The model gives the end *lost* to a second generation that a leader ended. The library gives it
+        // *cancelled*, because the library's leader knows that it ended the generation itself.
         assert_eq!(internals::voided(1, RunOutcome::SkippedMisfire), tick_end(voided(1)));
         assert_eq!(
             (internals::voided(2, RunOutcome::SkippedMisfire), voided(2)),

@@ -39,8 +39,8 @@ impl End {
 pub(super) enum Stage {
     /// The leader was about to start the run itself.
     Started,
-    /// Workers may take this generation. Only nodes whose memory began before `at` count for it. `at` is a
-    /// value of [`State::epoch`](super::State).
+    /// Workers may take this generation. A node counts for the generation only if its memory began before
+    /// `at`. `at` is a value of [`State::epoch`](super::State).
     Open {
         generation: u8,
         at: u8,
@@ -48,8 +48,8 @@ pub(super) enum Stage {
     Closed(End),
 }
 
-/// A record packed into a byte. Zero means that there is no record. Of two records, the greater one decides.
-/// They are ordered by term, and within a term by the order in which the leader writes them.
+/// A record packed into a byte. Zero means that there is no record. Records are ordered by term, and within a
+/// term by the order in which the leader writes them. Of two records, the greater one decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Mark(u8);
 

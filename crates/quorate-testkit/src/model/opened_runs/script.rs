@@ -36,11 +36,11 @@ pub enum From {
     /// Like [`Self::Read`]. The first worker also has the claim at x and z, and has counted its attempt at z.
     /// The second worker has been granted the claim at y.
     Counting,
-    /// Like [`Self::Read`]. The first worker also has the claim at x and z, and has counted its attempt there.
-    /// It has not started the run.
+    /// Like [`Self::Read`]. The first worker also has the claim at x and z, and has counted its attempt
+    /// there. This worker has not started the run.
     Counted,
-    /// Like [`Self::Read`]. The first worker has also taken the run at x and z, and given it up. The second
-    /// worker has taken the run at x and y, and executes it.
+    /// Like [`Self::Read`]. The first worker has also taken the run at x and z, and then given up the run.
+    /// The second worker has taken the run at x and y, and executes it.
     GivenUp,
     /// The first leader has decided to skip the run, and has written nothing yet. The second leader has
     /// opened the run at x and y, and all workers have read its record.
@@ -60,19 +60,19 @@ pub enum From {
     /// Like [`Self::Started`]. Then y has forgotten. The second leader has sealed x and y, and continued the
     /// run at x and z. The second worker has read the record there.
     Adopted,
-    /// Like [`Self::Opened`]. The first worker has started the run at x and y, and its lease is over. The
-    /// leader has written the count to y and z, treated the generation as lost, and opened the second
-    /// generation at x and y.
+    /// Like [`Self::Opened`]. The first worker has started the run at x and y, and the worker's lease is
+    /// over. The leader has written the count to y and z, treated the generation as lost, and opened the
+    /// second generation at x and y.
     Second,
-    /// Like [`Self::Started`]. Then y has forgotten. The second leader has found no record at y and z. It has
-    /// opened the run there, and holds the claim there.
+    /// Like [`Self::Started`]. Then y has forgotten. The second leader has found no record at y and z. The
+    /// second leader has opened the run at these nodes, and holds the claim there.
     Reopened,
     /// Like [`Self::Read`]. The second leader has continued the run at y and z. The first leader holds the
-    /// claim there, and has not counted an attempt.
+    /// claim at these nodes, and has not counted an attempt.
     Claimed,
-    /// Like [`Self::Opened`], with these further steps. The second leader has continued the run at y and z, and
-    /// has ended it there before it started. The first leader holds the claim of the run at x and y, and has
-    /// counted an attempt there. Then y has forgotten its data.
+    /// Like [`Self::Opened`], with these further steps. The second leader has continued the run at y and z,
+    /// and has ended the run there before any worker started the run. The first leader holds the claim of the
+    /// run at x and y, and has counted an attempt there. Then y has forgotten its data.
     Voided,
 }
 

@@ -20,8 +20,7 @@ pub struct State {
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
-    /// The number of memory losses so far. It serves as the time by which the beginnings of memories are
-    /// ordered.
+    /// The number of memory losses so far. The model uses this number as the time at which a memory begins.
     pub(super) epoch: u8,
     /// The number of times that a node came back with its record alone.
     pub(super) returned: u8,
@@ -55,8 +54,8 @@ pub(super) struct Site {
     pub(super) core: Core,
     /// The value of [`State::epoch`] when the node's memory began; 0 if it began before the tick.
     pub(super) since: u8,
-    /// For each actor, the node's answer to the actor's present request, or 0 if there is none. What the number
-    /// means depends on the actor's phase: see [`WorkerPhase`] and [`LeaderPhase`].
+    /// For each actor, the node's answer to the actor's present request, or 0 if there is none. The meaning
+    /// of the number depends on the actor's phase: see [`WorkerPhase`] and [`LeaderPhase`].
     pub(super) lines: [u8; ACTORS],
     pub(super) name: Name,
 }
@@ -122,19 +121,21 @@ pub(super) enum LeaderPhase {
     /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// The leader seals the ledger. An answer is that of one node, as a [`Found`].
+    /// The leader seals the ledger. An answer is a [`Found`] of one node, packed into a number.
     Sealing,
     /// The leader writes `target`. An answer is [`OLD`] or [`YOUNG`].
     Writing,
-    /// The leader has opened the run and watches its slot. A node answers [`FREE`] if the claim is free, and
-    /// the slot's horizon has passed or the node is younger than the generation.
+    /// The leader has opened the run and watches its slot. A node answers [`FREE`] under two conditions: the
+    /// claim is free, and either the slot's horizon has passed or the node's memory is too young for the
+    /// generation.
     Watching,
     /// The leader acquires the claim to end the run. An answer is [`FREE`] or [`COUNTED`].
     Claiming,
-    /// The leader lets the nodes count it, in order to own the slot. An answer is [`OLD`] or [`YOUNG`].
+    /// The leader asks the nodes to count its attempt, so that it owns the slot. An answer is [`OLD`] or
+    /// [`YOUNG`].
     Voiding,
-    /// The leader holds the claim and will treat the generation as lost. Before that, it brings a count to a
-    /// majority. The only answer is [`OLD`].
+    /// The leader holds the claim and will treat the generation as lost. Before that, it makes sure that a
+    /// majority stores a count. The only answer is [`OLD`].
     Filling,
     /// The leader runs the handler itself.
     Running,

@@ -35,8 +35,8 @@ pub(super) fn memory(since: u8) -> Memory {
     Memory { since: NodeTime::from_micros(since), max_clock_offset: Duration::from_micros(1) }
 }
 
-/// Evaluates an actor's grants of a slot's claim from these nodes, with the shipped code. Returns whether the
-/// attempt may begin, as a [`Turn`]. Returns `None` without a majority of grants.
+/// Evaluates, with the shipped code, the grants of a slot's claim that an actor received from these nodes.
+/// Returns whether the attempt may begin, as a [`Turn`]. Returns `None` without a majority of grants.
 pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     let mut tally = ClaimTally::of_claim(NODES);
     for site in state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1) {
@@ -56,7 +56,7 @@ pub(super) fn turn_of(state: &State, actor: usize, nodes: u8) -> Option<Turn> {
     (tally.verdict() == Verdict::Won).then(|| turn(tally.begun().map(|begun| begun.attempts), Some(1)))
 }
 
-/// Returns `true` if the counts at these nodes make their sender the owner of a slot. A node counts only if its
+/// Returns `true` if the counts at these nodes make the actor the owner of a slot. A node counts only if its
 /// memory is old enough. If `any` is true, every node counts.
 pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
     let mut tally = SlotTally::new(NODES, TICK);
@@ -71,7 +71,7 @@ pub(super) fn owns(state: &State, actor: usize, nodes: u8, any: bool) -> bool {
 }
 
 impl OpenedRuns {
-    /// Returns `true` if the actor may still act on its claim, as far as it knows.
+    /// Returns `true` if the actor may still act on its claim, as far as the actor itself can see.
     pub(super) fn is_live(&self, state: &State, actor: usize) -> bool {
         !self.timed || !state.is_over(actor)
     }
@@ -225,8 +225,8 @@ impl OpenedRuns {
         let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
         let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
         if self.leaves_out(Rule::OpenTerm) {
-            // Without this rule, records count as equal even if their terms differ. So all get the same term
-            // here.
+            // Without this rule, records count as equal even if their terms differ. Here all records get the
+            // same term.
             for (mark, _) in &mut shown {
                 *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
             }

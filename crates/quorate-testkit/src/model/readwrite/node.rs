@@ -1,5 +1,5 @@
-//! The key of one node, on which the shipped engine runs. Also the behaviour of a node that violates one of the
-//! rules.
+//! The key of one node, on which the shipped engine runs. This module also simulates nodes that violate one
+//! of the rules.
 
 use super::{AGENTS, Rule};
 use crate::model::{
@@ -34,7 +34,7 @@ pub enum What {
     Acquire,
     /// The agent extends its lease.
     Extend,
-    /// The agent asks to become a reader, as a writer that downgrades.
+    /// The agent, a writer, asks for the downgrade that makes it a reader.
     Downgrade,
     /// The agent extends the lease of the reader that it has become.
     ExtendTurned,
@@ -166,8 +166,8 @@ impl Key {
         mine
     }
 
-    /// Runs `request` on the shipped engine. The marker is always stored: the model decides whether a node
-    /// may vote.
+    /// Runs `request` on the shipped engine. The expected marker is always stored, because the model itself
+    /// decides whether a node may vote.
     fn ask(&mut self, request: Request) -> Reply {
         let clocks = Clocks { wall: NodeTime::from_micros(NOW), lease_nanos: NOW };
         run(self, request, clocks, NodeTime::from_micros(u64::MAX))

@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Requires that each lease which its worker considers valid is stored on a majority of the servers. A server
 /// also counts if it cannot vote for another worker now, for example because it lost data recently
 /// ([`Server::backs`](crate::sim::Server::backs)). This invariant is stronger than exclusion: it detects a
-/// lease that is not stored even if no other worker acquires it. If a worker's clock stood still, its lease is
-/// not judged until a majority has extended the lease by a request that was sent while the clock ran.
+/// lease that too few servers store, even if no other worker acquires it. If a worker's clock stood still,
+/// its lease is not judged until a majority has extended the lease by a request that was sent while the clock
+/// ran.
 #[derive(Debug)]
 pub(super) struct Backing;
 

@@ -18,9 +18,9 @@ use std::{
 /// That no message stays claimed is checked by the invariants `leftovers` and `liveness`.
 ///
 /// The guarantee holds within the retention, which is longer than any run. There are two exceptions. A *done*
-/// record on a bare majority need not survive the loss of one of its nodes. So a server that forgot no longer
-/// counts, even if it comes back with a snapshot that has the record. The second exception is a worker whose
-/// boot clock stood still: it cannot know that its grant has ended.
+/// record on a bare majority need not survive the loss of one of its nodes. A server that forgot therefore no
+/// longer counts, even if it comes back with a snapshot that has the record. The second exception is a worker
+/// whose boot clock stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// For each message, the servers that store it as done, with the token of each record.

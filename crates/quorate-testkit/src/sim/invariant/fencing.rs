@@ -23,9 +23,10 @@ impl Invariant for Fencing {
         if !self.seen.insert((resource.clone(), token)) {
             return Err(format!("{} got the token {token} of {resource} a second time", belief.worker));
         }
-        // This grant ended before its worker saw it, for example because the worker was paused after its round
-        // was granted. Another worker may have acquired the lease since then. If the worker's clock stood
-        // still, the worker cannot know this. `Succession` judges these grants.
+        // This grant ended before its worker saw it, for example because the worker was paused after its
+        // round was granted. Another worker may have acquired the lease since then. A worker whose clock
+        // stood still cannot know whether its grant has ended. `Order` also compares the tokens of such
+        // grants, except those of claims.
         if !belief.valid || belief.clock_stood {
             return Ok(());
         }

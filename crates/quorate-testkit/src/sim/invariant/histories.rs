@@ -74,11 +74,11 @@ impl Default for Stored {
 
 impl Default for Histories {
     fn default() -> Self {
-        let part = |spec: PoolSpec| (format!("{POOL}{{{}}}", HistoryEntry::part(spec.name)), spec.name);
+        let part = |spec: &PoolSpec| (format!("{POOL}{{{}}}", HistoryEntry::part(spec.name)), spec.name);
         Self {
             log: PoolLog::default(),
             promises: Promises::default(),
-            parts: pool_specs().into_iter().map(part).collect(),
+            parts: pool_specs().iter().map(part).collect(),
             stored: BTreeMap::new(),
             read: BTreeMap::new(),
             judged: 0,
@@ -171,11 +171,11 @@ impl Histories {
             RunOutcome::Cancelled => {
                 let until = WallTime::from_micros(u64::MAX);
                 let given_up = self.log.may_be_cancelled(&entry.job, entry.tick, until);
-                // The tick may wait for a worker again after an earlier generation ended without a recorded
-                // end. A pause ends such a wait too.
+                // After a generation ended without a recorded end, the tick may wait for a worker again. A
+                // pause ends such a wait too.
                 let paused = spec.is_any_worker() && self.log.may_be_paused(&entry.job, entry.tick);
-                // The run ended as cancelled because its end could not be recorded. The handler may have ended
-                // in any way by then.
+                // A run also ends as cancelled if its end could not be recorded. Its handler may have ended
+                // in any way.
                 given_up || paused || ended(&|_, _| true)
             }
             RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
@@ -184,8 +184,8 @@ impl Histories {
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
     }
 
-    /// Returns `true` if the promises of the plan apply to this job, so that the reasons of skipped and lost
-    /// ticks and the length of its history are judged.
+    /// Returns `true` if the guarantees that the plan requires apply to this job. The reasons of skipped and
+    /// lost ticks, and the length of the job's history, are judged only in this case.
     fn judges(&self, spec: &PoolSpec) -> bool {
         !spec.is_any_worker() || self.promises.any_worker_entries
     }
@@ -240,8 +240,8 @@ impl Histories {
             else {
                 continue;
             };
-            // The leader that has to enter the end needs some time. It was stopped at `until`, perhaps before
-            // it could write the entry.
+            // The leader that must enter the end needs some time. The leader was stopped at `until`, perhaps
+            // before it could write the entry.
             let ended = run.end.map_or(until, |(at, _)| at);
             if spec.is_any_worker() && until < ended + ENTERED_IN {
                 continue;
@@ -270,8 +270,8 @@ fn is_about(entry: &HistoryEntry, run: &Run) -> bool {
 }
 
 /// Returns `true` if the term in the entry is the token of this run. For a job on any worker, always returns
-/// `true`, because the two differ: the run has the token of its claim, and its entry has the term of the leader
-/// that opened it.
+/// `true`: the run has the token of its claim, and its entry has the term of the leader that opened it, so
+/// they cannot be compared.
 fn is_under(spec: &PoolSpec, entry: &HistoryEntry, run: &Run) -> bool {
     spec.is_any_worker() || entry.term.get() == run.start.token
 }

@@ -18,8 +18,9 @@ pub(super) struct Memories {
 impl Memories {
     /// Handles an event at the true time `now`.
     ///
-    /// A worker may write the marker of a new memory long after the server lost its data, so both times count.
-    /// A probe writes a marker too. If it is the marker that the server already has, nothing changes.
+    /// A worker may write the marker of a new memory long after the server lost its data. The time of the
+    /// loss and the time of the marker both count. A probe writes a marker too. If the server already has
+    /// this marker, nothing changes.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         match event {
             Event::Forgot { node } => {

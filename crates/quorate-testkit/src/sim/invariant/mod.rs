@@ -40,9 +40,9 @@ pub trait Invariant: Debug + Send {
         false
     }
 
-    /// Returns the names of cases that the invariant has judged, with the number of times. These counts are
-    /// added to the coverage of a run. They show that the exceptions of the invariant did not leave every case
-    /// unjudged.
+    /// Returns the names of cases that the invariant has judged, each with the number of times. These counts
+    /// are added to the coverage of a run. They show that the invariant judged cases of this kind, and did
+    /// not excuse all of them.
     fn judged(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -12,12 +12,12 @@ use quorate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The records of open runs that the servers store, and the runs that a leader opened while the record of an
+/// The records of open runs that the servers store. Also the runs that a leader opened while the record of an
 /// earlier run of the job was forgotten.
 ///
-/// A leader opens the next run of a job only after it has closed the earlier run, which it finds by the run's
-/// record. Suppose that a majority of the servers stored this record, and then some servers lost it. Then a new
-/// leader may not find the earlier run, although a worker may still take or execute it.
+/// A leader opens the next run of a job only after it has closed the earlier run. It finds the earlier run by
+/// the run's record. Suppose that a majority of the servers stored this record, and then some servers lost
+/// it. A new leader may then not find the earlier run, although a worker may still take or execute it.
 #[derive(Debug, Default)]
 pub(super) struct OpenRecords {
     runs: BTreeMap<RunOf, OpenRecord>,
@@ -30,7 +30,7 @@ pub(super) struct OpenRecords {
 struct OpenRecord {
     /// The last generation that was opened.
     generation: u32,
-    /// The time before which a server's memory must have begun, so that the server counts for this generation.
+    /// A server counts for this generation only if its memory began before this time.
     at: WallTime,
     /// The servers that store the record.
     on: BTreeSet<String>,
@@ -66,15 +66,15 @@ impl OpenRecords {
         }
     }
 
-    /// Returns `true` if one of the two runs was opened while the record of the other was forgotten. Then they
-    /// may overlap.
+    /// Returns `true` if one of the two runs was opened while the record of the other run was forgotten. Such
+    /// runs may overlap.
     pub(super) fn excuses_overlap(&self, one: &RunOf, other: &RunOf) -> bool {
         let beside = |one: &RunOf, other: &RunOf| self.opened_beside.contains(&(one.clone(), other.clone()));
         beside(one, other) || beside(other, one)
     }
 
-    /// Returns `true` if a run of the job is open, but too few servers remember its generation for a worker to
-    /// take it. Other runs of the job may then have to wait until a later leader ends this run.
+    /// Returns `true` if a run of the job is open, but no worker can take it, because too few servers
+    /// have a memory that began before its generation. Other runs of the job may then have to wait until a later leader ends this run.
     pub(super) fn is_untakable(&self, job: &str, memories: &Memories) -> bool {
         let of_job = self.runs.iter().filter(|(run, record)| &*run.job == job && record.had_majority);
         let mut open = of_job.map(|(_, record)| record).filter(|record| !record.closed);

@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-/// Requires two things, whatever the clocks do. No token of a resource is given twice. And if an attempt
-/// reaches its first server after a worker was granted the resource, the attempt gets a larger token than that
-/// worker.
+/// Requires two things, however wrong the clocks are. No token of a resource is granted twice. If an attempt
+/// reaches its first server after a worker received a grant of the resource, the attempt gets a larger token
+/// than that worker.
 ///
-/// The owner token of a term is not accessible. So for a term, the invariant looks at all attempts of the
-/// term's worker for which a server granted the term's token, or raised a counter to that token. The earliest
-/// of these attempts counts.
+/// The owner token of a term is not accessible. For a term, the invariant therefore looks at all attempts of
+/// the term's worker for which a server granted the term's token, or raised a counter to that token. The
+/// earliest of these attempts counts.
 ///
-/// Claims are judged only by the invariant *fencing*: the counter of a claim is removed with its record, and
-/// starts again from the clock.
+/// Claims are judged only by the invariant *fencing*. The counter of a claim is removed together with the
+/// claim's record, and a later grant of the claim starts a new counter.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,

@@ -9,13 +9,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// The largest difference between the true time and the wall clocks of a majority of the servers.
 pub(super) const OFFSET: Duration = Duration::from_secs(1);
 /// The time within which a worker must notice that a job is paused or resumed. A worker reads the job about
-/// once a second. If it has begun to take a run before that read, the run may still be written and claimed.
+/// once a second. A run that the worker began to take before this read may still be written and claimed.
 pub(super) const NOTICED_IN: Duration = Duration::from_secs(4);
 
 /// A log of the runs and the operator's requests of the second group, made from the events of the simulation.
 #[derive(Debug)]
 pub(super) struct PoolLog {
-    specs: BTreeMap<&'static str, PoolSpec>,
+    specs: BTreeMap<&'static str, &'static PoolSpec>,
     runs: BTreeMap<u64, Run>,
     of: BTreeMap<RunOf, Vec<u64>>,
     asks: BTreeMap<u64, Request>,
@@ -85,7 +85,7 @@ impl Request {
 
 impl Default for PoolLog {
     fn default() -> Self {
-        let specs = pool_specs().into_iter().map(|spec| (spec.name, spec)).collect();
+        let specs = pool_specs().iter().map(|spec| (spec.name, spec)).collect();
         Self {
             specs,
             runs: BTreeMap::new(),
@@ -123,11 +123,11 @@ impl PoolLog {
     }
 
     pub(super) fn spec(&self, job: &str) -> Option<&PoolSpec> {
-        self.specs.get(job)
+        self.specs.get(job).copied()
     }
 
     pub(super) fn specs(&self) -> impl Iterator<Item = &PoolSpec> {
-        self.specs.values()
+        self.specs.values().copied()
     }
 
     pub(super) fn run(&self, run: u64) -> Option<&Run> {
@@ -160,8 +160,8 @@ impl PoolLog {
 
     /// Returns `true` if a tick may be skipped because its job was or may have been paused.
     ///
-    /// A pause may also skip a tick that was due before it, if the tick had not ended. A pause that was lifted
-    /// may come back, if servers have lost the record that it was lifted.
+    /// A pause may also skip a tick that was due before the pause began, if the tick had not ended. A pause
+    /// that was lifted may come back, if servers have lost the record that it was lifted.
     pub(super) fn may_be_paused(&self, job: &str, tick: WallTime) -> bool {
         let pauses =
             || self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Pause { .. }));
@@ -179,7 +179,8 @@ impl PoolLog {
             _ => true,
         };
         pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
-            // A later request to resume ends the pause if it was accepted, as long as the servers remember that.
+            // A later request to resume ends the pause if it was accepted, unless servers lost the record of
+            // this end.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
                 is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)

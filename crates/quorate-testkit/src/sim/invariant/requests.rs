@@ -31,21 +31,22 @@ use std::{
 ///   first.
 /// - An accepted request was stored on a majority. Each run of the request has started, or the job's history
 ///   says how the run ended.
-/// - After a pause is accepted, no later tick of the job's schedule starts. This applies from [`NOTICED_IN`]
-///   after the pause until a request to resume the job is sent, and to ticks before the end of the pause.
-///   Earlier ticks do not start either, except those of an at-least-once job that were started before the
-///   pause: their attempts continue, under the next leader too. (For an any-worker job the pause is judged only with [`Promises::any_worker_pauses`].)
+/// - A pause that was accepted takes effect [`NOTICED_IN`] later, until a request to resume the job is sent. In
+///   this time, no tick of the job's schedule starts that is due before the end of the pause. There is one
+///   exception: if a tick of an at-least-once job was started before the pause, its attempts continue, under the
+///   next leader too. (For an any-worker job the pause is judged only with
+///   [`Promises::any_worker_pauses`].)
 ///
 /// There are four exceptions. A later request may cancel an earlier one. A request or a pause need not take
-/// effect if, before it does, fewer than a majority of the servers remember it. A worker that was paused
-/// itself, or whose boot clock stood still, may notice a pause later. A request whose answer the operator did
-/// not receive may or may not have been carried out.
+/// effect if servers lose it before, so that fewer than a majority of the servers remember it. A worker that
+/// was paused itself, or whose boot clock stood still, may notice a pause later. A request whose answer the
+/// operator did not receive may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,
     promises: Promises,
-    /// For each request, the servers that store its record. Also whether fewer than a majority have stored the
-    /// record since a majority did.
+    /// For each request, the servers that store its record. A flag says whether the record was on a majority
+    /// once and on fewer servers later.
     stored: BTreeMap<RequestId, Stored>,
     /// For each job, the servers that store the job's row as paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
@@ -67,7 +68,7 @@ struct Pause {
     noticed: Duration,
     /// The time at which the pause was accepted.
     accepted: WallTime,
-    /// The end of the pause, if it has one. Ticks from then on may start.
+    /// The end of the pause, if it has one. Ticks that are due then or later may start.
     until: Option<WallTime>,
 }
 
@@ -109,7 +110,7 @@ impl Invariant for Requests {
             } if **ledger == *POOL => self.written(node, key, record),
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
-                // The operator asks to resume the job. From now on its ticks may start again.
+                // The operator sends a request to resume the job. From now on its ticks may start again.
                 if let JobAction::Resume { job } = &asked.ask {
                     self.in_force.remove(job);
                 }
@@ -247,8 +248,9 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // If a server lost data after the request, too few servers may remember an at-most-once run of the
-            // request. Then the history may lack the run's entry, unless the plan promises every entry.
+            // If a server lost data after the request, too few servers may remember an at-most-once run of
+            // the request. The history may then lack the run's entry, unless the plan requires an entry for
+            // every end of a run.
             let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
             let untakable = self.open_records.is_untakable(job, &self.memories);
@@ -287,8 +289,8 @@ fn makes_runs(ask: &JobAction) -> bool {
     matches!(ask, JobAction::Trigger { .. } | JobAction::Backfill { .. })
 }
 
-/// Returns `true` if the request may have the id `id`. The result that the operator received excludes this if
-/// it names another id, or says that the request was not sent or was refused.
+/// Returns `true` if the request may have the id `id`. Returns `false` if the operator's result names another
+/// id, or says that the request was not sent or was refused.
 fn may_be(sent: &Sent, id: RequestId) -> bool {
     match &sent.told {
         None | Some((_, Told::Unknown { id: None })) => true,
@@ -301,13 +303,13 @@ fn may_be(sent: &Sent, id: RequestId) -> bool {
 fn is_of(spec: &PoolSpec, sent: &Sent, tick: WallTime) -> bool {
     match sent.asked.ask {
         JobAction::Backfill { .. } => ticks(spec, sent).contains(&tick),
-        // The tick of a trigger is the time at which the request was posted, by the servers' clocks. These may
-        // differ from the true time by `OFFSET`.
+        // The tick of a trigger is the time at which the request was posted, by the servers' clocks. These
+        // clocks may differ from the true time by `OFFSET`.
         _ => sent.asked.at <= tick + OFFSET && tick <= sent.latest() + OFFSET,
     }
 }
 
-/// Returns the ticks for which a back-fill asks.
+/// Returns the ticks for which a back-fill asks. For any other request, returns the time of the request.
 fn ticks(spec: &PoolSpec, sent: &Sent) -> Vec<WallTime> {
     let JobAction::Backfill { from, until, .. } = sent.asked.ask else { return vec![sent.asked.at] };
     let next = |at: &WallTime| spec.schedule.next_after(*at).filter(|tick| *tick < until);

@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The rows of the jobs that the servers store, and the ends of pauses that the servers have lost.
 ///
 /// A row stores the pause of its job. If a majority stores the row in which the pause has ended, every leader
-/// finds this row. If servers lose it, so that fewer than a majority have it, and another server still stores
-/// the pause, a new leader may find only the pause. Then the job is paused again.
+/// finds this row. Servers may lose this row, so that fewer than a majority have it, while another server
+/// still stores the pause. A new leader may then find only the pause, and the job is paused again.
 #[derive(Debug, Default)]
 pub(super) struct Resumptions {
     rows: BTreeMap<Arc<str>, BTreeMap<String, Row>>,

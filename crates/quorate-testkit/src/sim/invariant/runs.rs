@@ -25,10 +25,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const CARRIED: Duration = Duration::from_millis(100);
 /// The time after which a due tick must have started. A younger tick is not judged.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions of a tick after which it may be postponed.
+/// A tick that was interrupted this many times may be postponed.
 const INTERRUPTED: usize = 4;
-/// The time within which a process that continues after a pause must have ended the runs that it must not
-/// continue.
+/// The time after a pause within which a process must have ended the runs that it must not continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
 /// Requires that every tick of the second group runs according to its job's rules, on any worker:
@@ -173,8 +172,8 @@ impl Runs {
         })
     }
 
-    /// Returns the reason why a due tick violates the invariant, or `None` if it does not. `settled` is true if
-    /// the tick was due after the faults.
+    /// Returns the reason why a due tick violates the invariant, or `None` if the tick does not violate it.
+    /// `settled` is true if the tick was due after the faults.
     fn lacks(&self, spec: &PoolSpec, at: WallTime, settled: bool) -> Option<&'static str> {
         let runs: Vec<&Run> = self.log.of(&RunOf::tick(spec.name, at)).collect();
         if settled {
@@ -212,8 +211,8 @@ pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
     entry.cause.request().is_none() && entry.tick <= at && at <= entry.until.unwrap_or(entry.tick)
 }
 
-/// Returns the active runs of the job that forbid `start`, unless the loss of data on servers excuses the
-/// overlap.
+/// Returns the active runs of the job beside which `start` is not permitted. The caller then checks whether a
+/// loss of data on servers excuses the overlap.
 fn beside<'a>(
     log: &PoolLog,
     promises: Promises,
@@ -222,8 +221,8 @@ fn beside<'a>(
 ) -> impl Iterator<Item = &'a Beside> {
     let may_overlap = spec.overlap == Overlap::Allow;
     let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without the promise, runs of requests on other workers are not judged. They may be active at the same
-    // time as a run of the schedule.
+    // Without `overlap_across_workers`, runs of requests are not judged. A run of a request may then be
+    // active at the same time as a run of the schedule.
     let counts = move |run: Option<&Run>| {
         run.is_some_and(|run| across || run.start.cause.request().is_none())
             && (across || start.cause.request().is_none())

@@ -12,20 +12,20 @@ use std::{
     time::Duration,
 };
 
-/// Requires that no run of an at-most-once job starts twice. A run is that of a tick, or one of the runs of a
-/// request.
+/// Requires that no run of an at-most-once job starts twice. This holds for the run of a tick, and for each
+/// of the runs of a request.
 ///
-/// This must hold across all workers, and across crashes and losses of data. It does not depend on any worker's
-/// clock.
+/// The guarantee holds across all workers, and across crashes and losses of data. It does not depend on any
+/// worker's clock.
 #[derive(Debug)]
 pub(super) struct Starts {
-    jobs: BTreeMap<&'static str, PoolSpec>,
+    jobs: BTreeMap<&'static str, &'static PoolSpec>,
     started: BTreeMap<RunOf, u64>,
 }
 
 impl Default for Starts {
     fn default() -> Self {
-        let jobs = pool_specs().into_iter().map(|spec| (spec.name, spec)).collect();
+        let jobs = pool_specs().iter().map(|spec| (spec.name, spec)).collect();
         Self { jobs, started: BTreeMap::new() }
     }
 }

@@ -1,12 +1,12 @@
 use super::{Event, Invariant};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The longest time within which a worker that is not paused must ask its work to stop, from the moment at
-/// which no more than the grace period remains.
+/// The longest time that may pass from the beginning of the grace period until a worker asks its work to
+/// stop. A paused worker may take longer.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
-/// Requires that work is asked to stop within [`SOON`] once no more than the grace period of its lease remains.
-/// A worker whose process is paused is exempt.
+/// Requires that a worker asks its work to stop when the grace period of the lease begins, or at most
+/// [`SOON`] later. A worker whose process is paused, or was resumed at most [`SOON`] ago, is exempt.
 #[derive(Debug, Default)]
 pub(super) struct StepDown {
     ending_since: BTreeMap<u64, Duration>,

@@ -3,8 +3,8 @@ use crate::sim::Working;
 use std::time::Duration;
 
 /// Requires that all work under earlier terms or claims of a resource has ended when another term or claim of
-/// that resource begins. Such work is a run of a job, the leader's own work, or the handler of a message. The
-/// library must have dropped work that did not stop.
+/// that resource begins. Such work is a run of a job, the leader's own work, or the handler of a message. By
+/// then, the library must have dropped any work that did not stop.
 ///
 /// The guarantee holds only for a process that runs. A process that is paused, or has only just been resumed,
 /// has had no chance to end its work. A worker whose boot clock stood still is exempt until a majority has
@@ -19,9 +19,9 @@ impl Invariant for Succession {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Succeeded { belief, working } = event else { return Ok(()) };
-        // If a grant had ended before its worker saw it, the worker begins no term or claim with it. If the
-        // worker's clock stood still, the worker cannot know whether its grant has ended. Neither case is
-        // judged.
+        // If a grant ended before its worker saw it, the worker does not begin a term or claim with it. If
+        // the worker's clock stood still, the worker cannot know whether its grant has ended. Neither of
+        // these grants is judged.
         let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
         let asked_to_stop =
             |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;

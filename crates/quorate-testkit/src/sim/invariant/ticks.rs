@@ -26,7 +26,7 @@ const OFFSET: Duration = Duration::from_secs(1);
 /// to ten seconds without an answer, the worker estimates the servers' time with its own boot clock, whose rate
 /// differs a little.
 const CARRIED: Duration = Duration::from_millis(100);
-/// The time after which a due tick must have started. A younger tick may still be in the future by the servers'
+/// The age from which a due tick must have started. A younger tick may still be in the future by the servers'
 /// clocks, or may wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The number of interruptions in one term after which the leader postpones a tick.
@@ -59,19 +59,21 @@ const INTERRUPTED: u32 = 4;
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
 /// There are three exceptions. A server that forgot no longer counts for stored records. A registration may
-/// begin again if none of the servers that answered the leader's seal stored it. Then leaders need not
-/// account for ticks before the new beginning. A tick that was interrupted four times in the newest term may
+/// begin again if none of the servers that answered the leader's seal stored it. In this case the ticks
+/// before the new registration are not judged. A tick that was interrupted four times in the newest term may
 /// be postponed beyond the end of the run. (A pause between the last check and the start is not excused,
 /// because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
-    jobs: Vec<JobSpec>,
+    jobs: &'static [JobSpec],
     ticks: BTreeMap<RunKey, Tick>,
     runs: BTreeMap<u64, (RunKey, u64)>,
     registrations: BTreeMap<Arc<str>, Registration>,
     memories: Memories,
     /// For each term, the data that each server had when it accepted the seal of this term.
     taken: BTreeMap<u64, BTreeMap<String, SealedData>>,
+    /// The data in the last snapshot of each server.
+    saved: BTreeMap<String, SealedData>,
     /// For each term, the answers to the seal on which its leader bases its decisions.
     sealed: BTreeMap<u64, Vec<SealedData>>,
     /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
@@ -107,9 +109,9 @@ struct Tick {
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
     records: BTreeMap<String, (u64, bool)>,
-    /// For each term, the servers that received the closed record of this term and have not lost it since. Once
-    /// they are a majority, the end of the tick is final: each later leader writes the end under its own term
-    /// before it acts on it.
+    /// For each term, the servers that received the closed record of this term and have not lost it since.
+    /// Once these servers are a majority, the end of the tick is final: before a later leader acts on the
+    /// end, it writes the end under its own term.
     done_on: BTreeMap<u64, BTreeSet<String>>,
     /// True once any server has received a closed record of the tick.
     closed: bool,
@@ -124,8 +126,8 @@ struct Registration {
     since: Option<WallTime>,
     /// The newest term that wrote the job's registration.
     term: u64,
-    /// The time from which leaders must account for ticks. Ticks before it are not judged, because a majority
-    /// of the servers lost the registration.
+    /// Ticks before this time are not judged, because a majority of the servers lost the registration. The
+    /// later registration begins at this time.
     lost_until: WallTime,
 }
 
@@ -138,6 +140,7 @@ impl Default for Ticks {
             registrations: BTreeMap::new(),
             memories: Memories::default(),
             taken: BTreeMap::new(),
+            saved: BTreeMap::new(),
             sealed: BTreeMap::new(),
             known: 0,
             lost: 0,
@@ -164,6 +167,14 @@ impl Invariant for Ticks {
         match event {
             Event::Forgot { node } => {
                 self.forget(node);
+                Ok(())
+            }
+            Event::Saved { node } => {
+                self.saved.insert((*node).to_owned(), self.taken(node));
+                Ok(())
+            }
+            Event::Restored { node } => {
+                self.restore(node);
                 Ok(())
             }
             Event::Ran {
@@ -207,6 +218,19 @@ impl Ticks {
             for on in registration.stands.values_mut() {
                 on.remove(node);
             }
+        }
+    }
+
+    /// Gives a server that has forgotten everything the data of its last snapshot again. The ends of ticks in
+    /// the snapshot do not count as final, because other servers may have forgotten newer records since.
+    fn restore(&mut self, node: &str) {
+        let Some(saved) = self.saved.get(node) else { return };
+        for (key, record) in &saved.records {
+            self.ticks.entry(key.clone()).or_default().records.insert(node.to_owned(), *record);
+        }
+        for (job, since) in &saved.registered {
+            let registration = self.registrations.entry(Arc::clone(job)).or_default();
+            registration.stands.entry(*since).or_default().insert(node.to_owned());
         }
     }
 
@@ -317,7 +341,7 @@ impl Ticks {
     fn check_due_ticks(&mut self, served_since: WallTime, now: WallTime) -> Result<(), String> {
         let until = now - YOUNG;
         let (mut known, mut lost) = (0, 0);
-        for spec in &self.jobs {
+        for spec in self.jobs {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
             let since = since.ok_or_else(|| format!("{} was never registered", spec.name))?;
@@ -339,13 +363,13 @@ impl Ticks {
         Ok(())
     }
 
-    /// Returns the requirement that a due tick does not meet, or `None` if it meets all. `fault_free` is true
-    /// if the tick was due in the fault-free phase.
+    /// Returns the requirement that a due tick does not meet, or `None` if the tick meets all requirements.
+    /// `fault_free` is true if the tick was due in the fault-free phase.
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // The leader postpones a tick only because of interruptions in its own term. So earlier interruptions
-        // do not excuse a missing run.
+        // The leader postpones a tick only because of interruptions in its own term. Interruptions in earlier
+        // terms therefore do not excuse a missing run.
         let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
         let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
@@ -361,9 +385,9 @@ impl Ticks {
 
 impl Registration {
     fn written(&mut self, node: &str, term: u64, since: WallTime) -> Result<(), String> {
-        // A leader may write a registration with a later time, and then, when it finds an earlier one, write
-        // the earlier time. The first of these writes may reach a server last. So only a write of a later term
-        // counts as a new registration.
+        // A leader may write a registration with a later time. When it then finds an earlier registration, it
+        // writes the earlier time. The first of these writes may reach a server last. Therefore only a write
+        // of a later term counts as a new registration.
         let later = term > self.term;
         if self.since == Some(since) {
             self.term = self.term.max(term);
@@ -379,8 +403,8 @@ impl Registration {
         for on in self.stands.values_mut() {
             on.remove(node);
         }
-        // A leader that registers the job with a later time has found no registration at its seal. Leaders need
-        // not account for the ticks between the two times.
+        // A leader that registers the job with a later time has found no registration when it sealed. The
+        // ticks between the two times are not judged.
         if later && self.since.is_some_and(|known| known < since) {
             self.lost_until = self.lost_until.max(since);
         }

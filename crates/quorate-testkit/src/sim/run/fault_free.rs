@@ -10,15 +10,15 @@ use futures_util::future::join3;
 use quorate::env::WallTime;
 use std::time::Duration;
 
-/// The longest time from the end of the last quarantine until there is a leader. When that quarantine ends, the
-/// leases of crashed workers have ended too.
+/// The longest time from the end of the last quarantine until there is a leader. The leases of crashed
+/// workers end no later than that quarantine.
 const LEADS_IN: Duration = Duration::from_millis(600);
 /// The longest time within which a new leader must catch up on all missed ticks.
 const MAKES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the leader is observed after it has caught up.
 const WATCHED_FOR: Duration = Duration::from_secs(3);
-/// The longest time from the last quarantine until the operator has lifted all pauses. It covers the validity
-/// of an old request, the election of a leader, and two requests.
+/// The longest time from the last quarantine until the operator has lifted all pauses. In this time an old
+/// request may expire, a leader is elected, and the operator sends two requests.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
 /// The longest time within which the workers of the second group must catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
@@ -86,8 +86,8 @@ impl Run {
         let group = group();
         let leader = || self.referee.leader(&group);
         self.watch("the group", began, until, leader).await;
-        // The effects of an earlier fault may still end the term of a leader that was elected during the
-        // quarantine. They cannot end the term of a leader that was elected after it.
+        // A leader that was elected during the quarantine may still lose its term, because of an earlier
+        // fault. A leader that was elected after the quarantine may not.
         self.truth.reach(until).await;
         let term = leader();
         let led_since = self.referee.true_wall();
@@ -108,8 +108,8 @@ impl Run {
         self.watch("the messages", began, until, none_open).await;
     }
 
-    /// Waits until `there` returns a value, but not longer than `until`. Reports the wait for `what` and its
-    /// result to the referee.
+    /// Waits until `there` returns a value, but not longer than `until`. Reports to the referee how long the
+    /// wait for `what` took, and its result.
     async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
         let got = loop {
             match there() {

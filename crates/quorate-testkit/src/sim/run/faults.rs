@@ -13,8 +13,8 @@ use quorate::{
 use std::{sync::Arc, time::Duration};
 
 impl Run {
-    /// Carries out `fault`. Does nothing if the present state does not permit it, for example if the server is
-    /// already down.
+    /// Carries out `fault`. Does nothing if the fault is not possible in the present state, for example if
+    /// the server to crash is already down.
     pub(super) fn inject(&mut self, fault: Fault) {
         if !self.apply(fault) {
             return;
@@ -83,9 +83,9 @@ impl Run {
         true
     }
 
-    /// Deletes the markers that a mistaken worker set on servers that had lost their own. With such a marker,
-    /// the server would not count for the other workers. An operator would delete the marker, as this function
-    /// does. A worker must not.
+    /// Deletes the markers that a mistaken worker set on servers that had lost their own marker. Other
+    /// workers would not count the votes of a server with such a marker. In practice an operator deletes the
+    /// marker. A worker must not delete it.
     pub(super) fn delete_foreign_markers(&mut self) {
         let names: Vec<Arc<str>> = self.servers.iter().map(|server| server.name().into()).collect();
         let (nodes, settings) = (Marker::node_set(&names), SharedSettings::of(&self.plan.setup));
@@ -126,8 +126,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee>) {
     while !env.stopped().is_cancelled() {
         let refused = quorum.nodes().into_iter().find_map(|node| match node.state {
-            // These two rejections of a node follow from the rejections of other nodes. Only those have the
-            // reason that this check looks for.
+            // A node is rejected in one of these two ways only because of the rejections of other nodes. The
+            // rejections of the other nodes have the reason that this check looks for.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,

@@ -43,7 +43,7 @@ impl Consumer {
     /// drops the future of `process` before it is ready.
     async fn process(&mut self, worker: &mut Worker, message: usize) {
         let id = id(message);
-        // The token of the claim under which the handler succeeded. It is 0 until then.
+        // The token of the claim under which the handler succeeded. It is 0 until the handler succeeds.
         let token = Arc::new(Mutex::new(0));
         let (mine, mut hand, ttl) = (Arc::clone(&token), worker.clone(), self.ttl);
         hand.rng = worker.rng.split();
@@ -134,8 +134,8 @@ impl Consumer {
                     worker.referee.count("abandon unconfirmed");
                 }
             }
-            // A slow worker may have lost its claim by now. It tries to complete the claim nevertheless, which
-            // must then fail.
+            // A slow worker may have lost its claim by now. It tries to complete the claim nevertheless. If
+            // the claim is lost, this must fail.
             Handled::Well(result) => {
                 let (hasty, time) = (worker.rng.chance(80), worker.rng.millis(0..=20));
                 let completed = tokio::select! { biased;
@@ -158,7 +158,7 @@ impl Worker {
         self.referee.holds(&self.host, Holder::Claim(claim), resource(id), token, ttl / 5)
     }
 
-    /// Simulates the work of a message. It takes a random time, and may fail.
+    /// Simulates the work of a message. The work takes a random time, and may fail.
     async fn handle(&mut self, id: &str, claim: &ClaimHandle) -> Handled {
         let calm = self.referee.is_calm();
         let time = if calm { self.rng.millis(0..=20) } else { self.rng.millis_up_to(&[100, 600, 4_000]) };

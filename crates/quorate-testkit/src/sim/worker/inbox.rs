@@ -8,13 +8,13 @@ use std::{
 pub(super) const SET: &str = "s";
 /// The time between the publication of two messages.
 const PACE: Duration = Duration::from_millis(500);
-/// The number of open messages from which a delivery chooses. They are the oldest.
+/// A delivery chooses one of the oldest open messages. This is the number of messages from which it chooses.
 const OFFERED: usize = 6;
 
 /// A simulated broker with at-least-once delivery.
 ///
-/// It delivers a message to any consumer, repeatedly, until a consumer reports that the message is done.
-/// Sometimes it delivers a message again after that.
+/// The broker delivers a message to any consumer, repeatedly, until a consumer reports that the message is
+/// done. Sometimes the broker also delivers a message that is done.
 #[derive(Debug)]
 pub(in super::super) struct Inbox {
     truth: Truth,

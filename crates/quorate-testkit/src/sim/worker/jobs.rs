@@ -1,10 +1,14 @@
 use super::Worker;
 use crate::sim::{Held, RunOutcome, SeedRng};
 use quorate::scheduler::{Cron, Delivery, Job, Misfire, RunContext, Schedule, every};
-use std::{panic::resume_unwind, sync::Arc, time::Duration};
+use std::{
+    panic::resume_unwind,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-/// A misfire window that is longer than the simulation. So no tick of a job with this window may be skipped as
-/// missed.
+/// A misfire window that is longer than the simulation. The leader must not skip any tick of a job with this
+/// window as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 
 /// A job of the first group ([`GROUP`](super::GROUP)), which runs its jobs on its leader. All workers have
@@ -27,7 +31,13 @@ impl JobSpec {
 
 /// Returns the jobs of the first group. They have both delivery rules, all misfire rules, and both kinds of
 /// schedule.
-pub(in super::super) fn specs() -> Vec<JobSpec> {
+pub(in super::super) fn specs() -> &'static [JobSpec] {
+    // Reading a cron line takes longer than most steps of the simulation.
+    static SPECS: LazyLock<Vec<JobSpec>> = LazyLock::new(make_specs);
+    &SPECS
+}
+
+fn make_specs() -> Vec<JobSpec> {
     let spec =
         |name, schedule, delivery, misfire, timeout| JobSpec { name, schedule, delivery, misfire, timeout };
     let (all, second) = (Misfire::run_all(FOR_GOOD), Duration::from_secs(1));
@@ -52,9 +62,10 @@ fn cron(text: &str) -> Schedule {
 }
 
 /// Returns the job that `spec` describes. Its handler runs under the term `held`.
-pub(super) fn job(spec: JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
+pub(super) fn job(spec: &JobSpec, worker: &Worker, held: &Arc<Held>) -> Job {
     let (worker, held) = (worker.clone(), Arc::clone(held));
-    let job = Job::new(spec.name, spec.schedule, move |tick| run(worker.clone(), Arc::clone(&held), tick));
+    let job =
+        Job::new(spec.name, spec.schedule.clone(), move |tick| run(worker.clone(), Arc::clone(&held), tick));
     let job = job.delivery(spec.delivery).misfire(spec.misfire);
     match spec.timeout {
         Some(timeout) => job.timeout(timeout),
@@ -76,7 +87,8 @@ async fn run(mut worker: Worker, held: Arc<Held>, tick: RunContext) -> Result<()
         _ => worker.rng.millis(100..=3_000),
     };
     match how {
-        // This run ignores its cancellation, to test that the library drops it before its term ends.
+        // This run ignores its cancellation, to test that the library drops the run before the run's term
+        // ends.
         16 => worker.env.sleep(time).await,
         _ => {
             let env = worker.env.clone();
@@ -122,10 +134,10 @@ fn told_to_stop(tick: &RunContext) -> RunOutcome {
 }
 
 impl Worker {
-    /// Returns a text with the delivery rule of a tick's job, which also says whether the run is a catch-up
-    /// run. Starts of runs are counted under names that contain this text.
+    /// Returns the delivery rule of the tick's job, followed by ` caught up` if the run is a catch-up run.
+    /// The referee counts the starts of runs under names that end with this text.
     fn spec(&self, tick: &RunContext) -> String {
-        let spec = specs().into_iter().find(|spec| *spec.name == **tick.job());
+        let spec = specs().iter().find(|spec| *spec.name == **tick.job());
         let again = if tick.is_catch_up() { " caught up" } else { "" };
         spec.map_or_else(String::new, |spec| format!("{}{again}", spec.delivery))
     }

@@ -24,8 +24,8 @@ pub(in super::super) fn group() -> Resource {
     Resource::election(GROUP).expect("a sound name")
 }
 
-/// Campaigns and leads until the environment is stopped. Each campaign ends in one of several ways, and another
-/// one follows.
+/// Campaigns and leads until the environment is stopped. Each campaign ends in one of several ways, and the
+/// next campaign follows.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500, 3_000][worker.rng.index(4)]);
     let election = Election::new(&worker.quorum, GROUP).ttl(ttl);
@@ -125,7 +125,7 @@ impl Worker {
             let token = term.token().get();
             let held = worker.referee.holds(&worker.host, Holder::Term(term.clone()), group(), token, grace);
             let _work = worker.referee.begin(&held, "its term");
-            let jobs = specs().into_iter().map(|spec| job(spec, &worker, &held));
+            let jobs = specs().iter().map(|spec| job(spec, &worker, &held));
             let scheduler = jobs.fold(Scheduler::on(&election), Scheduler::job);
             let (how, time) = (worker.rng.number(0..=9), worker.rng.millis_up_to(&[200, 2_000, 6_000]));
             let patient = worker.clone();
@@ -174,8 +174,9 @@ impl Worker {
         }
     }
 
-    /// Reads from each of the two simulated stores, waits, checks the fencing token, and writes. The write then
-    /// takes time to reach the store, sometimes so long that the token is outdated by then.
+    /// Does the following on each of the two simulated stores: reads, waits, checks the fencing token, and
+    /// writes. A write takes time to reach the store. Sometimes this time is so long that the token is then
+    /// outdated.
     pub(super) async fn update(&mut self, register: &str, token: impl Fn() -> Option<u64>) {
         for checked in [true, false] {
             let Some(mine) = token() else { return };

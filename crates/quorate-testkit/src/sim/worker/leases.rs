@@ -97,7 +97,7 @@ impl Worker {
             let step = self.rng.millis(1..=120);
             self.env.sleep(step).await;
         }
-        // The lease is about to be given up. So the referee must no longer count this worker as its holder.
+        // The worker is about to give up the lease. From now on the referee must not count it as the holder.
         let lease = held.take().and_then(Arc::into_inner);
         let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {

@@ -124,9 +124,9 @@ impl Worker {
         self.env.sleep(think).await;
     }
 
-    /// Waits for `time`. If the faults are over by then, waits on until the worker is stopped. A worker calls
-    /// this function before it gives up work on purpose. In the fault-free phase the worker then never gives up
-    /// work.
+    /// Waits for `time`. If the faults are over by then, the function returns only when the worker is
+    /// stopped. A worker calls it before it gives up work on purpose. In the fault-free phase the worker
+    /// therefore never gives up work.
     async fn patience(&self, time: std::time::Duration) {
         self.env.sleep(time).await;
         if self.referee.is_calm() {

@@ -60,7 +60,7 @@ impl Operator {
             let drops_after = rng.chance(120).then(|| rng.millis(0..=60));
             self.ask(&jobs, ask, drops_after).await;
         }
-        self.lift_pauses(&jobs, &specs).await;
+        self.lift_pauses(&jobs, specs).await;
     }
 
     /// Resumes every job that the operator may have paused. First waits until every earlier request has
@@ -159,8 +159,8 @@ async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
         JobAction::Resume { .. } => jobs.resume(name).await,
         JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
         JobAction::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
-        // `JobAction` is non-exhaustive, so the match needs this arm. `draw` returns none of the variants that
-        // it covers.
+        // `JobAction` is non-exhaustive, so the match needs this arm. The only other action that `draw`
+        // returns is `JobAction::Trigger`.
         _ => jobs.trigger(name).await,
     }
 }

@@ -1,17 +1,17 @@
 //! The second group, also called the pool. Some of its jobs run on any worker, the others on its leader. An
-//! operator sends requests to it.
+//! operator sends requests to the group.
 
 use super::Worker;
 use crate::sim::{HandlerEnd, JobRun, SeedRng};
 use quorate::scheduler::{
     Cron, Delivery, Job, Misfire, Overlap, Placement, RunContext, Schedule, Scheduler, every,
 };
-use std::{panic::resume_unwind, time::Duration};
+use std::{panic::resume_unwind, sync::LazyLock, time::Duration};
 
 /// The name of the second group.
 pub(in super::super) const POOL: &str = "pool";
-/// A misfire window that is longer than the simulation. So no tick of a job with this window may be skipped as
-/// missed.
+/// A misfire window that is longer than the simulation. The leader must not skip any tick of a job with this
+/// window as missed.
 const FOR_GOOD: Duration = Duration::from_secs(300);
 /// The number of entries that a job with a short history keeps.
 const SHORT: usize = 6;
@@ -48,10 +48,15 @@ impl PoolSpec {
 
 /// Returns the jobs of the second group. They have both placements, both delivery rules, and several
 /// misfire and overlap rules.
-pub(in super::super) fn pool_specs() -> Vec<PoolSpec> {
+pub(in super::super) fn pool_specs() -> &'static [PoolSpec] {
+    static SPECS: LazyLock<Vec<PoolSpec>> = LazyLock::new(make_pool_specs);
+    &SPECS
+}
+
+fn make_pool_specs() -> Vec<PoolSpec> {
     let second = Duration::from_secs(1);
     use Delivery::{AtLeastOnce, AtMostOnce};
-    // The rules of most jobs: every tick runs, on any worker, and never two of them at once.
+    // By the rules of most jobs, every tick runs, on any worker, and two ticks of a job never run at once.
     let spec = |name, period, delivery| PoolSpec {
         name,
         schedule: millis(period),
@@ -108,8 +113,8 @@ fn cron(text: &str) -> Schedule {
     Cron::parse(text).expect("a cron line").into()
 }
 
-/// Runs schedulers of the second group, one after another, until the environment is stopped. Each of them ends
-/// in one of several ways.
+/// Runs schedulers of the second group, one after another, until the environment is stopped. Each scheduler
+/// ends in one of several ways.
 pub(super) async fn work(mut worker: Worker) {
     let ttl = Duration::from_millis([1_000, 1_500, 2_500][worker.rng.index(3)]);
     let mut number = 0;
@@ -124,10 +129,11 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 impl Worker {
-    /// Runs one scheduler until it ends. Sometimes shuts it down, drains it or drops it.
+    /// Runs one scheduler until it ends. Sometimes shuts the scheduler down, calls `drain` on its handle, or
+    /// drops the scheduler.
     async fn schedule(&mut self, runs: Self, ttl: Duration) {
         let (how, time) = (self.rng.number(0..=9), self.rng.millis_up_to(&[2_000, 6_000, 12_000]));
-        let jobs = pool_specs().into_iter().map(|spec| job(spec, &runs));
+        let jobs = pool_specs().iter().map(|spec| job(spec, &runs));
         let scheduler = jobs.fold(Scheduler::new(&self.quorum, POOL).ttl(ttl), Scheduler::job);
         let handle = scheduler.handle();
         let shutdown = async {
@@ -143,8 +149,8 @@ impl Worker {
         };
         let dropped = async {
             self.patience(time).await;
-            // At the end of the simulation the scheduler must be shut down in order. So this worker does not
-            // drop it any more.
+            // At the end of the simulation, this worker must shut the scheduler down, and must no longer drop
+            // it.
             if self.is_stopped() {
                 std::future::pending::<()>().await;
             }
@@ -162,9 +168,9 @@ impl Worker {
     }
 }
 
-fn job(spec: PoolSpec, worker: &Worker) -> Job {
+fn job(spec: &PoolSpec, worker: &Worker) -> Job {
     let (worker, timeout) = (worker.clone(), spec.timeout);
-    let job = Job::new(spec.name, spec.schedule, move |tick| {
+    let job = Job::new(spec.name, spec.schedule.clone(), move |tick| {
         let run = worker.referee.run_started(&worker.host, &worker.env, &tick, timeout);
         run_handler(worker.clone(), run, tick)
     });

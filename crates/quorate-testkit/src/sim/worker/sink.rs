@@ -24,7 +24,7 @@ struct Register {
 /// number orders the accesses of one holder, which may read again before its last write has arrived.
 pub(super) type Fence = (u64, u64);
 
-/// The error of a read whose fence is older than the newest that the store has seen.
+/// The error of a read whose fence is older than the newest fence that the store has seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outdated;
 

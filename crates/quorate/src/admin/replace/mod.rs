@@ -16,7 +16,7 @@
 //! | step | written | state after it |
 //! | --- | --- | --- |
 //! | close the new nodes, then the old | markers that name both sets: no worker may use the nodes, whatever its list | once a majority of the old set is closed, no lease of the old set is granted or extended |
-//! | wait | nothing | every lease of the old set has ended, and clocks have passed every token that it gave |
+//! | wait | nothing | every lease of the old set has ended, and clocks have passed every token that the old set gave |
 //! | open the new set | markers of the new set | workers with the new list elect |
 //!
 //! Nodes that leave stay closed. So a worker with the old list always gets an error that names the new list.

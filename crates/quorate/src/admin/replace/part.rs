@@ -16,8 +16,8 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Found {
-    /// The node's marker names the old set, so workers with the old list may use the node. This is also used
-    /// for a node whose marker cannot be read, or names another node set.
+    /// The node's marker names the old set, so workers with the old list may use the node. A node whose
+    /// marker cannot be read, or names another node set, is reported as `Old` too.
     Old,
     /// The node has no marker.
     Unmarked,

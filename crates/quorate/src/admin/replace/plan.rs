@@ -39,8 +39,9 @@ pub(super) enum Bar {
 }
 
 impl Bar {
-    /// Returns whether the node itself is at fault, and not a marker with another node set or other settings.
-    /// It is only called for leaving nodes, whose eviction policy is not checked.
+    /// Returns whether the node itself is at fault. Returns false if only its marker is unsuitable, because
+    /// it names another node set or other settings. This function is called only for leaving nodes, whose
+    /// eviction policy is not checked.
     pub(super) fn is_of_the_node(&self) -> bool {
         matches!(self, Self::Unfit(VoteRejection::Replica | VoteRejection::MarkerUnreadable(_)))
     }
@@ -61,7 +62,8 @@ pub(super) struct Change {
     to: Arc<str>,
     closed: Arc<str>,
     majorities: (usize, usize),
-    /// True if the memory of the nodes that stay remains valid. If false, it begins again, as after a restart.
+    /// True if the memory of the nodes that stay remains valid. If false, their memory begins again, as after
+    /// a restart.
     remembers: bool,
 }
 
@@ -194,8 +196,8 @@ impl Change {
     pub(super) fn opening(&self, sight: &Sight, part: Part) -> Option<Marker> {
         let closed = matches!(self.judge(sight, part), Ok(Move::Closed)) && part != Part::Leaves;
         let marker = marker(&sight.hello).ok().flatten()?;
-        // Workers do not use the node before `votes_from` in any case. This check keeps a node that was closed
-        // only now from being opened too early.
+        // Workers do not use the node before `votes_from` in any case. This check keeps a node that was
+        // closed a moment ago from being opened too early.
         let waited = sight.hello.node_time + self.slack() >= marker.votes_from;
         (closed && waited).then(|| Marker { nodes: Arc::clone(&self.to), ..marker })
     }
@@ -208,7 +210,7 @@ impl Change {
             Ok(Some(marker)) if marker.nodes == self.closed => {
                 let left = sight.hello.node_time.until(marker.votes_from);
                 // The node's clock may be slower than this worker's, so an allowance for drift is added. The
-                // length of a whole quarantine already includes it.
+                // upper limit, `quarantine()`, already includes that allowance.
                 (left + left.mul_f64(self.config.drift_rate)).min(self.config.quarantine())
             }
             _ => Duration::ZERO,

@@ -6,7 +6,8 @@ use crate::{
 use futures_util::future::{BoxFuture, join_all};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A list of nodes for administration. It needs no quorum: each visit to a node opens a connection of its own.
+/// A list of nodes for administration. The list needs no quorum: each visit to a node opens a connection of
+/// its own.
 #[derive(Clone, Default)]
 pub struct NodeSet(Vec<Arc<dyn Reach>>);
 
@@ -20,7 +21,8 @@ pub struct Sight {
     /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
     /// up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// The time, on the boot clock, of the handshake. If a marker was written after it, the time of that write.
+    /// The time of the handshake on the boot clock. If this visit wrote a marker, the time of that write
+    /// instead.
     pub(super) seen: BootTime,
 }
 

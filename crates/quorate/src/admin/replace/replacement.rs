@@ -96,17 +96,18 @@ impl Replacement {
         self.open(&mut report).await
     }
 
-    /// Closes the nodes that are not closed yet. The joining nodes come first: otherwise a worker with the
-    /// new list that was started too early could use them while the old set is still in use. Returns the time
-    /// at which the wait is over.
+    /// Closes the nodes that are not closed yet. The joining nodes are closed first. Otherwise a worker with
+    /// the new list that was started too early could use the joining nodes while the old set is still in use.
+    /// Returns the time at which the nodes may be opened: the wait in the marker of each closed node is over
+    /// then.
     async fn close(
         &self,
         found: Sights,
         report: &mut impl FnMut(Progress),
     ) -> Result<BootTime, ReplaceError> {
         let mut over = self.env.now();
-        // A majority of the old set was closed before. So nodes with the marker of the new set were opened by
-        // this change, and they are left unchanged.
+        // True if an earlier run of this change has closed a majority of the old set. If so, nodes with the
+        // marker of the new set were opened by that run, and are left unchanged.
         let shut = self.shut(&found) >= self.change.old_majority();
         let mut found = found;
         for part in [Part::Joins, Part::Stays, Part::Leaves] {
@@ -202,8 +203,8 @@ impl Replacement {
         self.change.enough_shut((0..found.len()).filter(old).count(), self.node_parts(found))
     }
 
-    /// Checks that every joining node is reachable. If a majority of the old set is already closed, this is not
-    /// required.
+    /// Checks that every joining node is reachable. If a majority of the old set is already closed, joining
+    /// nodes may be unreachable.
     fn check_joining(&self, found: &Sights) -> Result<(), ReplaceError> {
         if self.shut(found) >= self.change.old_majority() {
             return Ok(());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The default of [`Consume::max_waiting`] is this number times the concurrency.
+/// The default of [`Consume::max_waiting`] is this number times [`Consume::concurrency`].
 const WAITING_PER_PLACE: usize = 4;
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
@@ -105,12 +105,12 @@ impl<S, M: Message, H> Consume<S, M, H> {
     }
 
     /// Sets how many messages may wait because other workers handle them, at least one. A second copy of a
-    /// message that is being handled here waits as well. While so many messages wait, no more are pulled from
-    /// the source. Messages that were pulled before may still join them, so up to [`Consume::concurrency`]
-    /// more may wait. Default four times the concurrency.
+    /// message that is being handled here waits as well. When this number of messages wait, no more messages
+    /// are pulled from the source. Messages that were pulled before may still begin to wait, so up to
+    /// [`Consume::concurrency`] more may wait. Default four times the concurrency.
     ///
-    /// While no messages are pulled, messages behind the waiting ones are not handled here, even if no other
-    /// worker handles them. This lasts until one of the waiting messages is done, free, or out of
+    /// While no messages are pulled, the source's next messages are not handled here, even if no other worker
+    /// handles them. This lasts until one of the waiting messages is done, free, or out of
     /// [`Consume::patience`].
     ///
     /// If N workers receive the same messages in the same order, the limit should be at least (N − 1) times
@@ -131,8 +131,8 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source, which may deliver it
     /// again. Default 30 s; zero means no waiting.
     ///
-    /// The patience counts from the time at which another worker was first found to handle the message. The
-    /// patience starts again after an outage of the quorum.
+    /// The patience counts from the time at which another worker was first found to handle the message. After
+    /// an outage of the quorum, the patience starts again.
     ///
     /// Use `Duration::MAX` for a source that delivers a message only once. Such a message then waits until
     /// another worker has completed it, or until the other worker's claim has ended.
@@ -141,15 +141,15 @@ impl<S, M: Message, H> Consume<S, M, H> {
         self
     }
 
-    /// Sets a hook that is called with the outcome of each message, in the consumer's own task. It must not
-    /// block.
+    /// Sets a hook that is called with the outcome of each message, in the consumer's own task. The hook must
+    /// not block.
     pub fn on_end(mut self, hook: impl Fn(&Ended<M>) + Send + Sync + 'static) -> Self {
         self.options.on_end = Some(Arc::new(hook));
         self
     }
 
-    /// Sets a hook that is called with each error of the source, in the consumer's own task. It must not
-    /// block.
+    /// Sets a hook that is called with each error of the source, in the consumer's own task. The hook must
+    /// not block.
     pub fn on_source_error(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.options.on_source_error = Some(Arc::new(hook));
         self
@@ -161,9 +161,10 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// Once the hook has handled a message, the message is acked. If the hook fails, or is missing, the message is
     /// left to the source. The hook may receive a message again if the source redelivers it after a crash.
     ///
-    /// The hook's arguments are the message, the reason ([`Outcome::DeadLettered`] or [`Outcome::Unusable`], whose text
-    /// is for people), and a view of the claim that this worker holds while the hook runs, so that no other worker runs
-    /// the hook for this message. There is no claim on an unusable message.
+    /// The hook's arguments are the message, the reason, and a view of the claim. The reason is
+    /// [`Outcome::DeadLettered`] or [`Outcome::Unusable`], whose text is for people. This worker holds the
+    /// claim while the hook runs, so no other worker runs the hook for this message. There is no claim on an
+    /// unusable message.
     pub fn on_dead<D, F, E>(mut self, hook: D) -> Self
     where
         D: Fn(Arc<M>, Outcome, Option<ClaimHandle>) -> F + Send + Sync + 'static,

@@ -103,7 +103,8 @@ impl<M> InFlightWindow<M> {
         if self.others < self.max_waiting { self.free() } else { 0 }
     }
 
-    /// Returns the number of free slots. They are for messages that are pulled or that leave the waiting room.
+    /// Returns the number of free slots. A message that is pulled, or that leaves the waiting room, takes a
+    /// free slot.
     fn free(&self) -> usize {
         self.most.saturating_sub(self.held.len() - self.others)
     }
@@ -133,7 +134,7 @@ impl<M> InFlightWindow<M> {
             let (id, place) = (Arc::clone(&held.id), held.place);
             if self.busy.contains(&id) {
                 // Another message with this id is being handled, and is likely to be done soon. This message
-                // waits until then. The wait does not use up its patience.
+                // waits until then. That wait does not use up the message's patience.
                 match place {
                     Place::Away(_) => self.wait(number, Place::Away(now + LOOK_AGAIN)),
                     _ => self.wait(number, Place::Elsewhere(now + LOOK_AGAIN)),
@@ -177,9 +178,9 @@ impl<M> InFlightWindow<M> {
         true
     }
 
-    /// Makes the message wait in its slot because too few nodes answered. Its patience starts again when a
-    /// majority later reports that another worker handles it. Returns true if the last claim had another
-    /// result: the caller then logs the wait.
+    /// Makes the message wait in its slot because too few nodes answered. If a majority later reports that
+    /// another worker handles the message, its patience starts again. Returns true if the last claim had
+    /// another result: the caller then logs the wait.
     pub(super) fn away(&mut self, number: Number, now: BootTime) -> bool {
         self.idle(number);
         let Some(held) = self.held.get_mut(&number) else { return false };
@@ -254,8 +255,8 @@ impl<M> InFlightWindow<M> {
     }
 }
 
-/// Returns the pause before the next claim. It doubles with each of the `looks` claims so far, up to the
-/// longest pause.
+/// Returns the pause before the next claim. The pause doubles with each earlier claim, of which there are
+/// `looks`, up to the longest pause.
 fn pause(looks: u32) -> Duration {
     LOOK_AGAIN.saturating_mul(1 << looks.min(8)).min(LOOK_AT_LEAST_EVERY)
 }
@@ -409,7 +410,7 @@ mod tests {
         let twin = window.batch(at(70_100));
         let twin = twin.iter().find(|(number, _)| *number != batch[0].0);
         assert!(twin.is_none_or(|(number, _)| window.elsewhere(*number, None, at(70_100))));
-        // While too few nodes answer, the patience does not pass. It starts again afterwards.
+        // While too few nodes answer, the patience does not pass. Afterwards the patience starts again.
         let mut window = InFlightWindow::new(1, 1, Duration::from_secs(10));
         pull(&mut window, "b", 0);
         let number = window.batch(at(0))[0].0;

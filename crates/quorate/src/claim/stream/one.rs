@@ -73,7 +73,8 @@ where
     (outcome, acked)
 }
 
-/// Hands a message whose attempt limit is reached to the dead-letter hook, under the claim that found this.
+/// Hands a message whose attempt limit is reached to the dead-letter hook, under the claim that found the
+/// limit reached.
 pub(super) async fn give_up<M: Message>(
     claims: Claims,
     claim: Claim,
@@ -159,8 +160,8 @@ async fn record(claim: Claim, result: &str) -> Outcome {
     // repeated.
     match claim.complete(cut(result, RESULT_MAX)).await {
         Ok(_) => Outcome::Handled,
-        // A later claim of another worker completed the message first. The message is done, so this one counts
-        // as a duplicate.
+        // A later claim of another worker completed the message first. The message is done, so its outcome
+        // here is *duplicate*.
         Err(ClaimError::AlreadyDone(done)) => Outcome::Duplicate { result: done.result },
         Err(ClaimError::DeadLettered(dead)) => Outcome::Duplicate { result: dead.note },
         Err(why) => Outcome::Unrecorded { why },

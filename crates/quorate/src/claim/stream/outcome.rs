@@ -9,9 +9,9 @@ pub struct Ended<M> {
     pub message: Arc<M>,
     /// The message's outcome.
     pub outcome: Outcome,
-    /// The result of the ack. `Ok(true)` means that the source accepted it, and `Ok(false)` that no ack was
-    /// sent. An error has the reason: the ack failed, or the dead-letter hook failed or is missing. The source
-    /// may then deliver the message again.
+    /// The result of the ack. `Ok(true)` means that the source accepted the ack, and `Ok(false)` that no ack
+    /// was sent. An error has the reason: the ack failed, or the dead-letter hook failed or is missing. The
+    /// source may then deliver the message again.
     pub acked: Result<bool, Arc<str>>,
     /// The time since the message was pulled.
     pub took: Duration,

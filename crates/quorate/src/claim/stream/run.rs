@@ -16,7 +16,7 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::Futu
 use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The number of claim rounds that may be in flight at the same time. While so many are in flight, further
+/// The number of claim rounds that may be in flight at the same time. When this number is reached, further
 /// messages are gathered for the next round.
 const BATCHES: usize = 2;
 /// The first pause after an error of the source, before the source is polled again.
@@ -139,7 +139,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Begins a pause. It grows with each error in a row, and a message ends the row.
+    /// Begins a pause. The pause grows with each consecutive error of the source. A message resets it.
     fn failed(&mut self, now: BootTime) {
         self.until = Some(now + ASK_AGAIN.saturating_mul(1 << self.failures.min(8)).min(ASK_AT_LEAST_EVERY));
         self.failures = self.failures.saturating_add(1);

@@ -14,20 +14,20 @@ use crate::{
 
 /// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
-/// The maximum number of batches in flight. It is small for two reasons. Requests that arrive meanwhile
-/// gather into one batch, and a dead connection loses few bytes.
+/// The maximum number of batches in flight. The number is small for two reasons: requests that arrive
+/// meanwhile gather into one batch, and a dead connection loses few bytes.
 pub(super) const IN_FLIGHT_MAX: usize = 2;
 
 impl Core {
-    /// Returns whether more requests are likely to arrive at once, so that the task should let the other tasks run before
-    /// it sends the next batch. This is so under load: the last batch had several requests. One large batch costs a node
-    /// much less than two small ones.
+    /// Returns whether more requests are likely to arrive at once, so that the task should let the other
+    /// tasks run before it sends the next batch. More requests are likely under load, when the last batch had
+    /// several requests. One large batch costs a node much less than two small ones.
     pub(crate) fn gathers(&self) -> bool {
         self.is_up() && self.last_batch > 1 && self.has_batch()
     }
 
-    /// Returns whether queued requests may be sent now. A second batch is sent only if it is as large as the one in
-    /// flight. A smaller one grows until the reply arrives.
+    /// Returns whether queued requests may be sent now. A second batch is sent only if it is as large as the
+    /// batch in flight. A smaller batch grows until the reply arrives.
     fn has_batch(&self) -> bool {
         let in_flight = self.in_flight.last().map_or(0, |batch| batch.requests.len());
         self.in_flight.len() < IN_FLIGHT_MAX && !self.queue.is_empty() && self.queue.len() >= in_flight

@@ -1,4 +1,4 @@
-//! The part of a driver's core that acts on the trust in its node. It checks the node's clock, writes
+//! The part of a driver's core that acts on the trust in its node. This part checks the node's clock, writes
 //! markers, and probes a node that is idle or must not vote.
 
 use crate::{
@@ -35,8 +35,8 @@ impl Core {
         self.node_trust.end_quarantine(now);
     }
 
-    /// Probes a node that must not vote, since the node does not report the end of the reason. Also probes an
-    /// idle node, to notice a step of its clock.
+    /// Probes a node that must not vote, since the node does not report when the reason for this has ended.
+    /// Also probes an idle node, to notice a step of the node's clock.
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let quarantined = self.node_trust.wake().is_some();
         let soon = quarantined || self.node_trust.may_change_soon();
@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// Sends a request that replaces the node's marker by the same marker, which changes nothing. If the node
-    /// stores another marker by now, it refuses, and its reply contains that marker.
+    /// stores another marker by now, it refuses the request, and its reply contains the other marker.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if let Some(marker) = self.node_trust.stored_marker() {
             let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// Returns the time at which the node must be probed if it gets no request before. Without replies for a
-    /// long time, a step of its clock would not be noticed.
+    /// long time, the driver would not notice a step of the node's clock.
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
         // While the trust in the node is not decided, requests wait in the driver's queue. So the node does not
         // count as idle.

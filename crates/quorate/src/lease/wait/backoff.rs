@@ -10,13 +10,12 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 /// The longest time between two attempts of a waiter, until a majority of the nodes has reported a release to
 /// this process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The number of times that the longest time between two attempts doubles once the nodes report releases. It
-/// then grows to 400 ms.
+/// Once the nodes report releases, the longest time between two attempts doubles this many times, to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
-/// The largest random offset of a pause. It keeps polling waiters from attempting at the same moment.
+/// The largest random offset of a pause. The offset keeps polling waiters from attempting at the same moment.
 const JITTER: Duration = Duration::from_millis(20);
-/// The number of times that the pause after split votes doubles. The first pause is at most twice as long as
-/// one attempt.
+/// The number of times that the longest pause after split votes doubles. Before the second attempt, it is
+/// twice the duration of one attempt.
 const SPLITS_DOUBLED: u32 = 8;
 /// The limits for the measured duration of an attempt. Waiters that are woken together delay their attempts by
 /// multiples of this duration.
@@ -27,8 +26,8 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// The waits of one caller between its attempts at a resource.
 ///
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
-/// wait also ends when the holder's TTL is over, and after 100 ms. Once a majority has reported any release to
-/// this process, the 100 ms grow to 400 ms.
+/// wait also ends when the holder's TTL is over, and after 100 ms at the latest. Once a majority has reported
+/// any release to this process, this longest wait grows to 400 ms.
 ///
 /// If concurrent attempts split the votes, no client holds the resource, and the wait is a random pause. The
 /// pauses grow until one of the attempts wins.
@@ -51,16 +50,16 @@ impl<'a> RetryBackoff<'a> {
         Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
     }
 
-    /// Drops a wake-up that reports a release and has not been used. The next attempt itself finds out whether
-    /// the resource is free. Must be called before every attempt.
+    /// Drops the reported releases that have not been used to wake this waiter. The next attempt itself finds
+    /// out whether the resource is free. Must be called before every attempt.
     pub(crate) fn attempts(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.attempts();
         }
     }
 
-    /// Drops an unused wake-up after a successful attempt. If this caller is a reader, wakes the next waiter of
-    /// this process, which may be a reader too. Must be called once the resource is held.
+    /// Must be called once the resource is held. Drops the reported releases that have not been used. If this
+    /// caller is a reader, wakes the next waiter of this process, which may be a reader too.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
         waiting.attempts();
@@ -89,9 +88,9 @@ impl<'a> RetryBackoff<'a> {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
             }
-            // The subscription begins only now, after the attempt. The resource may have been released in
-            // between, without a report to this waiter. So if another client held the resource, the next
-            // attempt follows at once.
+            // The subscription begins only now, after the attempt. The resource may have been released
+            // between the attempt and the subscription, without a report to this waiter. So if another client
+            // held the resource, the next attempt follows at once.
             if !is_contended(tally) || split {
                 let until = env.now() + self.pause(tally);
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
@@ -118,10 +117,10 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Returns whether this caller should attempt a resource whose release was just reported. If all notified
-    /// workers attempted at once, they would split the votes. So each worker first waits for a random time. If
-    /// this time is longer than one attempt, the worker then asks one node whether another worker has acquired
-    /// the resource.
+    /// Returns whether this caller should attempt to acquire a resource whose release was just reported. If
+    /// all notified workers attempted at once, they would split the votes. So each worker first waits for a
+    /// random time. If this time is longer than one attempt, the worker then asks one node whether another
+    /// worker has acquired the resource.
     async fn is_worth_it(&self, wake: &Wake, until: BootTime) -> bool {
         let env = self.inner.env();
         if wake.notified <= 1 {
@@ -132,12 +131,12 @@ impl<'a> RetryBackoff<'a> {
         mine < self.attempt || env.now() >= until || !self.is_taken(&wake.owner).await
     }
 
-    /// Asks one node, chosen at random from the first majority. Returns whether this node names a new holder,
-    /// which is not `before` and excludes this caller.
+    /// Asks one node, chosen at random from the nodes that an acquire asks first. Returns whether this node
+    /// names a new holder: a holder other than `before` that excludes this caller.
     async fn is_taken(&self, before: &Owner) -> bool {
         let pool = self.inner.pool();
-        // Only nodes of the first majority are asked, because a lease that was acquired just now may be stored
-        // on no other node.
+        // Only nodes that an acquire asks first are useful here, because a lease that was acquired just now
+        // may be stored on no other node.
         let first = pool.env().random() % pool.majority() as u64;
         let node = pool.order(self.resource)[first as usize];
         let look = |_| Request::Inspect { resource: self.resource.clone() };
@@ -148,8 +147,8 @@ impl<'a> RetryBackoff<'a> {
         })
     }
 
-    /// Returns whether an attempt of this caller may succeed although `holder` holds the resource, because both
-    /// are readers.
+    /// Returns whether an attempt of this caller may succeed although `holder` holds the resource: both are
+    /// readers, or `holder` is a reservation for this worker.
     fn may_join(&self, holder: &Owner) -> bool {
         let reads = self.mode == Mode::Shared && holder.as_str() == Owner::READERS;
         reads || self.inner.config().is_successor_of(holder)

@@ -1,5 +1,5 @@
-//! Waiting for a lock. Decides when a waiter makes its next attempt, and keeps its place in the queue of fair
-//! waiters.
+//! Waiting for a lock. Decides when a waiter makes its next attempt, and keeps its ticket in the queue of
+//! fair waiters.
 
 mod backoff;
 mod queue;

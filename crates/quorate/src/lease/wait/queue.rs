@@ -7,27 +7,28 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest time between two renewals of a waiter's place in the queue.
+/// The longest time between two renewals of a waiter's entry in the queue.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A waiter's place in the nodes' queues for one resource. The waiter requests the place once its patience is
-/// over. Dropping the ticket gives up the place on every node.
+/// A waiter's ticket in the nodes' queues for one resource. Each node's queue has an entry for the ticket.
+/// The waiter joins the queues once its patience is over. Dropping this value removes the entry from every
+/// node.
 ///
-/// The place is renewed only while a majority of the nodes has it. Otherwise two waiters that each reach only
-/// some of the nodes could both stay at the head of the queue on their nodes. Neither would then acquire the
-/// lock.
+/// The waiter renews its entries only while a majority of the nodes has one. Otherwise two waiters that each
+/// reach only some of the nodes could both stay at the head of the queue on their nodes. Neither would then
+/// acquire the lock.
 #[derive(Debug)]
 pub(crate) struct QueueTicket {
     inner: Arc<QuorumInner>,
     resource: Resource,
     ticket: Owner,
     /// The time at which the wait began, in microseconds of the waiter's wall clock. The nodes order their
-    /// queues by it.
+    /// queues by this time.
     at: u64,
     exclusive: bool,
-    /// The time from which the waiter requests a place.
+    /// The time from which the waiter joins the queues.
     from: BootTime,
-    /// The votes on the last request for the place.
+    /// The votes on the last request to join the queues or to renew the entries.
     asked: Option<VoteReceiver>,
 }
 
@@ -50,15 +51,16 @@ impl QueueTicket {
         }
     }
 
-    /// Returns the lifetime of a place on a node if it is not renewed: three times the longest time between
-    /// two renewals.
+    /// Returns the time after which a node removes an entry that is not renewed: three times the longest time
+    /// between two renewals.
     pub(crate) fn ttl(config: &QuorumConfig) -> Duration {
         (AGAIN + config.node_timeout * 2) * 3
     }
 
-    /// Requests or renews the place, and returns the ticket for the next attempt. Returns `None` while the
-    /// waiter's patience lasts. If fewer than a majority of the nodes confirmed the place, the waiter gives it
-    /// up. Then `None` is returned for a random time, between one and two lifetimes of a place.
+    /// Joins the queues or renews the entries, and returns the ticket for the next attempt. Returns `None`
+    /// while the waiter's patience lasts. If fewer than a majority of the nodes confirmed the last request,
+    /// the waiter leaves all queues. The waiter then gets `None` for a random time, between one and two
+    /// lifetimes of an entry ([`QueueTicket::ttl`]).
     ///
     /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
@@ -87,7 +89,7 @@ impl QueueTicket {
         Some(self.ticket.clone())
     }
 
-    /// Returns the latest time at which the place must be requested or renewed.
+    /// Returns the latest time at which the waiter must join the queues or renew its entries.
     pub(crate) fn due(&self) -> BootTime {
         let soon = self.inner.env().now() + AGAIN;
         if self.asked.is_some() { soon } else { self.from.max(soon) }
@@ -107,8 +109,8 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Waits for the votes on the place. Returns whether a majority has confirmed it. A node that does not answer
-/// counts as failed after the node timeout.
+/// Waits for the votes on the last request. Returns whether a majority has confirmed it. A node that does not
+/// answer counts as failed after the node timeout.
 async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
     let (mut standing, mut open) = (0, nodes);
     while standing < majority && standing + open >= majority {

@@ -12,8 +12,9 @@ pub(super) struct ClaimState {
 }
 
 /// Returns whether a node that has counted `stored` attempts accepts the count `requested`. The node accepts
-/// only a larger count, so that each attempt is counted once. Otherwise two workers could begin the same
-/// attempt, because the majority that granted the claim may differ from the majority that counts the attempt.
+/// only a larger count, so that each attempt is counted once. Without this rule, two workers could begin the
+/// same attempt, because the majority that granted the claim may differ from the majority that counts the
+/// attempt.
 pub fn counts_more(stored: Option<u32>, requested: u32) -> bool {
     stored.unwrap_or_default() < requested
 }
@@ -65,7 +66,8 @@ impl<S: Store> RequestHandler<'_, S> {
             }
             None => {}
         }
-        // The done record now has the token, from which the next token follows. So the counter may expire.
+        // The done record contains the token, and the next token is computed from it. So the counter may
+        // expire.
         if let Some(count) = self.live_counter(resource)? {
             self.set_counter(resource, count, Duration::ZERO)?;
         }
@@ -106,8 +108,8 @@ impl<S: Store> RequestHandler<'_, S> {
         if withdraw {
             requested.attempts = requested.attempts.saturating_sub(1);
         }
-        // Without counted attempts, the payload's fingerprint is removed too. An attempt that never began must
-        // not exclude other payloads.
+        // If no attempts are counted, the payload's fingerprint is removed too. An attempt that never began
+        // must not exclude other payloads.
         requested.payload = match requested.attempts {
             0 => None,
             _ => requested.payload.or(begun.and_then(|begun| begun.payload)),

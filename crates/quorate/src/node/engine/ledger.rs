@@ -41,8 +41,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(reply)
     }
 
-    /// Extends the retention of a ledger from now on. If the new end is only up to 1/64 of the retention later
-    /// than the stored one, nothing is written, which saves most writes.
+    /// Extends the retention of a ledger from now on. Writes nothing if the new end is later than the stored
+    /// end by at most 1/64 of the retention. This saves most writes.
     fn extend_retention(&mut self, ledger: &str, life: Option<LifeRow>) -> Result<(), S::Error> {
         let millis =
             life.map_or(u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX), |life| life.millis);
@@ -71,9 +71,9 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(Reply::Ledger(page))
     }
 
-    /// Returns the next page: the records after `after`, in the order of their keys. If there is a next record,
-    /// the page has at least one. It has about [`PAGE_BYTES`] for every [`PAGE_RECORDS`] records that the store
-    /// reads at a time.
+    /// Returns the next page: the records after `after`, in the order of their keys. The page has at least
+    /// one record, if there is any left. Its size is limited to about [`PAGE_BYTES`] for every
+    /// [`PAGE_RECORDS`] records that the store reads at a time.
     pub(super) fn page(&self, ledger: &str, after: Option<&Cursor>) -> Result<LedgerPage, S::Error> {
         let most = self.store.page_records();
         let mut state = self.store.ledger_after(ledger, after.map(Cursor::as_str), most)?;

@@ -5,8 +5,8 @@ use crate::node::{FencingToken, NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Returns the reply that refuses an acquire. The reason is that the claim is done, that the resource is
-    /// held, or that another waiter is first in the queue. Returns `None` if `owner` may acquire.
+    /// Returns the reply that refuses an acquire, if the claim is done, the resource is held, or another
+    /// waiter is first in the queue. Returns `None` if `owner` may acquire.
     pub(super) fn not_free(
         &self,
         resource: &Resource,
@@ -50,8 +50,8 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(Reply::Refused(Refusal::CounterFull));
         }
         let counter = FencingToken::new(last.get() + 1);
-        // The counter is written before the owner. If the node fails in between, it has counted a grant that no
-        // worker received, which is harmless.
+        // The counter is written before the owner. If the node fails between the two writes, it has counted a
+        // grant that no worker received, which is harmless.
         self.set_counter(resource, counter, keep)?;
         self.set_owner(resource, owner, ttl)?;
         Ok(Reply::Granted { counter, begun: self.live_claim(resource)?.begun })

@@ -1,17 +1,18 @@
-//! The queue of a resource. Places are ordered by the time at which the waiter began to wait, then by ticket.
-//! The order of arrival does not count, so that all nodes have the same first place.
+//! The queue of a resource. Each waiter has a ticket, and the queue has one entry ([`PlaceRow`]) for each
+//! ticket. The entries are ordered by the time at which the waiter began to wait, then by ticket. The order
+//! in which the requests arrive does not count, so all nodes have the same first entry.
 //!
-//! While the queue holds a place, a free resource is granted only to the waiter with the first place. Readers
-//! are granted together, up to the first place that needs exclusive access. Each place expires unless its
-//! waiter extends it. The queue expires with its last place.
+//! If the queue is not empty, a free resource is granted only to the waiter whose ticket is first. Readers
+//! are granted together, up to the first waiter that needs exclusive access. Each entry expires unless its
+//! waiter extends it. The queue expires with its last entry.
 
 use super::{PlaceRow, QUEUE_MAX, QueueRow, RequestHandler, Store};
 use crate::node::{NodeTime, Owner, Refusal, Reply, Resource};
 use std::time::Duration;
 
 impl<S: Store> RequestHandler<'_, S> {
-    /// Checks an acquire under `ticket` against the queue. Returns the refusal if another waiter's place is
-    /// first, or `None` if the acquire may go on. Claims have no queue.
+    /// Checks an acquire under `ticket` against the queue. Returns the refusal if another waiter is first in
+    /// the queue, or `None` if the acquire may continue. Claims have no queue.
     pub(super) fn blocked_by_queue(
         &self,
         resource: &Resource,
@@ -25,8 +26,8 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(first.map(|_| self.queue_reply(&places)))
     }
 
-    /// Checks a reader under `ticket` against the queue. Returns the refusal if a place that needs exclusive
-    /// access is ahead of the reader's place, or `None` if the reader may go on.
+    /// Checks a reader under `ticket` against the queue. Returns the refusal if a waiter that needs exclusive
+    /// access is ahead of the reader in the queue, or `None` if the reader may continue.
     pub(super) fn blocked_by_writer(
         &self,
         resource: &Resource,
@@ -41,7 +42,8 @@ impl<S: Store> RequestHandler<'_, S> {
         PlaceRow { at, ticket: ticket.as_str().into(), until_nanos: self.expiry(ttl), exclusive }
     }
 
-    /// Adds `place` to the queue, or extends the place that its ticket already has.
+    /// Adds the entry `place` to the queue. If its ticket is already in the queue, extends the existing
+    /// entry.
     pub(super) fn queue(
         &mut self,
         resource: &Resource,

@@ -67,8 +67,8 @@ impl<S: Store> RequestHandler<'_, S> {
     ) -> Result<Reply, S::Error> {
         match self.live_lease(resource)? {
             Some(row) if *row.owner == *owner.as_str() => {
-                // Without a counter, or with a larger one, there may have been a later grant. So the lease must
-                // not be downgraded.
+                // If the counter is missing or larger than `token`, there may have been a later grant. The
+                // lease must not be downgraded then.
                 if self.live_counter(resource)?.is_none_or(|count| count > token) {
                     return Ok(Reply::Refused(Refusal::Superseded));
                 }

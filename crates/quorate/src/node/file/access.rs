@@ -1,10 +1,10 @@
 //! Checks that no other user of the host can reach a node's files.
 //!
 //! The node's own directories and files must belong to the effective user and be closed to all others. For
-//! the directories above them, the rules are those of OpenSSH's `StrictModes`. Each must belong to root or to
-//! the effective user. Other users must not be able to write to it, unless it is sticky (like `/tmp`). So no
-//! other user except root can replace the node's directory. A path therefore leads to the same file when it
-//! is checked and when it is used.
+//! the directories above them, the rules are those of OpenSSH's `StrictModes`. Each of these directories must
+//! belong to root or to the effective user. Other users must not be able to write to it, unless it is sticky
+//! (like `/tmp`). So no other user except root can replace the node's directory, and a path leads to the same
+//! file when it is checked and when it is used.
 
 use rustix::{fs::OFlags, io::Errno};
 use std::{
@@ -203,7 +203,8 @@ pub(super) fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a directory that was checked before. The caller syncs it, or asks for its file system.
+/// Opens a directory that was checked before. The caller needs it open to sync it, or to query its file
+/// system.
 pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)

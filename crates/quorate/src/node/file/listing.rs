@@ -11,8 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the names that `query` lists, of leases of any boot and of claims. A file that is removed meanwhile,
-/// or cannot be read, is left out: a request that needs it reports the error.
+/// Returns the names that `query` lists: the names of leases of any boot, and of claims. Leaves out a file
+/// that is removed meanwhile or cannot be read. A request that needs an unreadable file reports the error.
 pub(super) fn stored_names(root: &Path, query: &NamesQuery) -> io::Result<StoredNames> {
     let mut names = StoredNames::default();
     let boots = entries(&root.join("leases"))?;

@@ -1,9 +1,10 @@
 //! The lock on a node's directory: one session at a time reads and writes it.
 //!
-//! `flock` excludes other processes. It also excludes the other sessions of this process, because each session
-//! opens the lock file by itself. But a wait for `flock` cannot be limited in time, so a session tries again
-//! and again without waiting. To avoid this among the sessions of one process, they first wait for an
-//! in-process lock. This wait has a time limit, and the next thread wakes as soon as the lock is free.
+//! `flock` excludes other processes. It also excludes the other sessions of this process, because each
+//! session opens the lock file by itself. But a wait for `flock` cannot have a time limit, so a session calls
+//! `flock` repeatedly and does not block. The sessions of one process avoid these repeated calls: they first
+//! wait for an in-process lock. That wait has a time limit, and the next thread wakes as soon as the
+//! in-process lock is free.
 
 use super::access;
 use rustix::fs::{FlockOperation, flock};
@@ -56,7 +57,7 @@ impl DirLock {
     }
 
     /// Tries to lock the directory. Waits for about `patience` at most for other sessions of this process,
-    /// and then as long for other processes.
+    /// and then for `patience` at most for other processes.
     pub(super) fn attempt(&self, patience: Duration) -> io::Result<LockAttempt<'_>> {
         let Some(thread_lock) = self.thread_lock.take(patience) else { return Ok(LockAttempt::Busy) };
         let (mut pause, longest) = PAUSES;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// The maximum number of recorded machine ids for one boot. Also the maximum number of recorded boots that
-/// later boots have replaced. The oldest are dropped.
+/// The maximum number of machine ids that the record lists for one boot, and of replaced boots that it lists.
+/// The oldest are dropped.
 const RECORDED_MAX: usize = 32;
 
 /// The files that may hold the machine id, in the order in which they are read.
@@ -90,7 +90,7 @@ pub(super) enum Verdict {
     Foreign(Record),
 }
 
-/// Decides whether `machine` may open a directory with `record`.
+/// Decides whether `machine` may open a directory whose `machine.json` contains `record`.
 pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     let (boot, host) = (Arc::clone(&machine.boot), Arc::clone(&machine.host));
     let Some(record) = record else {
@@ -123,8 +123,8 @@ pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     Verdict::Write(Record { boot, host, machines, replaced })
 }
 
-/// Returns whether a directory that `machine` has opened still belongs to that machine, by the directory's
-/// present `record`.
+/// Returns whether a directory that `machine` has opened still belongs to that machine, according to the
+/// present `record` of the directory.
 pub(super) fn is_still_ours(record: &Record, machine: &Machine) -> bool {
     record.boot == machine.boot
 }
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn a_replaced_boot_is_refused() {
-        // Two machines may have the same id, if they are clones of an image, or none. The second then looks
-        // like a restart of the first. But once the first was replaced, it is refused.
+        // Two machines may have the same id if they are clones of an image, or no id at all. The second
+        // machine then looks like a restart of the first. But once the second has replaced the first, the
+        // first is refused.
         assert_eq!(opened(&[("b1", "A"), ("b2", "A"), ("b1", "A"), ("b2", "A")]), [true, true, false, true]);
         assert_eq!(opened(&[("b1", ""), ("b2", ""), ("b1", "")]), [true, true, false]);
     }

@@ -27,15 +27,15 @@ const SYNC_SINGLY_UP_TO: usize = 32;
 const FILE_MAX: u64 = 64 << 20;
 
 /// The kinds of rows, in the order in which a batch writes them. Counters, claims and ledgers are written
-/// before leases. If a worker dies in between, it has counted a grant that no worker received, which is
+/// before leases. If a worker dies between the two, it has counted a grant that no worker received, which is
 /// harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Root,
     Counters,
     Claims,
-    /// The retention of each ledger. It is written before the ledger, so that every ledger has a time at which it
-    /// ends.
+    /// The retention of each ledger. The retention is written before the ledger, so that every ledger has a
+    /// time at which it ends.
     Lives,
     Ledgers,
     Leases,
@@ -140,8 +140,8 @@ impl FileError {
         Self { text: text.into(), is_unsafe: false }
     }
 
-    /// Converts the error to the [`Cause`] for a session that cannot be opened. It is `Denied` if other users
-    /// can access the file, and otherwise the result of `other`.
+    /// Converts the error to the [`Cause`] for a session that cannot be opened. The cause is `Denied` if
+    /// other users can access the file, and otherwise the result of `other`.
     pub(super) fn cause(self, other: impl FnOnce(Arc<str>) -> Cause) -> Cause {
         if self.is_unsafe { Cause::Denied(self.text) } else { other(self.text) }
     }
@@ -153,10 +153,11 @@ pub(super) struct Transaction<'a> {
     dir: &'a Directory,
     /// The rows to write, in the order of [`Table`]. `None` stands for a row to remove.
     changes: BTreeMap<(Table, String), Option<Vec<u8>>>,
-    /// The marker, once it has been read. It is cached, because every request whose reply is a vote needs it.
+    /// The marker, once it has been read. The marker is cached, because every request whose reply is a vote
+    /// needs it.
     marker: OnceCell<Option<Arc<str>>>,
-    /// The ledgers that were read, each with true if it has changed. They are cached, so that a long ledger is
-    /// not parsed for every record.
+    /// The ledgers that were read, each with true if it has changed. Ledgers are cached, so that a long
+    /// ledger is not parsed for every record.
     ledgers: RefCell<BTreeMap<String, (LedgerState, bool)>>,
 }
 
@@ -220,8 +221,8 @@ impl<'a> Transaction<'a> {
         Ok(many)
     }
 
-    /// Writes everything except leases, in four steps. It writes and syncs the new files under temporary
-    /// names, renames them, removes files, and syncs the directories.
+    /// Writes everything except leases, in four steps: writes and syncs the new files under temporary names,
+    /// renames these files, removes the files of removed rows, and syncs the directories.
     fn write_durably(&self) -> Result<(), FileError> {
         let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
         let mut filled = Vec::new();
@@ -237,8 +238,8 @@ impl<'a> Transaction<'a> {
         for (temp, path) in &filled {
             rename(temp, path)?;
         }
-        // The order is reversed, so that a ledger is removed before its retention. After a crash in between, a
-        // ledger without a retention would never be removed.
+        // The order is reversed, so that a ledger is removed before its retention. After a crash between the
+        // two removals, a ledger without a retention would never be removed.
         for ((table, name), _) in self.changes.iter().rev().filter(|(_, content)| content.is_none()) {
             remove(&self.dir.path(*table, name))?;
         }
@@ -277,7 +278,7 @@ impl Store for Transaction<'_> {
         let name = queue_name(resource);
         match row {
             Some(row) => self.write(Table::Leases, &name, &row)?,
-            // Most locks have no queue, and so no file that must be removed.
+            // Most locks have no queue, so there is no file to remove.
             None if self.queue(resource)?.is_none() => {}
             None => drop(self.changes.insert((Table::Leases, name), None)),
         }

@@ -8,10 +8,10 @@ use std::{
     path::Path,
 };
 
-/// The number of files that the sweep checks for each file that is written. It must be more than one, so that
-/// the sweep keeps up with the writes.
+/// The number of files that the sweep checks for each file that is written. The number must be more than one,
+/// so that the sweep keeps up with the writes.
 const CHECKS_PER_WRITE: usize = 2;
-/// A sweep starts once this many checks are pending, and makes at most this many checks.
+/// A sweep starts once `MIN_CHECKS` checks are pending, and makes at most `MAX_CHECKS` checks.
 const MIN_CHECKS: usize = 32;
 const MAX_CHECKS: usize = 256;
 
@@ -112,7 +112,7 @@ struct Expiring {
 fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> bool {
     let content = read_row_file(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     // If a file's name does not match its content, the file is kept for an operator to examine. Requests that
-    // need it fail until then.
+    // need the file fail until the operator has removed it.
     content.is_some_and(|file: RowFile<String, T>| path.ends_with(file_name(&file.name)) && ended(file.row))
 }
 

@@ -307,8 +307,8 @@ async fn a_reboot_voids_leases_and_keeps_counters_and_identity() {
     let first = granted(&ask(&mut before, acquire("r", 1, world.wall())).await);
     drop(before);
 
-    // After a reboot the boot clock starts at zero again. By this clock the old lease would seem to last for a
-    // long time, so leases of another boot must not count.
+    // After a reboot the boot clock starts at zero again. Compared with this clock, the end of the old lease
+    // is far in the future. So leases of another boot must not count.
     world.set(3, 5_060);
     let (mut after, again) = marked(&FileNode::with_world(&dir, world.clone()).with_boot_id("two")).await;
     assert_eq!(again.run_id, hello.run_id);

@@ -46,7 +46,7 @@ pub(super) fn run(
                 worker.serve(&lock, &inbox, push_sender);
             }
         }
-        // The caller of `open` has stopped waiting, so no answer is needed.
+        // The caller of `FileNode::open` has stopped waiting, so this thread sends no answer.
         Ok(None) => {}
         Err(cause) => drop(hello.send(Err(cause))),
     }

@@ -1,22 +1,20 @@
-//! The requests to the jobs of a group that a leader has answered: from whom, when, and with which result.
+//! The requests to the jobs of a group that a leader has answered: by which requester, when, and with which
+//! answer.
 //!
 //! # Not guaranteed
 //!
 //! A leader writes the entry of a request just before it writes the answer. If too few nodes store the entry,
-//! the answer is written all the same, and the entry may be missing. Requests that no leader has received have
-//! no entry. Entries are kept as long as the ledger of the group, and only the newest 1,000 of them.
+//! the leader still writes the answer, and the entry may be missing. A request that no leader has received has
+//! no entry. The entries are kept as long as the ledger of the group, but only the newest 1,000 of them.
 
 use crate::{
     env::WallTime,
-    ledger::{Answered, Ledger, LedgerError},
+    ledger::{Answered, Ledger, LedgerError, prune_below},
     node::{FencingToken, Record},
     scheduler::control::request::{JobAction, JobRequest, JobResponse, RequestId},
 };
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The number of entries that are kept.
 const ENTRIES_MAX: usize = 1_000;
@@ -62,7 +60,7 @@ impl AuditEntry {
     }
 }
 
-/// The leader's access to the list.
+/// The leader's access to the audit list.
 #[derive(Debug)]
 pub(super) struct AuditLog {
     ledger: Ledger,
@@ -75,7 +73,7 @@ impl AuditLog {
         Self { ledger: part(group), has_grown: true }
     }
 
-    /// Writes an entry. An entry that an earlier leader has written stays.
+    /// Writes an entry. If an earlier leader has written an entry of the same request, that entry is kept.
     pub(super) async fn write(&mut self, entry: &AuditEntry) {
         match self.ledger.write(&entry.key(), None, &entry.to_record()).await {
             Ok(()) => self.has_grown = true,
@@ -105,7 +103,7 @@ impl AuditLog {
     }
 }
 
-/// Returns the part of a group's ledger that stores the list.
+/// Returns the part of a group's ledger that stores the audit list.
 pub(super) fn part(group: &Ledger) -> Ledger {
     group.part("audit")
 }
@@ -115,8 +113,8 @@ pub(super) fn newest(answers: &[Answered], limit: usize) -> Vec<AuditEntry> {
     entries(answers).into_iter().rev().take(limit).collect()
 }
 
-/// Returns the entries, the oldest first. A record of a later version, which this version cannot read, is left
-/// out.
+/// Returns the entries, the oldest first. Records that this version cannot read, because a later version wrote
+/// them, are left out.
 fn entries(answers: &[Answered]) -> Vec<AuditEntry> {
     let mut entries: BTreeMap<&str, AuditEntry> = BTreeMap::new();
     for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -125,15 +123,6 @@ fn entries(answers: &[Answered]) -> Vec<AuditEntry> {
         }
     }
     entries.into_values().collect()
-}
-
-/// Returns the time before which entries must be removed, so that about `kept` of them are left; `None` if there
-/// are no more than that.
-fn prune_below(answers: &[Answered], kept: usize) -> Option<u64> {
-    let records = answers.iter().flat_map(|answer| &answer.state.records);
-    let times: BTreeSet<(u64, &str)> = records.map(|(key, record)| (record.at, &**key)).collect();
-    let excess = times.len().checked_sub(kept).filter(|excess| *excess > 0)?;
-    times.iter().nth(excess).or_else(|| times.last()).map(|(at, _)| *at)
 }
 
 #[cfg(test)]
@@ -171,15 +160,5 @@ mod tests {
         let mut damaged = node(std::slice::from_ref(&two));
         damaged.state.records.push(("9".into(), Record { value: "?".into(), ..one.to_record() }));
         assert_eq!(entries(&[damaged, node(&[one.clone(), two.clone()])]), [one, two]);
-    }
-
-    #[test]
-    fn the_oldest_entries_are_removed_if_there_are_too_many() {
-        let all: Vec<_> = (1..=5).map(|at| entry(at, JobAction::pause("j"))).collect();
-        let below = |kept| prune_below(&[node(&all[..4]), node(&all[1..])], kept);
-        assert_eq!([below(5), below(6), below(9)], [None; 3]);
-        assert_eq!((below(4), below(2)), (Some(2), Some(4)), "the entries before these times are removed");
-        assert_eq!(below(0), Some(5));
-        assert_eq!(prune_below(&[], 2), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Decides what the leader does with the requests in its group's inbox. The inbox is the part of the group's
+//! Decides how the leader handles the requests in its group's inbox. The inbox is the part of the group's
 //! ledger to which callers write requests. The decisions depend only on the records on the nodes, on the
 //! earlier decisions of this leader, and on the time.
 
@@ -20,8 +20,8 @@ use std::{
 
 /// The time for which requests and answers stay in the inbox.
 pub(super) const KEPT: Duration = Duration::from_secs(3600);
-/// The shortest time between two writes of one answer. The answer is written again because a write may miss a
-/// node, for example one without free memory.
+/// The shortest time between two writes of the same answer. The leader repeats the write for nodes that did not
+/// store the answer, for example because they had no free memory.
 const ANSWER_AGAIN: Duration = Duration::from_secs(2);
 /// Returns the record of a request.
 pub(super) fn request_record(request: &JobRequest) -> Record {
@@ -35,12 +35,12 @@ pub(super) fn answer_record(request: &JobRequest, answer: &JobResponse) -> Recor
     Record { at: request.at.as_micros(), term: FencingToken::default(), last: true, value }
 }
 
-/// A step that the leader takes for the inbox.
+/// A step that the leader takes because of a record in the inbox.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// Passes the request to the planner, which decides on it.
     PassOn(JobRequest),
-    /// Writes the answer over the request, on every node that still has the request.
+    /// Writes the answer over the request, on every node that still stores the request.
     Answer(JobRequest, JobResponse),
     /// Logs once that this record cannot be read, and ignores the record.
     Unreadable(Arc<str>, RecordError),
@@ -63,7 +63,7 @@ struct KnownRequest {
 }
 
 impl Classification {
-    /// Takes the records that the nodes have in the inbox at `now`. Returns the next steps, ordered by the
+    /// Decides on the records that the nodes have in the inbox at `now`. Returns the next steps, ordered by the
     /// times of the requests.
     pub(super) fn update(&mut self, answers: &[Answered], now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -96,8 +96,8 @@ impl Classification {
         steps
     }
 
-    /// Decides on a request that at least one node stores. `stored` is the answer that another node already
-    /// stores, if there is one.
+    /// Decides on a request that at least one node stores. If another node already stores an answer to it,
+    /// `stored` is that answer.
     fn decide(
         &mut self,
         id: RequestId,
@@ -118,15 +118,16 @@ impl Classification {
                 Some(Step::Answer(request, answer.clone()))
             }
             Some(_) => None,
-            // The leader refuses a request that has expired, unless an earlier leader has accepted it.
+            // An expired request is passed on too. The leader refuses it, unless an earlier leader has accepted
+            // it.
             None if is_new => Some(Step::PassOn(request)),
             // The request was passed to the leader before, and the leader has not answered yet.
             None => None,
         }
     }
 
-    /// Takes the leader's answer to a request that was passed to it. If the leader gave no answer (`None`),
-    /// the next call of [`Classification::update`] passes the request on again.
+    /// Handles the leader's answer to a request that was passed on. If there is no answer (`None`), the next
+    /// call of [`Classification::update`] passes the request on again.
     pub(super) fn answered(&mut self, id: RequestId, answer: Option<JobResponse>) {
         match (answer, self.known.get_mut(&id)) {
             (Some(answer), Some(known)) => known.answer = Some(answer),
@@ -141,8 +142,8 @@ pub(super) fn prune_below(answers: &[Answered], now: WallTime) -> Option<u64> {
     records(answers).any(|(_, record)| record.at < below).then_some(below)
 }
 
-/// Returns the stored answer to a request, or `None` if no node has an answer. If nodes have different answers,
-/// returns the one that a leader would [repeat](Classification::update).
+/// Returns the stored answer to a request, or `None` if no node has an answer. If the nodes have different
+/// answers, returns the answer of the highest rank. A leader [repeats](Classification::update) the same one.
 pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<JobResponse, RecordError>> {
     let key = id.key();
     let found =
@@ -159,7 +160,7 @@ enum InboxItem {
     Answer(JobResponse),
 }
 
-/// Reads a record as a request or an answer. Returns `None` if the key is not that of a request.
+/// Reads a record as a request or an answer. Returns `None` if the key does not belong to a request.
 fn read(key: &str, record: &Record) -> Result<Option<(RequestId, InboxItem)>, RecordError> {
     let Some(id) = key.strip_prefix(RequestId::PREFIX) else { return Ok(None) };
     let id = RequestId::parse(id)
@@ -224,8 +225,8 @@ mod tests {
     fn each_request_is_passed_on_once_in_the_order_of_the_times() {
         let mut inbox = Classification::default();
         let (first, second) = (request(9, 1), request(2, 3));
-        // The first request has reached only one node, and its sender may still send it to the other one. The
-        // second request has reached both nodes.
+        // The first request is stored on one node only, because its sender is still sending it. The second
+        // request is stored on both nodes.
         let nodes = [node(&[stored(&second)]), node(&[stored(&first), stored(&second)])];
         assert_eq!(inbox.update(&nodes, at(4)), [Step::PassOn(first.clone()), Step::PassOn(second)]);
         assert_eq!(inbox.update(&nodes, at(5)), [], "the leader has them");
@@ -250,7 +251,8 @@ mod tests {
         assert_eq!(inbox.update(&nodes, at(3)), [Step::PassOn(one)]);
     }
 
-    /// An earlier leader may have accepted it, which only the leader can tell.
+    /// Tests that an expired request is not refused here. An earlier leader may have accepted it, and only the
+    /// leader's event loop can find that out.
     #[test]
     fn an_expired_request_is_passed_on_too() {
         let one = request(1, 0);

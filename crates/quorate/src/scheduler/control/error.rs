@@ -41,7 +41,7 @@ pub enum JobsError {
     Input {
         /// The name of the argument.
         field: &'static str,
-        /// Its value.
+        /// The value of the argument.
         value: String,
         /// The fix.
         fix: &'static str,
@@ -53,15 +53,15 @@ pub enum JobsError {
         report: NoMajority,
     },
     /// The request did not reach a majority of the nodes. If it reached at least one node, a leader may still
-    /// accept it until the time `until`.
+    /// accept the request until the time `until`.
     #[error(
         "the request {id} did not reach a majority; if it reached a node, a leader may accept it until {}: {report}",
         utc(*.until)
     )]
     PerhapsPosted {
-        /// The request.
+        /// The id of the request.
         id: RequestId,
-        /// The time until which a leader may accept it.
+        /// The time until which a leader may accept the request.
         until: WallTime,
         /// The nodes' answers to the last attempt.
         report: NoMajority,
@@ -69,19 +69,20 @@ pub enum JobsError {
     /// The request was posted, and no leader has answered it yet.
     #[error("the request {id} is posted and not answered: {}; a leader may accept it until {}", Leader(.leader), utc(*.until))]
     Unanswered {
-        /// The request.
+        /// The id of the request.
         id: RequestId,
         /// The worker that leads, if there is a leader.
         leader: Option<Arc<str>>,
-        /// The time until which a leader may accept it.
+        /// The time until which a leader may accept the request.
         until: WallTime,
     },
-    /// The request was posted. Its answer cannot be read because of an error that only an operator can fix.
+    /// A majority of the nodes stores the request. Its answer cannot be read, because of an error that an
+    /// operator must fix.
     #[error("the request {id} is posted, and its answer cannot be read; a leader may accept it until {}: {report}", utc(*.until))]
     AnswerUnread {
-        /// The request.
+        /// The id of the request.
         id: RequestId,
-        /// The time until which a leader may accept it.
+        /// The time until which a leader may accept the request.
         until: WallTime,
         /// The nodes' answers to the last attempt to read the answer.
         report: NoMajority,
@@ -89,7 +90,7 @@ pub enum JobsError {
     /// The leader refused the request.
     #[error("the leader refuses: {}", plain(.reason, 1024))]
     Refused {
-        /// The request.
+        /// The id of the request.
         id: RequestId,
         /// The reason.
         reason: Arc<str>,

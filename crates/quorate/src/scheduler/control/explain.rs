@@ -1,4 +1,4 @@
-//! The reason why a job did or did not run at a time. All functions here are pure.
+//! Explains why a job did or did not run at a time. All functions here are pure.
 
 mod facts;
 #[cfg(test)]
@@ -9,13 +9,13 @@ pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
 
 use crate::{
     env::WallTime,
-    scheduler::store::{HistoryEntry, RunOutcome},
+    scheduler::store::{FROZEN, HistoryEntry, RunOutcome},
 };
 use facts::Due;
 use std::{fmt, time::Duration};
 
-/// The shortest time after a tick within which a missing outcome is not unusual: the leader writes it a little
-/// after the end of the run.
+/// The leader writes the outcome of a tick a little after the end of the run. If the tick is less than this
+/// time ago, a missing outcome is normal.
 const RECORDED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The answer to the question why a job did or did not run.
@@ -23,13 +23,13 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(10);
 pub struct Explanation {
     /// The reason.
     pub reason: Reason,
-    /// The tick that the answer is about; `None` if no tick is known.
+    /// The tick that the explanation is about; `None` if no tick is known.
     pub tick: Option<WallTime>,
-    /// The answer in one sentence, for people.
+    /// The explanation in one sentence, for people.
     pub text: String,
-    /// The facts that lead to the answer, for people.
+    /// The facts that support the explanation, for people.
     pub evidence: Vec<String>,
-    /// The advice for the operator.
+    /// The action that the operator can take.
     pub action: String,
     /// The entry of the tick in the job's history.
     pub entry: Option<HistoryEntry>,
@@ -41,17 +41,19 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It ran. The outcome may be a failure.
+    /// The tick has run. Its outcome may be a failure.
     Ran,
-    /// Its run is active.
+    /// The run of the tick is active.
     Running,
-    /// The tick is due, and its run has not started yet.
+    /// The tick is due, and the run of the tick has not started yet.
     Waiting,
-    /// The job is paused, or was paused then.
+    /// The job is paused, or was paused at the time of the tick.
     Paused,
+    /// The group is frozen, or was frozen then.
+    Frozen,
     /// The group has no leader.
     NoLeader,
-    /// Too few nodes answer or vote.
+    /// Too few nodes answer or may vote.
     NoQuorum,
     /// The clocks of nodes, or of this machine, are wrong.
     Clock,
@@ -63,19 +65,20 @@ pub enum Reason {
     Cancelled,
     /// The job was not due at that time.
     Schedule,
-    /// No leader had registered the job, or not yet under this schedule.
+    /// No leader had registered the job with its present schedule and placement at that time.
     NotRegistered,
-    /// The tick was due, and the nodes keep no outcome of it.
+    /// The tick was due, and the nodes have no outcome of it.
     NoRecord,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ran,
         Self::Running,
         Self::Waiting,
         Self::Paused,
+        Self::Frozen,
         Self::NoLeader,
         Self::NoQuorum,
         Self::Clock,
@@ -87,13 +90,14 @@ impl Reason {
         Self::NoRecord,
     ];
 
-    /// Returns the name that JSON uses.
+    /// Returns the name of the reason in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ran => "ran",
             Self::Running => "running",
             Self::Waiting => "waiting",
             Self::Paused => "paused",
+            Self::Frozen => "frozen",
             Self::NoLeader => "no-leader",
             Self::NoQuorum => "no-quorum",
             Self::Clock => "clock",
@@ -113,10 +117,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Returns the one reason, by the first rule that applies.
+/// Returns the explanation. The rules are checked in a fixed order, and the first rule that applies gives the
+/// reason.
 ///
-/// Without a time, the question is about now: a pause, a missing leader and an active run come before the
-/// outcome of the latest tick. With a time, the recorded outcome of that tick comes first.
+/// Without a time, the question is why the job does not run now. A pause, a missing leader and an active run
+/// are then checked before the outcome of the latest tick. With a time, the recorded outcome of the tick at
+/// that time is checked first.
 pub(super) fn explain(facts: &JobFacts) -> Explanation {
     let Some(ledger) = &facts.ledger else { return facts.unread() };
     match facts.asked {
@@ -128,6 +134,9 @@ pub(super) fn explain(facts: &JobFacts) -> Explanation {
 fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     let Some(job) = &ledger.job else { return facts.not_registered(ledger) };
     let due = facts.latest_due(job);
+    if let Some(frozen) = facts.freeze_at(job, facts.now) {
+        return facts.frozen(frozen, job, due);
+    }
     if let Some(paused) = facts.pause_at(job, facts.now) {
         return facts.paused(paused, due);
     }
@@ -162,6 +171,9 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
         Due::BeforeRegistration => return facts.registered_later(at, job),
         Due::Yes | Due::Unknown => {}
     }
+    if let Some(frozen) = facts.freeze_at(job, at) {
+        return facts.frozen(frozen, job, Some(at));
+    }
     if let Some(paused) = facts.pause_at(job, at) {
         return facts.paused(paused, Some(at));
     }
@@ -178,17 +190,18 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     facts.no_record(at, ledger)
 }
 
-/// Returns the history entry that decides about the tick. A run counts more than a tick that was skipped, and
-/// a later term counts more than an earlier one.
+/// Returns the history entry that explains the tick. If the tick has several entries, an entry of a run counts
+/// more than an entry of a skipped tick. Of the other entries, the one of the later term counts.
 fn decisive(history: &[HistoryEntry], at: WallTime) -> Option<&HistoryEntry> {
     let covers = |entry: &&HistoryEntry| entry.tick <= at && at <= entry.until.unwrap_or(entry.tick);
     let rank = |entry: &&HistoryEntry| (reason_of(entry) == Reason::Ran, entry.term);
     history.iter().filter(covers).max_by_key(rank)
 }
 
-/// Returns the reason that an entry gives.
+/// Returns the reason that follows from the outcome of an entry.
 fn reason_of(entry: &HistoryEntry) -> Reason {
     match entry.end {
+        RunOutcome::SkippedPaused if entry.reason.starts_with(FROZEN) => Reason::Frozen,
         RunOutcome::SkippedPaused => Reason::Paused,
         RunOutcome::SkippedOverlap => Reason::Overlap,
         RunOutcome::SkippedMisfire => Reason::Misfire,

@@ -1,10 +1,10 @@
-//! The leader's side of the inbox: it reads the requests and writes the answers.
+//! The leader's side of the inbox: the leader reads the requests and writes the answers.
 //! [`Classification`](super::classify::Classification) makes the decisions.
 //!
 //! # Not guaranteed
 //!
-//! A leader reads a request in time only if the leader reaches a majority of the nodes while the request is
-//! valid. If the leader changes, the new leader may receive a request that an earlier one has accepted. It
+//! A leader can accept a request only if it reaches a majority of the nodes while the request is valid. If the
+//! leader changes, the new leader may receive a request that an earlier leader has accepted. The new leader
 //! recognizes the request by its id, so that the request is carried out once.
 
 use crate::scheduler::control::{
@@ -34,8 +34,8 @@ pub(in crate::scheduler) fn part(ledger: &Ledger) -> Ledger {
     ledger.part("inbox")
 }
 
-/// Serves the inbox of `ledger`'s group: passes its requests to the leader's event loop, and writes the
-/// answers. Ends when the term steps down, or when the event loop drops the receiver.
+/// Serves the inbox of a group: passes the requests to the leader's event loop, and writes the answers. Returns
+/// when the term steps down, or when the event loop drops the receiver of the requests.
 pub(in crate::scheduler) async fn serve_inbox(
     ledger: Ledger,
     term: Term,
@@ -133,15 +133,15 @@ impl InboxServer<'_> {
         }
     }
 
-    /// Enters the request in the audit list, and writes the answer over the request. If the write fails, the next read
-    /// finds the request again and repeats the write.
+    /// Writes the request to the audit list, and writes the answer over the request. If the second write fails,
+    /// the next read of the inbox finds the request again, and the write is repeated.
     async fn write(&mut self, request: &JobRequest, answer: &JobResponse) {
         let leader = &self.term.quorum().config().worker;
         self.audit.write(&AuditEntry::new(request, leader, answer)).await;
         let (seen, record) = (classify::request_record(request), classify::answer_record(request, answer));
         match self.inbox.write(&request.id.key(), Some(&seen), &record).await {
-            // If an earlier leader has stored an answer, this answer is not written. Both answers are for the
-            // same request, so they have the same meaning.
+            // If an earlier leader has stored an answer, this answer is not written. Both leaders answered the
+            // same request, so both answers have the same meaning.
             Ok(()) | Err(LedgerError::Standing(_)) => {}
             Err(error) => {
                 tracing::debug!(group = &**self.term.group(), id = %request.id, "not answered yet: {error}");

@@ -8,13 +8,13 @@ use crate::scheduler::{
         status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
     },
     schedule::Schedule,
-    store::{HistoryEntry, REASON_MAX},
+    store::{HistoryEntry, JobRow, Paused, REASON_MAX},
 };
 use crate::{
     claim::{SlotId, Slots},
     election::Election,
     env::{BootTime, WallTime},
-    ledger::{Answered, Ledger, LedgerError},
+    ledger::{Ledger, LedgerError},
     node::Cause,
     quorum::Quorum,
     vote::{NoMajority, NodeOutcome},
@@ -28,8 +28,8 @@ const WAIT: Duration = Duration::from_secs(10);
 const VALID_FOR: Duration = Duration::from_secs(60);
 /// The pause between two attempts to post a request, and between two reads of its answer.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
-/// The number of jobs up to which a list includes the newest history entries. Each history needs a read of its
-/// own.
+/// The largest number of jobs for which a list includes the newest history entries. The history of each job
+/// needs a separate read.
 const HISTORIES_MAX: usize = 256;
 /// The largest number of histories that are read at the same time.
 const CONCURRENT_READS: usize = 16;
@@ -38,11 +38,11 @@ const LAST_MAX: usize = 5;
 
 /// Reads and controls the jobs of a group, from any worker, even one without jobs.
 ///
-/// A status may be out of date when it is returned. A request goes to the leader through an inbox in the
-/// ledger. The leader usually accepts it within half a second, and carries it out once. If a call returns an
-/// error after its request reached a node, a leader may still carry the request out; the error says until when.
-/// Reads work even on nodes without a marker, and with
-/// [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
+/// A status may be out of date when it is returned. A call that changes a job sends a request to the leader,
+/// through an inbox in the ledger. The leader usually accepts a request within half a second, and carries it
+/// out once. If such a call returns an error after the request reached a node, a leader may still carry the
+/// request out. The error contains the time until which this can happen. Reads work even on nodes without a
+/// marker, and with [`QuorumConfig::only_looks`](crate::config::QuorumConfig::only_looks).
 ///
 /// ```
 /// use quorate::{Quorum, scheduler::{Jobs, JobsError}};
@@ -69,7 +69,7 @@ pub struct Jobs {
 /// A request that the leader has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The id of the request. The history shows the outcome of the request's runs under this id.
+    /// The id of the request. The history entries of the request's runs have this id.
     pub id: RequestId,
     /// The leader's answer, as a text for people.
     pub text: Arc<str>,
@@ -110,8 +110,7 @@ impl Jobs {
         self
     }
 
-    /// Sets the time for which a leader may accept a request after it was sent. The largest value is half an
-    /// hour. Default 60 s.
+    /// Sets how long a leader may still accept a request after it was sent. Default 60 s, at most half an hour.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = time.min(VALID_MAX);
@@ -127,9 +126,9 @@ impl Jobs {
         &self.quorum
     }
 
-    /// Returns all jobs that a leader of the group has registered, by name, each with the newest entry of its
-    /// history. If there are more than 256 jobs, the histories are not read: see [`Jobs::show`] and
-    /// [`Jobs::history`].
+    /// Returns all jobs that a leader of the group has registered, in the order of their names. Each job has
+    /// the newest entry of its history. If there are more than 256 jobs, the histories are not read: see
+    /// [`Jobs::show`] and [`Jobs::history`].
     ///
     /// # Errors
     /// [`JobsError::NoMajority`].
@@ -168,7 +167,7 @@ impl Jobs {
     /// Returns the `limit` newest entries of a job's history, newest first.
     ///
     /// # Errors
-    /// [`JobsError::UnknownJob`] if the ledger has neither the job nor a history of it;
+    /// [`JobsError::UnknownJob`] if the ledger has neither a job of this name nor a history of such a job;
     /// [`JobsError::NoMajority`].
     ///
     /// # Cancel safety
@@ -176,14 +175,15 @@ impl Jobs {
     pub async fn history(&self, job: &str, limit: usize) -> Result<Vec<HistoryEntry>, JobsError> {
         let entries = self.entries(job).await?;
         if entries.is_empty() {
-            // An empty history has two possible causes: no run of the job has ended yet, or there is no job of
-            // this name. The second is an error.
+            // If the history is empty, either no run of the job has ended yet, or there is no job of this name.
+            // Only the second case is an error.
             self.find(job).await?;
         }
         Ok(entries.into_iter().rev().take(limit).collect())
     }
 
-    /// Returns the first `count` ticks of a job that are later than `from`, by the schedule in the ledger.
+    /// Returns the first `count` ticks of a job after `from`. They are computed from the schedule in the
+    /// ledger.
     ///
     /// # Errors
     /// [`JobsError::UnknownJob`], [`JobsError::Schedule`], [`JobsError::NoMajority`].
@@ -206,23 +206,23 @@ impl Jobs {
         found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
-    /// Skips the job's ticks from now on, under every leader, until the job is resumed. Active runs and requested runs
-    /// continue.
+    /// Pauses the job: every leader skips its ticks from now on, until the job is resumed. Active runs and
+    /// requested runs continue.
     ///
     /// # Errors
     /// [`JobsError`], which says whether a leader may still carry the request out.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the request may have been posted, and a leader may accept it while it is
-    /// valid.
+    /// If the future is dropped, the request may have been posted. A leader may then accept it until its
+    /// validity ends.
     pub async fn pause(&self, job: &str) -> Result<Accepted, JobsError> {
         self.send(JobAction::pause(job)).await
     }
 
-    /// Pauses the job as [`Jobs::pause`] does, for a reason, until a time, or both. The leader ends the pause at
-    /// `until`. A tick at that time runs. If there is no leader then, the next leader ends the pause, and the
-    /// misfire rule decides on the ticks since. If the job is paused already, the reason and the end replace
-    /// those of that pause.
+    /// Pauses the job as [`Jobs::pause`] does, with a reason, with an end, or with both. The leader ends the
+    /// pause at `until`, and a tick at that time runs. If there is no leader at that time, the next leader ends
+    /// the pause, and the misfire rule decides on the ticks since `until`. If the job is already paused, the
+    /// new reason and the new end replace the present ones.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not in the future.
@@ -243,7 +243,7 @@ impl Jobs {
         self.send(JobAction::Pause { job: job.into(), reason, until }).await
     }
 
-    /// Runs the job's ticks again from now on.
+    /// Resumes the job: its ticks run again from now on.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
@@ -256,13 +256,18 @@ impl Jobs {
 
     /// Runs the job once now, in addition to its schedule.
     ///
-    /// *Accepted* means that a majority stores the request. The run starts as soon as the overlap rule permits
-    /// it, if necessary under a later leader. Requested runs alternate with waiting ticks. A paused job still
-    /// runs on request. The run does not start if it is cancelled or if the job is removed before the run
-    /// starts. The same holds if the run is open to workers, and the running leader changes the job's schedule
-    /// or placement before a worker has taken the run. In these cases the history has the outcome. In two rare
-    /// cases the run does not start and the history has no entry: the nodes lose the request, or no leader has
-    /// the job for a long time.
+    /// If the call returns [`Accepted`], a majority of the nodes stores the request. The run starts as soon as
+    /// the overlap rule permits it, if necessary under a later leader. Requested runs and waiting ticks start
+    /// alternately. A paused job still runs on request.
+    ///
+    /// The run does not start in these cases, and the history then has its outcome:
+    ///
+    /// * The run is cancelled, or the job is removed, before the run starts.
+    /// * The run is open to workers, and the schedule or placement of the job is changed before a worker has
+    ///   taken the run.
+    ///
+    /// In two rare cases the run does not start, and the history has no entry: the nodes have lost the request,
+    /// or no leader has had the job for a long time.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
@@ -273,8 +278,8 @@ impl Jobs {
         self.send(JobAction::Trigger { job: job.into() }).await
     }
 
-    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), oldest first,
-    /// including ticks that have run before. A back-fill of more than 1,000 ticks is refused.
+    /// Runs the job once for each of its ticks from `from` (included) to `until` (excluded), the oldest first.
+    /// Ticks that have run before run again. A back-fill of more than 1,000 ticks is refused.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not later than `from`.
@@ -292,9 +297,10 @@ impl Jobs {
         self.send(JobAction::Backfill { job: job.into(), from, until }).await
     }
 
-    /// Cancels the job's runs that are due and active, or only the run of one tick. Without a tick, it also cancels
-    /// requested runs that have not started. A run that is open to workers ahead of its tick is cancelled only if the
-    /// request names the tick. Another worker stops its run when it next reads the record of the run, about once a second.
+    /// Cancels runs of the job. With a tick, this is the run of that tick. Without a tick, these are the active
+    /// runs whose ticks are due, and the requested runs that have not started. A run that is open to workers
+    /// ahead of its tick is cancelled only if the request contains the tick. A run on another worker than the
+    /// leader is cancelled when that worker next reads the record of the run, about once a second.
     ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
@@ -305,10 +311,12 @@ impl Jobs {
         self.send(JobAction::Cancel { job: job.into(), tick }).await
     }
 
-    async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
+    pub(super) async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
         // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
         // timeout if there is no leader.
-        self.find(what.job()).await?;
+        if !what.job().is_empty() {
+            self.find(what.job()).await?;
+        }
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;
         let id = RequestId::random(env);
@@ -335,7 +343,7 @@ impl Jobs {
                     let until = request.valid_until();
                     return Err(JobsError::AnswerUnread { id, until, report });
                 }
-                // The nodes may have an answer although this read failed. So the call reads again.
+                // The nodes may have an answer even if this read failed. So the loop reads again.
                 Err(_) => {}
             }
             if env.now() >= deadline {
@@ -345,8 +353,8 @@ impl Jobs {
         }
     }
 
-    /// Posts the request to a majority of the nodes. Returns the request with the time under which the nodes
-    /// store it.
+    /// Writes the request to a majority of the nodes. Returns the request, with the time of the record that the
+    /// nodes store.
     async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
         let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
         let mut seen = None;
@@ -355,15 +363,15 @@ impl Jobs {
             let record = classify::request_record(&request);
             let report = match inbox.write(&request.id.key(), seen.as_ref(), &record).await {
                 Ok(()) => return Ok(request),
-                // An earlier attempt had reached a minority of the nodes, and a leader has already written its
-                // answer over the request.
+                // An earlier attempt reached a minority of the nodes. A leader found the request there, and has
+                // already written its answer over it.
                 Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
                 Err(LedgerError::Standing(stored)) => {
                     seen = Some(stored);
                     continue;
                 }
-                // Too many nodes have memories that began after the time of the request, so they do not count
-                // for this write. The request is written again with a later time, which these memories cover.
+                // The memories of too many nodes began after the time of the request, so these nodes do not
+                // count for the write. The next attempt uses a later time, at which the memories had begun.
                 Err(LedgerError::Forgotten(report)) => {
                     may_be_posted = true;
                     seen = Some(record);
@@ -371,7 +379,7 @@ impl Jobs {
                     report
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // No leader seals the inbox. So another program must have sealed it.
+                // No leader seals the inbox. So if it is sealed, another program has sealed it.
                 Err(error @ LedgerError::Superseded { .. }) => {
                     return Err(JobsError::Input {
                         field: "group",
@@ -424,6 +432,13 @@ impl Jobs {
         })
     }
 
+    /// Reads the last freeze of the group, which may have ended.
+    pub(super) async fn last_freeze(&self) -> Result<Option<Paused>, JobsError> {
+        let found = answers(self.ledger.read_keys(&[JobRow::FREEZE.into()]).await)?;
+        let records = found.iter().flatten().filter_map(|(_, record)| record.as_ref());
+        Ok(status::newest_freeze(records))
+    }
+
     /// Reads the jobs of the group.
     pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
         let answers = answers(self.ledger.read().await)?;
@@ -455,16 +470,16 @@ impl Jobs {
         Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
     }
 
-    fn now(&self) -> WallTime {
-        // The time for requests comes from the quorum's clock, because the leader uses this clock to decide
-        // whether a request is still valid.
+    pub(super) fn now(&self) -> WallTime {
+        // A leader compares the validity of a request with the quorum's clock. So the time of the request is
+        // read from the same clock.
         self.quorum.wall()
     }
 }
 
 impl Jobs {
-    /// Returns the `limit` newest requests to the jobs of the group that a leader has answered, newest first. At
-    /// most 1,000 are kept.
+    /// Returns the newest requests that a leader of the group has answered, at most `limit`, newest first. The
+    /// ledger keeps about 1,000 of them.
     ///
     /// # Errors
     /// [`JobsError::NoMajority`].
@@ -478,7 +493,7 @@ impl Jobs {
 }
 
 /// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
-fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, JobsError> {
+fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) => {
@@ -487,8 +502,8 @@ fn answers(read: Result<Vec<Answered>, LedgerError>) -> Result<Vec<Answered>, Jo
     })
 }
 
-/// Returns whether a node may have stored the record, although it did not confirm the write, for example
-/// because its answer was lost.
+/// Returns whether a node may have stored the record. A node may have stored a record even if it did not
+/// confirm the write, for example if its answer was lost.
 fn may_store_it(outcome: &NodeOutcome) -> bool {
     match outcome {
         NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {

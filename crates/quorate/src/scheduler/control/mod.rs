@@ -2,22 +2,24 @@
 //!
 //! # Not guaranteed
 //!
-//! A read takes no lock. A status of [`Jobs`] may be out of date. A run is shown as active if its start is
-//! recorded and its end is not. A request needs a leader that reaches a majority while the request is valid. If
-//! a call returns an error after its request reached a node, a leader may still carry the request out; the
-//! error says until when. The runs of a request are never made twice.
+//! A read takes no lock, so a status of [`Jobs`] may be out of date. A run is shown as active if its start is
+//! recorded and its end is not. A request is carried out only if a leader reaches a majority of the nodes while
+//! the request is valid. If a call returns an error after its request reached a node, a leader may still carry
+//! the request out. The error contains the time until which this can happen. The runs of a request are never
+//! executed twice because of a repeated request.
 //!
 //! # Protocol
 //!
-//! A group has an *inbox*: a separate part of its ledger, which no leader seals. A caller writes its request to
-//! a majority of the nodes there, under a random id. The leader reads the inbox every quarter of a second,
-//! passes new requests to its scheduler, and writes the answer over the request, where the caller reads it. The
-//! pure functions in `classify` decide what to do with each request.
+//! A group has an *inbox*, which is a separate part of its ledger. No leader seals the inbox. A caller writes
+//! its request there, to a majority of the nodes, under a random id. The leader reads the inbox every quarter
+//! of a second, and passes new requests to its scheduler. Then the leader writes the answer over the request,
+//! and the caller reads it. The pure functions in `classify` decide how the leader handles each request.
 
 mod audit;
 mod classify;
 mod error;
 mod explain;
+mod freeze;
 mod inbox;
 mod jobs;
 mod pending;

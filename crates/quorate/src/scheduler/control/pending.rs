@@ -1,8 +1,8 @@
 use crate::scheduler::control::request::{JobRequest, JobResponse};
 use tokio::sync::oneshot;
 
-/// A request that has reached the leader, with the channel for its answer. The request is carried out even if
-/// the receiver of the answer is dropped.
+/// A request that has reached the leader, with the channel for the answer. If the receiver of the answer is
+/// dropped, the request is still carried out.
 #[derive(Debug)]
 pub(in crate::scheduler) struct IncomingRequest {
     pub(in crate::scheduler) request: JobRequest,

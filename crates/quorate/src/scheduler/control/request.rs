@@ -1,11 +1,15 @@
 use crate::env::{Env, WallTime};
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 /// The id of a request: 128 random bits, written as 32 hexadecimal digits.
 ///
-/// The id is part of the keys of the runs that the request makes. So no run starts twice, even if the request
-/// is sent twice or two leaders accept it.
+/// The keys of the runs that the request makes contain the id. So no run starts twice, even if the request is
+/// sent twice or two leaders accept it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(u128);
@@ -29,7 +33,7 @@ impl RequestId {
         Self(number)
     }
 
-    /// Parses the 32 hexadecimal digits, in lower case, of an id.
+    /// Parses an id from its 32 hexadecimal digits. They must be in lower case.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         let is_valid = text.len() == 32 && text.bytes().all(is_digit);
@@ -71,8 +75,8 @@ pub struct JobRequest {
     pub what: JobAction,
 }
 
-/// The longest validity of a request. It limits `valid_for`, because a request must not outlive the record of its
-/// answer.
+/// The longest validity of a request. The record of its answer is kept for a limited time, and the request must
+/// not be valid after that.
 pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 impl JobRequest {
@@ -82,12 +86,12 @@ impl JobRequest {
     }
 }
 
-/// An action on a job.
+/// An action on a job, or on all jobs of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobAction {
-    /// Skips the job's ticks until the pause ends or the job is resumed, under every leader.
+    /// Pauses the job: every leader skips its ticks until the pause ends or the job is resumed.
     Pause {
         /// The job.
         job: Arc<str>,
@@ -98,7 +102,16 @@ pub enum JobAction {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<WallTime>,
     },
-    /// Runs the job's ticks again, from now on.
+    /// Skips the ticks of all jobs of the group until a time, under every leader.
+    Freeze {
+        /// The reason, for people.
+        reason: Arc<str>,
+        /// The time at which the freeze ends.
+        until: WallTime,
+    },
+    /// Ends the freeze of the group.
+    Unfreeze,
+    /// Resumes the job: its ticks run again from now on.
     Resume {
         /// The job.
         job: Arc<str>,
@@ -108,7 +121,7 @@ pub enum JobAction {
         /// The job.
         job: Arc<str>,
     },
-    /// Runs the job once for each tick of the span, oldest first, including ticks that have run before.
+    /// Runs the job once for each tick in the span, the oldest first. Ticks that have run before run again.
     Backfill {
         /// The job.
         job: Arc<str>,
@@ -117,13 +130,13 @@ pub enum JobAction {
         /// The end of the span, excluded.
         until: WallTime,
     },
-    /// Cancels the job's active runs, or only the run of one tick. Without a tick, also cancels requested
-    /// runs that have not started.
+    /// Cancels the run of one tick. Without a tick, cancels the active runs whose ticks are due, and the
+    /// requested runs that have not started.
     Cancel {
         /// The job.
         job: Arc<str>,
-        /// The tick whose run must be cancelled. `None` for all active runs whose tick is due, and for the requested runs
-        /// that have not started.
+        /// The tick whose run must be cancelled. `None` for all active runs whose ticks are due, and all
+        /// requested runs that have not started.
         tick: Option<WallTime>,
     },
 }
@@ -134,9 +147,11 @@ impl JobAction {
         Self::Pause { job: job.into(), reason: None, until: None }
     }
 
-    /// Returns the name of the job.
+    /// Returns the name of the job. It is empty for an action on all jobs of the group.
     pub fn job(&self) -> &Arc<str> {
+        static ALL: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
         match self {
+            Self::Freeze { .. } | Self::Unfreeze => &ALL,
             Self::Pause { job, .. }
             | Self::Resume { job }
             | Self::Trigger { job }
@@ -151,8 +166,7 @@ impl JobAction {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum JobResponse {
-    /// The request has been or will be carried out. The history has the outcome of its runs, under the
-    /// request's id.
+    /// The request was carried out, or will be. The history entries of its runs have the id of the request.
     Accepted {
         /// A text for people.
         text: Arc<str>,
@@ -201,6 +215,8 @@ mod tests {
         for what in [
             JobAction::Pause { job: job.clone(), reason: Some("disk".into()), until: Some(until) },
             JobAction::Resume { job: job.clone() },
+            JobAction::Freeze { reason: "migration".into(), until },
+            JobAction::Unfreeze,
             JobAction::Trigger { job: job.clone() },
             JobAction::Backfill { job: job.clone(), from, until },
             JobAction::Cancel { job: job.clone(), tick: Some(from) },

@@ -5,11 +5,12 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
+        JobAlert,
         control::request::RequestId,
         plan::verdict::rank,
         policy::Placement,
         schedule::{InvalidSchedule, Schedule},
-        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, RunKey, RunRecord},
+        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
     },
 };
 use std::{
@@ -24,28 +25,46 @@ use std::{
 pub struct JobStatus {
     /// The name.
     pub name: Arc<str>,
-    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns the schedule
-    /// itself.
+    /// The schedule, as a text for people. [`Jobs::schedule`](super::Jobs::schedule) returns it as a
+    /// [`Schedule`].
     pub schedule: Arc<str>,
     /// The rules of the job, such as its misfire and overlap rules, as a text for people.
     pub rules: Arc<str>,
     /// The workers that may run the job's ticks.
     pub placement: Placement,
-    /// The time from which the job's ticks count. It is the time at which the job, or its present schedule or
-    /// placement, was first registered, or at which the job was last resumed.
+    /// The time from which the job's ticks count. It is the time at which the job was first registered, at
+    /// which its present schedule or placement was registered, or at which the job was last resumed, whichever
+    /// is latest.
     pub registered: WallTime,
-    /// The time since when the job has been paused. `None` if it is not paused.
+    /// The time since which the job has been paused. `None` if the job is not paused.
     pub paused_at: Option<WallTime>,
-    /// The requester of the pause: the name of a worker, or USER@HOST.
+    /// The requester of the pause: the name of a worker, or `USER@HOST`.
     pub paused_by: Option<Arc<str>>,
-    /// The reason of the pause, in the words of its requester.
+    /// The reason of the pause, as the requester gave it.
     pub pause_reason: Option<Arc<str>>,
     /// The time at which the pause ends; `None` if the job stays paused until it is resumed.
     pub paused_until: Option<WallTime>,
-    /// The next tick. `None` if the job is paused without an end, is never due again, has a timetable that only its workers
-    /// can compute, or if the tick depends on the end of a run that is active.
+    /// True if the job does not run because its group is frozen. If the job is not paused itself, the other fields
+    /// about the pause describe the freeze.
+    pub frozen: bool,
+    /// The time within which the job is expected to succeed again, from [`Job::expect_within`](crate::scheduler::Job::expect_within).
+    pub expect_within: Option<Duration>,
+    /// The time since which the job is overdue. `None` if it is not.
+    pub overdue_since: Option<WallTime>,
+    /// The tick of the first run that failed since the last success. `None` if the last run succeeded, or if
+    /// `quorate run` sends no notifications of the job.
+    pub failing_since: Option<WallTime>,
+    /// The alerts that the leader has not reported yet, the oldest first.
+    #[doc(hidden)]
+    pub alerts: Vec<JobAlert>,
+    /// The next tick. It is `None` in these cases:
+    ///
+    /// * The job is paused without an end.
+    /// * The schedule has no further tick.
+    /// * The schedule is a timetable, which only the workers of the job can compute.
+    /// * The next tick depends on the end of an active run.
     pub next: Option<WallTime>,
-    /// The active runs, oldest first: those that have started and not ended.
+    /// The runs that have started and not ended, the oldest first.
     pub running: Vec<RunStatus>,
     /// The newest entries of the job's history, newest first: five from [`Jobs::show`](super::Jobs::show),
     /// one from [`Jobs::list`](super::Jobs::list), or none if the list is long.
@@ -59,7 +78,7 @@ impl JobStatus {
     }
 }
 
-/// A run whose start is recorded and whose end is not.
+/// A run that has a recorded start, and no recorded end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunStatus {
@@ -70,36 +89,39 @@ pub struct RunStatus {
     pub request: Option<RequestId>,
     /// The worker that started the run.
     pub worker: Arc<str>,
-    /// The term under which the run was started, or first opened to workers.
+    /// The term under which the leader executes the run, or first opened it to workers.
     pub term: FencingToken,
-    /// True if the term or the claim under which a worker executed the run has ended, so that no worker
-    /// executes it any more. A leader then repeats the run or records it as lost.
+    /// True if no worker executes the run any more, because the term or the claim under which it was executed
+    /// has ended. A leader will repeat the run or record it as lost.
     pub orphaned: bool,
 }
 
-/// A job as the rows and records of the ledger describe it.
+/// A job, read from the rows and records of the ledger.
 #[derive(Debug)]
 pub(super) struct RegisteredJob {
     pub(super) row: JobRow,
+    /// The last freeze of the group, which may have ended.
+    pub(super) frozen: Option<Paused>,
     pub(super) running: Vec<RunStatus>,
-    /// The ticks that are open to workers, and that no worker has taken.
+    /// The ticks whose runs are open to workers, and that no worker has taken.
     pub(super) waiting: Vec<WallTime>,
 }
 
 impl RegisteredJob {
-    /// Returns the schedule that the row contains.
+    /// Returns the schedule that the job's row contains.
     pub(super) fn schedule(&self) -> Result<Schedule, InvalidSchedule> {
         self.row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
     }
 
-    /// Returns the next tick after `now`. Returns `None` if there is none, or if the ledger does not show it.
+    /// Returns the next tick after `now`. Returns `None` if there is no such tick, or if it cannot be computed
+    /// from the ledger.
     fn next(&self, now: WallTime) -> Option<WallTime> {
         let row = &self.row;
         let schedule = self.schedule().ok()?;
-        let resumed = match &row.paused {
-            Some(paused) => paused.until? - Duration::from_micros(1),
-            None => row.since,
-        };
+        let mut resumed = row.since;
+        for paused in row.paused.iter().chain(&self.frozen) {
+            resumed = resumed.max(paused.until? - Duration::from_micros(1));
+        }
         if !schedule.is_after_end() {
             return schedule.next_after(now.max(row.since).max(resumed));
         }
@@ -108,14 +130,29 @@ impl RegisteredJob {
             Some(end) => schedule.next_after_end(end),
             None => schedule.first(row.since),
         };
-        tick.map(|tick| if row.paused.is_some() { tick.max(resumed) } else { tick })
+        let is_paused = row.paused.is_some() || self.freeze_at(now).is_some();
+        tick.map(|tick| if is_paused { tick.max(resumed) } else { tick })
     }
 
-    /// Returns the status of the job called `name` at `now`. `last` are the newest entries of its history.
+    /// Returns the freeze of the group, if it has not ended at `at`.
+    pub(super) fn freeze_at(&self, at: WallTime) -> Option<&Paused> {
+        self.frozen.as_ref().filter(|frozen| frozen.ended(at).is_none())
+    }
+
+    /// Returns the status of the job called `name` at `now`. `last` are the newest entries of the job's
+    /// history.
     pub(super) fn into_status(self, name: Arc<str>, now: WallTime, last: Vec<HistoryEntry>) -> JobStatus {
         let next = self.next(now);
-        let JobRow { schedule, rules, any_worker, since, paused, .. } = self.row;
-        let paused = paused.as_ref();
+        let frozen = self.freeze_at(now).cloned();
+        let overdue_since = self.row.overdue_since(now).filter(|_| frozen.is_none());
+        let JobRow { schedule, rules, any_worker, since, paused, expect_within, health, .. } = self.row;
+        let health = health.unwrap_or_default();
+        // A job that is paused until a time runs no earlier than at the end of the freeze.
+        let until = match (&paused, &frozen) {
+            (Some(paused), Some(frozen)) => paused.until.zip(frozen.until).map(|(own, end)| own.max(end)),
+            (one, other) => one.as_ref().or(other.as_ref()).and_then(|paused| paused.until),
+        };
+        let paused = paused.as_ref().or(frozen.as_ref());
         JobStatus {
             name,
             schedule,
@@ -125,7 +162,12 @@ impl RegisteredJob {
             paused_at: paused.map(|paused| paused.at),
             paused_by: paused.map(|paused| Arc::clone(&paused.by)),
             pause_reason: paused.and_then(|paused| paused.reason.clone()),
-            paused_until: paused.and_then(|paused| paused.until),
+            paused_until: until,
+            frozen: frozen.is_some(),
+            expect_within,
+            overdue_since,
+            failing_since: health.failing,
+            alerts: health.alerts,
             next,
             running: self.running,
             last,
@@ -133,17 +175,17 @@ impl RegisteredJob {
     }
 }
 
-/// Returns the jobs in the ledger, by name. If there are several rows of one job, the one with the highest
+/// Returns the jobs in the ledger, by name. If the nodes have several rows of a job, the row with the highest
 /// term and revision counts.
 pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
     for (key, record) in records(answers) {
         let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // A row that this version cannot read, because a later version wrote it, is left out.
+        // This version cannot read rows that a later version wrote. Such a row is left out.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // At the removal of a job, its row is written with a time that pruning will reach. The row of any other
-        // job has the time `FOR_EVER`.
+        // When a job is removed, its row is written with a time, so that pruning removes it. The row of any
+        // other job has the time `FOR_EVER`.
         let found = (rank, row, record.at == FOR_EVER.as_micros());
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
@@ -152,16 +194,30 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         }
     }
     let mut running = running(answers);
+    let frozen = freeze(answers);
     rows.into_iter()
         .filter(|(_, (_, _, is_kept))| *is_kept)
         .map(|(name, (_, row, _))| {
             let running = running.remove(name).unwrap_or_default();
-            (name.into(), RegisteredJob { row, running, waiting: Vec::new() })
+            let frozen = frozen.clone();
+            (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new() })
         })
         .collect()
 }
 
-/// Returns, for each key, the record that decides: the one of the highest [`rank`] among the nodes' records.
+/// Returns the last freeze of the group, which may have ended.
+fn freeze(answers: &[Answered]) -> Option<Paused> {
+    let rows = records(answers).filter(|(key, _)| *key == JobRow::FREEZE);
+    newest_freeze(rows.map(|(_, record)| record))
+}
+
+/// Returns the freeze in the row that counts, of the rows that nodes store.
+pub(super) fn newest_freeze<'a>(rows: impl Iterator<Item = &'a Record>) -> Option<Paused> {
+    let rows = rows.filter_map(|record| Some((record.term, JobRow::parse(&record.value).ok()?)));
+    rows.max_by_key(|(term, row)| (*term, row.rev)).and_then(|(_, row)| row.paused)
+}
+
+/// Returns the deciding record of each key: the record of the highest [`rank`] that a node has.
 fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
     for (key, record) in records(answers) {
@@ -173,8 +229,8 @@ fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
     newest
 }
 
-/// Returns the runs that a leader executes itself: runs that have a start in the ledger and no end. The runs
-/// are grouped by job.
+/// Returns the active runs that a leader executes itself, by job. The ledger has a start of such a run, and no
+/// end.
 fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
     let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
@@ -206,7 +262,7 @@ pub(super) struct OpenTick {
     pub(super) open: OpenRun,
 }
 
-/// Returns the runs that are open to workers, whether or not a worker has taken them.
+/// Returns the runs that the leader has opened to workers, including those that a worker has taken.
 pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
     let open = newest(answers).into_iter().filter_map(|(key, record)| {
         let (request, RunKey { job, tick }) = run_of(key)?;
@@ -220,8 +276,8 @@ fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
     answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
 }
 
-/// Returns the run to which a key of the ledger belongs: `tick/JOB/MICROS`, or `run/ID/JOB/MICROS` for a
-/// requested run. Returns `None` for other keys.
+/// Returns the run to which a key of the ledger belongs. The key of a tick's run is `tick/JOB/MICROS`, and the
+/// key of a requested run is `run/ID/JOB/MICROS`. Returns `None` for other keys.
 fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     if let Some(rest) = key.strip_prefix("run/") {
         let (id, rest) = rest.split_once('/')?;
@@ -231,10 +287,11 @@ fn run_of(key: &str) -> Option<(Option<RequestId>, RunKey)> {
     Some((None, RunKey::parse(key).ok()??))
 }
 
-/// Returns the name among `names` that is most similar to `word`, if it is similar enough to be suggested.
+/// Returns the name of `names` that is most similar to `word`. Returns `None` if no name is similar enough to
+/// be suggested.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
-    // A long word is not compared. The time and memory to compute a distance grow with the product of the two
-    // lengths, and callers choose `word`.
+    // A long word is not compared, because a caller can choose `word`, and the cost of a comparison grows with
+    // the product of the two lengths.
     if word.len() > 64 {
         return None;
     }
@@ -346,7 +403,7 @@ mod tests {
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob { row, running, waiting: Vec::new() }
+            RegisteredJob { row, frozen: None, running, waiting: Vec::new() }
                 .into_status("j".into(), now, Vec::new())
                 .next
                 .map(WallTime::as_micros)
@@ -361,13 +418,11 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later = RegisteredJob { row, running: Vec::new(), waiting: Vec::new() }.into_status(
-            "j".into(),
-            now,
-            Vec::new(),
-        );
+        let later = RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new() }
+            .into_status("j".into(), now, Vec::new());
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
-        let no_spec = RegisteredJob { row: JobRow::default(), running: Vec::new(), waiting: Vec::new() };
+        let no_spec =
+            RegisteredJob { row: JobRow::default(), frozen: None, running: Vec::new(), waiting: Vec::new() };
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
         assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }

@@ -13,8 +13,8 @@ use crate::{
 use std::sync::Arc;
 
 impl Jobs {
-    /// Returns the one reason why a job did or did not run at `at`, or, without a time, at its latest tick. The
-    /// nodes may not answer, and the job need not exist: those are reasons, too.
+    /// Explains why a job did or did not run at `at`. Without a time, explains the latest tick. If too few
+    /// nodes answer, or if the job does not exist, this is the explanation, not an error.
     ///
     /// # Errors
     /// [`JobsError::Group`] if the name of the group cannot be used.
@@ -25,7 +25,7 @@ impl Jobs {
     pub async fn why(&self, job: &str, at: Option<WallTime>) -> Result<Explanation, JobsError> {
         let ledger = self.ledger_facts(job).await;
         let quorum = self.quorum();
-        // The reads have updated the states of the nodes and the quorum's clock.
+        // The reads above have updated the states of the nodes and the quorum's clock.
         let (nodes, ledger) = match ledger {
             Ok(ledger) => (NodeFacts::of_status(&quorum.nodes()), Some(ledger)),
             Err(JobsError::NoMajority(report)) => (NodeFacts::of_report(&report), None),

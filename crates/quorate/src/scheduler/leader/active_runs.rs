@@ -31,7 +31,7 @@ pub(in crate::scheduler) struct ActiveRuns {
     slots: Slots,
     list: OpenList,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
-    /// The controls with which each run is cancelled or withdrawn, by the key of the run.
+    /// The means to cancel or withdraw each run, by the key of the run.
     controls: BTreeMap<Arc<str>, RunControl>,
 }
 
@@ -118,31 +118,32 @@ impl ActiveRuns {
         self.add(owner, key, control, task);
     }
 
-    /// Cancels the active run with this key, if there is one.
+    /// Cancels the active run under this key, if there is one.
     pub(in crate::scheduler) fn cancel(&self, key: &str, why: &str) {
         if let Some(run) = self.controls.get(key) {
             run.cancel.cancel(why);
         }
     }
 
-    /// Ends an open run, unless a worker has taken it.
+    /// Ends the open run under this key, unless a worker has taken the run.
     pub(in crate::scheduler) fn withdraw(&self, key: &str, end: RunOutcome, why: &str) {
         if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
             withdraw.withdraw(end, why);
         }
     }
 
-    /// Stops watching an open run, and leaves it open for the next leader or the workers.
+    /// Stops watching the open run under this key. The run stays open: workers can still take it, and the next
+    /// leader watches it.
     pub(in crate::scheduler) fn release(&self, key: &str) {
         if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
             withdraw.release();
         }
     }
 
-    /// Waits for the next end of a run. Returns `None` if no run is active.
+    /// Waits until the next run ends, and returns its completion. Returns `None` if no run is active.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no end of a run: the next call returns it.
+    /// If the future is dropped, no completion is lost: the next call returns it.
     pub(in crate::scheduler) async fn next(&mut self) -> Option<RunCompletion> {
         let ended = self.tasks.next().await?;
         self.controls.remove(&ended.key);

@@ -1,4 +1,4 @@
-//! The event loop of one term: it waits for events, passes them to the [`Planner`], and carries out the
+//! The event loop of one term. The loop waits for events, passes them to the [`Planner`], and carries out the
 //! effects that the planner returns.
 
 use crate::scheduler::{
@@ -20,7 +20,7 @@ use crate::scheduler::{
 };
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
-    scheduler::JobResponse,
+    scheduler::{Job, JobAlert, JobResponse},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -33,8 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 /// The longest sleep of the loop. The wall clock may step during a sleep, so the loop reads it at least this
 /// often.
 const WAKE_EVERY: Duration = Duration::from_millis(500);
-/// The end of the grace period, in which the leader writes the ends of runs. If a fifth of the grace period is
-/// shorter than this constant, only that fifth is reserved.
+/// The last part of the grace period, which is reserved for writing the ends of runs. It is a fifth of the
+/// grace period, but at most this long.
 const FLUSH: Duration = Duration::from_millis(100);
 
 /// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
@@ -49,13 +49,16 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     runs: ActiveRuns,
     /// The tasks that register jobs in the ledger. Each returns the index of its job in the planner's table.
     registering: FuturesUnordered<BoxFuture<'static, usize>>,
-    /// The tasks that write the rows of jobs whose requests were granted, before the answers are sent.
+    /// The tasks that write the rows of granted requests. The leader answers a request after the write.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
-    /// The task that prunes the ledger. It returns the time before which the ledger has no records any more,
-    /// or `None` if it failed.
+    /// The calls of jobs' functions for alerts. Each returns the alert that was reported, or `None` if the alert
+    /// could not be stored.
+    alerting: FuturesUnordered<BoxFuture<'static, Option<JobAlert>>>,
+    /// The task that prunes the ledger. Its result is the time before which the nodes have removed all records,
+    /// or `None` if the pruning failed.
     pruning: Option<ScopedTask<Option<WallTime>>>,
-    /// The task that finds the jobs that have ended. A job has ended when no worker has had it for the ledger's
-    /// retention.
+    /// The task that finds the jobs that have ended. A job has ended when its data was not refreshed by any
+    /// worker during the ledger's retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
 }
 
@@ -95,13 +98,15 @@ impl<'a> EventLoop<'a> {
             history,
             registering: FuturesUnordered::new(),
             storing: FuturesUnordered::new(),
+            alerting: FuturesUnordered::new(),
             pruning: None,
             checking: None,
         }
     }
 
-    /// Runs the loop until the term must end, or a later term has sealed the ledger, or the draining has begun
-    /// and the leader executes no run. Then waits for the runs that the leader still executes.
+    /// Runs the loop until the term must end, a later term has sealed the ledger, or the scheduler is being
+    /// drained and the leader executes no run. Then waits until the runs that the leader still executes have
+    /// ended.
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
@@ -127,6 +132,10 @@ impl<'a> EventLoop<'a> {
                 Some(ended) = self.runs.next() => self.run_ended(ended),
                 Some(place) = self.registering.next() => self.registered(place),
                 Some(end) = self.storing.next() => self.store_ended(end),
+                Some(reported) = self.alerting.next() => {
+                    let effects = reported.map(|alert| self.planner.alert_reported(&alert));
+                    self.carry_out(effects.unwrap_or_default());
+                }
                 // Requests are accepted only once all jobs are taken over, so that each request finds its
                 // job.
                 request = requests.recv(), if listens && self.planner.is_complete() => match request {
@@ -161,7 +170,7 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Asks the planner for the decisions that are due, and carries them out. Returns the time at which the
-    /// next decisions are due, or `None` once the draining has begun and the leader executes no run.
+    /// next decisions are due. Returns `None` if the scheduler is being drained and the leader executes no run.
     fn decide(&mut self) -> Option<BootTime> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
@@ -189,8 +198,8 @@ impl<'a> EventLoop<'a> {
         Some(if more { now } else { now + pause })
     }
 
-    /// Returns the time of the quorum's clock, which decides whether a tick is due. After a backward step of
-    /// this clock no tick runs again, because each plan stores the time up to which its ticks are planned.
+    /// Returns the time of the quorum's clock. A tick is due when this clock has reached it. If this clock
+    /// steps back, no tick runs again, because each plan stores the time up to which its ticks are planned.
     fn now(&self) -> WallTime {
         self.leading.term.quorum().wall()
     }
@@ -231,8 +240,8 @@ impl<'a> EventLoop<'a> {
     fn store_ended(&mut self, end: StoreEnd) {
         let StoreEnd { granted, stored, reply } = end;
         if !stored {
-            // The write may or may not have reached a majority, so the leader sends no answer. The inbox passes
-            // the request to the leader again after a pause.
+            // The leader does not know whether the write has reached a majority, so it sends no answer. The
+            // inbox passes the request to the leader again later.
             return self.planner.not_stored();
         }
         let (effects, answer) = self.planner.stored(*granted, self.now());
@@ -244,6 +253,7 @@ impl<'a> EventLoop<'a> {
         for effect in effects {
             match effect {
                 Effect::PutRow { key, value } => self.rows.put(&key, value),
+                Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
                 Effect::Register { place, job, key, value } => self.register(place, job, &key, value),
                 Effect::CloseRow { key, value, at, last } => self.rows.close(&key, value, at, last),
                 Effect::KeepState(state) => state.keep(&self.rows),
@@ -260,6 +270,23 @@ impl<'a> EventLoop<'a> {
         }
     }
 
+    /// Reports alerts once a majority has stored them. So an alert of a leader that was replaced is not reported
+    /// by it.
+    fn alert(&mut self, job: &Job, key: &Arc<str>, value: Arc<str>, alerts: Vec<JobAlert>) {
+        let written = self.rows.insist(key, value).map(|written| written.is_ok()).shared();
+        for alert in alerts {
+            let Some(hook) = job.on_alert.clone() else { continue };
+            let written = written.clone();
+            self.alerting.push(Box::pin(async move {
+                if !written.await {
+                    return None;
+                }
+                hook.call(alert.clone()).await;
+                Some(alert)
+            }));
+        }
+    }
+
     fn register(&mut self, place: usize, job: Arc<str>, key: &Arc<str>, value: Arc<str>) {
         let written = self.rows.write(key, value);
         self.registering.push(Box::pin(async move {
@@ -270,8 +297,8 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Does the housekeeping that is due: prunes the ledger, writes the planner's [mark](Planner::mark), or
-    /// starts the check that finds ended jobs.
+    /// Does the recurring work on the ledger that is due: prunes the ledger, writes the [mark](Planner::mark),
+    /// or starts the task that finds the jobs that have ended.
     fn keep_house(&mut self, now: BootTime) {
         if self.pruning.is_none() && self.housekeeping.take_prune(now) {
             self.prune();
@@ -314,14 +341,14 @@ impl<'a> EventLoop<'a> {
         }));
     }
 
-    /// Waits for the runs that the leader executes. The runs must end by the time `Term::work_until`. Shortly
-    /// before that time, this function drops the runs that are still active, so that the ends of the other runs
-    /// can still be written. When the lease's validity ends, the campaign drops this future, and with it the
-    /// remaining runs.
+    /// Waits until the runs that the leader executes have ended. The term allows them to work until
+    /// `Term::work_until`. Shortly before that time, this function drops the runs that are still active. The
+    /// time that remains is for writing the ends of runs. If the validity of the lease ends earlier, the
+    /// campaign drops this future, and the active runs with it.
     async fn await_last_runs(&mut self) {
         let margin = FLUSH.min(self.leading.grace / 5);
-        // Only the leader's own runs are counted. The next leader continues to watch the runs that are open to
-        // workers.
+        // Only the runs that the leader executes are counted. The runs that are open to workers continue, and
+        // the next leader watches them.
         while self.planner.executing() > 0 {
             let Some(until) = self.leading.term.work_until() else { break };
             let until = until - margin;

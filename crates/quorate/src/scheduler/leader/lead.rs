@@ -1,4 +1,4 @@
-//! One term of the leader: it seals the ledger, runs the event loop, and writes the ends of runs.
+//! One term of the leader: the leader seals the ledger, runs the event loop, and writes the ends of runs.
 
 use crate::scheduler::{
     control::IncomingRequest,
@@ -21,17 +21,18 @@ use tokio::sync::mpsc;
 /// The pause after an attempt to seal that found no majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
 
-/// Runs the registry's jobs under the term, until the term must end and every run has ended.
+/// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended.
 ///
 /// # Cancel safety
-/// Dropping the future drops the active runs. The ledger then has their starts and no ends.
+/// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their ends.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
     let Leading { registry, ledger, term, .. } = &leading;
-    // Dropping this guard ends the lead, also if the future of this function is dropped. A caller that drains
-    // the registry waits for that.
+    // Dropping this guard reports to the registry that this scheduler no longer plans jobs under the term. The guard
+    // is dropped when this function returns, or when its future is dropped. `SchedulerHandle::drain` waits
+    // until then.
     let Some(_lead) = registry.lead() else { return };
     let sealed = tokio::select! { biased;
-        // The draining began before any run started, so there is nothing to lead.
+        // The draining began before the ledger was sealed. No run may start, so there is nothing to do.
         () = registry.reached(Phase::Draining) => return,
         sealed = seal(ledger, term, term.env()) => sealed,
     };
@@ -40,15 +41,16 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
     EventLoop::new(&leading, sealed, rows, history).run(requests).await;
-    // The term releases its lease when this function returns. So the pending writes of the ends of runs get a
-    // last chance here, within the time that the term still allows.
+    // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
+    // this function first waits for these writes, within the time that the term still allows.
     let written = async { tokio::join!(&mut writing, &mut noting) };
     if let Some(until) = term.work_until() {
         term.env().before(until, written).await;
     }
 }
 
-/// Seals the ledger. Returns `None` if the term must end before that.
+/// Seals the ledger, and repeats the attempt until a majority has answered. Returns `None` if the term must end
+/// first.
 async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot> {
     let config = term.quorum().config();
     let mut warned = false;

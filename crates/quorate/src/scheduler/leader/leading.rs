@@ -7,11 +7,11 @@ pub(in crate::scheduler) struct Leading {
     pub(in crate::scheduler) registry: JobRegistry,
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) term: Term,
-    /// The TTL of the lease, and so the time for which a crashed leader blocks the other workers. The leader
-    /// opens a run to workers two TTLs ahead of its tick, but at most 30 s.
+    /// The TTL of the leader's lease. After a crash of the leader, no other worker can lead for up to this
+    /// time. The leader opens a run to workers two TTLs before its tick, but at most 30 s before.
     pub(in crate::scheduler) ttl: Duration,
     /// The largest number of runs that the leader executes at once.
     pub(in crate::scheduler) max_running: usize,
-    /// The time within which a cancelled run must end.
+    /// The time within which a run must end after it was cancelled.
     pub(in crate::scheduler) grace: Duration,
 }

@@ -1,5 +1,5 @@
-//! The effects of the leader's decisions, and the events that the event loop reports back after it has
-//! carried the effects out.
+//! The effects of the leader's decisions. The event loop carries the effects out, and reports the end of each
+//! run to the planner as an event.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -8,42 +8,44 @@ use crate::scheduler::{
 };
 use crate::{
     env::WallTime,
-    scheduler::{Job, RunCause, RunOutcome},
+    scheduler::{Job, JobAlert, RunCause, RunOutcome},
 };
 use std::{sync::Arc, time::Duration};
 
-/// An effect of the planner's decisions on the ledger or on runs. The event loop carries the effects out in the
-/// order in which the planner returns them.
+/// An effect that the planner's decisions have on the ledger or on runs. The event loop carries the effects out
+/// in the order in which the planner returns them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
     /// Writes a row of the ledger that pruning never removes.
     PutRow { key: Arc<str>, value: Arc<str> },
-    /// Writes the row of a new job. When the write ends, the event loop reports this to the planner with the
-    /// job's `place` in the job table.
+    /// Writes the row of a job, then reports these alerts to the job's function.
+    Alert { job: Arc<Job>, key: Arc<str>, value: Arc<str>, alerts: Vec<JobAlert> },
+    /// Writes the row of a new job. When the write has ended, the event loop passes the job's `place` in the
+    /// job table back to the planner.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
     /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
     /// can replace the row.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
-    /// Writes a job's state with a time that pruning never reaches, because the job was added again.
+    /// Writes the state of a job that was added again. The record has a time that pruning never reaches.
     KeepState(SavedState),
-    /// Writes a job's state with this time, so that pruning removes it later. The job was removed.
+    /// Writes the state of a job that was removed. The record has this time, so that pruning removes it later.
     CloseState(SavedState, WallTime),
     /// Executes a run on the leader.
     Execute(RunStart),
-    /// Opens a run to workers, or continues a run that is already open. The run's task watches the run, and
-    /// closes it when it has ended.
+    /// Opens a run to workers, or continues a run that is already open. The leader's task for the run watches
+    /// the run, and closes it when it has ended.
     Open(RunStart),
     /// Cancels the active run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
-    /// Ends the open run under this key, unless a worker has taken it.
+    /// Ends the open run under this key, unless a worker has taken the run.
     Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
     /// Stops watching the open run under this key. The run stays open.
     Release { key: Arc<str> },
     /// Writes the end of a run, or of ticks that did not run, to the history.
     Report(Box<RunReport>),
-    /// Adds to the job's statistics the time by which a run began late.
+    /// Adds the lateness of a run that has started to the job's statistics.
     CountLate { job: Arc<str>, by: Duration },
-    /// Drops the history writer's data of a removed job, because no further entry follows.
+    /// Drops the data that the history writer has of a removed job. No further entry of the job follows.
     CloseHistory(Arc<str>),
 }
 
@@ -65,7 +67,7 @@ pub(in crate::scheduler) enum RunOwner {
     Unknown,
 }
 
-/// The event that the task of a run has ended, with the run's result.
+/// The event that the leader's task for a run has ended, with the result of the task.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunCompletion {
     pub(in crate::scheduler) owner: RunOwner,

@@ -5,7 +5,7 @@ use crate::scheduler::plan::record_life::PRUNE_EVERY;
 use std::time::Duration;
 
 /// The time between two writes of the mark. The mark is a row that stores the time up to which the leader has
-/// decided on all ticks.
+/// made decisions on all ticks.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 
 /// The times at which the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
@@ -23,7 +23,7 @@ struct Recurring {
 }
 
 impl Recurring {
-    /// Returns whether the work is due at `now`. If it is, sets the next time.
+    /// Returns whether the work is due at `now`. If it is, sets the time at which the work is due next.
     fn take(&mut self, now: BootTime) -> bool {
         let due = now >= self.at;
         if due {
@@ -35,7 +35,7 @@ impl Recurring {
 
 impl Housekeeping {
     /// Makes the first pruning and the first check due at `now`. The first mark is due later, because the
-    /// leader has not decided on any tick yet.
+    /// leader has not made decisions on any tick yet.
     pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
         Self {
             prune: Recurring { at: now, every: PRUNE_EVERY },

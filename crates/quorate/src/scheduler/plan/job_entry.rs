@@ -1,5 +1,5 @@
-//! The leader's data of one job: its plan, its row in the ledger, and its saved state. Also the data that the
-//! leader keeps of a job that it has removed.
+//! The leader's data of one job: the job's plan, its row in the ledger, and its saved state. Also the data that
+//! the leader keeps after it has removed a job.
 
 use crate::scheduler::{
     plan::{
@@ -7,14 +7,15 @@ use crate::scheduler::{
         known_jobs::{stored_row, stored_state},
         pending_run::{RunToClose, SkippedTick},
         record_life::window,
+        reporter::PAUSED,
         takeover::{due_after, unfinished},
     },
-    store::saved_state::SavedState,
-    store::snapshot::LedgerSnapshot,
+    store::history_writer::recorded_entries,
+    store::{FROZEN, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
-    scheduler::{Job, JobRow, Paused, Placement, RequestId},
+    scheduler::{HistoryEntry, Job, JobAlert, JobRow, Paused, Placement, RequestId, RunOutcome},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +24,11 @@ use std::{sync::Arc, time::Duration};
 pub(in crate::scheduler) struct JobEntry {
     plan: JobPlan,
     row: JobRow,
+    /// The freeze of the group, until this job has ended it.
+    frozen: Option<Paused>,
     state: SavedState,
+    /// The deadline for a success that has passed, if the leader has noted that.
+    overdue: Option<WallTime>,
 }
 
 /// A job that the leader has looked up in the ledger and is about to take over.
@@ -31,27 +36,34 @@ pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) entry: JobEntry,
     /// The runs of earlier terms that this leader only closes, without executing them.
     pub(in crate::scheduler) closes: Vec<RunToClose>,
-    /// True if the ledger has no row of the job, so that the job is new to the group.
+    /// True if the ledger has no row of the job. The job is then new to the group.
     pub(in crate::scheduler) is_new: bool,
-    /// True if the leader must write the job's row, because the row is new or differs from the stored one.
+    /// True if the leader must write the job's row, because the ledger has no such row, or has a different one.
     pub(in crate::scheduler) write: bool,
 }
 
-/// A pause that has ended, and the first and the last tick that it left out.
-pub(in crate::scheduler) type EndedPause = (Paused, Option<(WallTime, WallTime)>);
+/// A pause that has ended.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) struct EndedPause {
+    pub(in crate::scheduler) paused: Paused,
+    /// True if the pause was a freeze of the group.
+    pub(in crate::scheduler) is_freeze: bool,
+    /// The first and the last tick that the pause left out.
+    pub(in crate::scheduler) span: Option<(WallTime, WallTime)>,
+}
 
 /// The changes that follow from the replacement of a job.
 pub(in crate::scheduler) struct Replaced {
     pub(in crate::scheduler) before: Arc<Job>,
     /// True if the leader must write the job's row.
     pub(in crate::scheduler) write: bool,
-    /// True if the schedule or the placement has changed, so that the job's earlier ticks no longer count.
+    /// True if the schedule or the placement has changed. The job's earlier ticks then do not run any more.
     pub(in crate::scheduler) moved: bool,
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
 }
 
-/// A job that the leader removed in this term. The snapshot of the ledger still has the job's records from
-/// before the removal, so the leader uses this data instead if the job is added again.
+/// A job that the leader removed in this term. The snapshot of the ledger still has the records from before the
+/// removal. So if the job is added again, the leader uses this data instead of the snapshot.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RemovedJob {
     row: JobRow,
@@ -85,15 +97,15 @@ impl JobEntry {
         &self.state
     }
 
-    /// Returns the data that the leader keeps in case the job is added again. The data contain the closed row
-    /// that the leader writes to the ledger at the removal.
+    /// Returns the data that the leader keeps in case the job is added again. The data include the row that the
+    /// leader writes to the ledger as closed.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
         let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
-    /// Handles the end of a run. Returns true if the job's schedule counts from the ends of runs. The row must
-    /// then be written, because it stores this end.
+    /// Handles the end of a run. If the job's schedule counts from the ends of runs, stores this end in the
+    /// row, and returns true. The leader must then write the row.
     pub(in crate::scheduler) fn on_end(&mut self, now: WallTime) -> bool {
         let counts = self.job().schedule.is_after_end();
         if counts {
@@ -104,8 +116,8 @@ impl JobEntry {
         counts
     }
 
-    /// Replaces the job by `job`. Returns `None` if `job` is the very object that this entry already has, so
-    /// that nothing changes.
+    /// Replaces the job by `job`. Returns `None` if `job` is the same object as the present job, because then
+    /// nothing changes.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Option<Replaced> {
         let before = Arc::clone(self.job());
         if Arc::ptr_eq(&before, &job) {
@@ -115,30 +127,76 @@ impl JobEntry {
         let write = !before.is_like(&job);
         if write {
             if moved {
-                self.row.since = now.max(self.plan.planned());
+                self.row.raise_since(now.max(self.plan.planned()));
                 self.row.ended = None;
             }
-            self.row = described(&self.row, &job);
+            self.row = described(&self.row, &job, now);
         }
         let skipped = self.plan.replace(job, now);
         Some(Replaced { before, write, moved, skipped })
     }
 
-    /// Returns whether a pause of the job leaves the tick out.
-    pub(in crate::scheduler) fn is_paused_at(&self, tick: WallTime) -> bool {
-        let paused = self.row.paused.as_ref().filter(|_| self.plan.is_paused());
-        paused.is_some_and(|paused| is_before(tick, paused.until))
+    /// Returns whether the job is paused, or its group is frozen.
+    pub(in crate::scheduler) fn is_paused(&self) -> bool {
+        self.row.paused.is_some() || self.frozen.is_some()
     }
 
-    /// Returns the time at which the job has work: ticks to decide on, or the end of a pause.
+    /// Returns the reason if a pause of the job or a freeze of the group leaves the tick out.
+    pub(in crate::scheduler) fn left_out_at(&self, tick: WallTime) -> Option<&'static str> {
+        let covers = |paused: &Option<Paused>| {
+            let paused = paused.as_ref().filter(|_| self.plan.is_paused());
+            paused.is_some_and(|paused| is_before(tick, paused.until))
+        };
+        let own = covers(&self.row.paused).then_some(PAUSED);
+        own.or_else(|| covers(&self.frozen).then_some(FROZEN))
+    }
+
+    /// Returns the time at which the planner next has to handle the job: ticks are due, a pause ends, or the
+    /// time for a success has passed.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
-        let end = self.row.paused.as_ref().and_then(|paused| paused.until);
-        self.plan.wake().into_iter().chain(end).min()
+        let ends = [&self.row.paused, &self.frozen].into_iter().flatten().filter_map(|paused| paused.until);
+        let deadline = self.row.deadline().filter(|_| self.frozen.is_none() && !self.is_overdue());
+        self.plan.wake().into_iter().chain(ends).chain(deadline).min()
     }
 
-    /// Pauses the job on a request from `paused.at` on. Returns the skipped ticks. If the job is already
-    /// paused, a new reason or a new end replaces the reason and the end of that pause. Returns `None` if the
-    /// row already names this request, or nothing changes.
+    /// Returns whether the leader has noted that the job is overdue, and it still is. A frozen job is not.
+    pub(in crate::scheduler) fn is_overdue(&self) -> bool {
+        self.frozen.is_none() && self.overdue.is_some() && self.overdue == self.row.deadline()
+    }
+
+    /// Notes that the job is overdue, if it is. Returns true if the row has changed, because there is an alert.
+    pub(in crate::scheduler) fn note_overdue(&mut self, now: WallTime) -> bool {
+        let Some(since) = self.row.overdue_since(now).filter(|_| self.frozen.is_none()) else { return false };
+        let job = Arc::clone(self.job());
+        if self.overdue.replace(since) != Some(since) {
+            tracing::warn!(
+                job = &*job.name,
+                since = job.schedule.format(since),
+                "overdue: it has not succeeded in time"
+            );
+        }
+        job.on_alert.is_some() && self.row.note_overdue(&job.name, now)
+    }
+
+    /// Notes the end of a tick, `at`. Returns whether the row has changed.
+    pub(in crate::scheduler) fn note_end(&mut self, end: &HistoryEntry, at: WallTime) -> bool {
+        let alerts = self.job().on_alert.is_some();
+        self.row.note_end(end, at, alerts)
+    }
+
+    /// Removes an alert that was reported. Returns whether the row has changed.
+    pub(in crate::scheduler) fn alert_reported(&mut self, alert: &JobAlert) -> bool {
+        self.row.alert_reported(alert)
+    }
+
+    /// Returns the alerts that are not reported yet.
+    pub(in crate::scheduler) fn alerts(&self) -> &[JobAlert] {
+        self.row.health.as_ref().map_or(&[], |health| &health.alerts)
+    }
+
+    /// Pauses the job on a request, from `paused.at` on, and returns the skipped ticks. If the job is already
+    /// paused, the pause continues, and a new reason or a new end replaces the present reason and end. Returns
+    /// `None` if nothing changes, or if the row shows that this request was carried out before.
     pub(in crate::scheduler) fn pause(
         &mut self,
         request: RequestId,
@@ -155,44 +213,96 @@ impl JobEntry {
             self.row.changed_by(request);
             return Some(Vec::new());
         }
-        // The pause begins just before the first tick that is due and not planned yet. So this tick is
-        // skipped together with the ticks that follow.
+        // If a tick is due and not planned yet, the pause begins just before the first such tick. So this tick
+        // is skipped, like the ticks that follow.
         let until = paused.until;
-        self.row.paused = Some(Paused { at: self.plan.decided(paused.at), ..paused });
+        self.row.paused = Some(Paused { at: self.pause_begins(paused.at), ..paused });
         self.row.changed_by(request);
         Some(self.plan.pause(until))
     }
 
-    /// Ends the pause if its end has come. Ticks from that end on are due, also those that have passed since:
-    /// the misfire rule decides on them. Returns `None` if no pause ends.
-    pub(in crate::scheduler) fn end_pause(&mut self, now: WallTime) -> Option<EndedPause> {
-        let until = self.row.paused.as_ref()?.ended(now)?;
-        let paused = self.row.paused.take()?;
-        let last = (until - Duration::from_micros(1)).max(paused.at);
-        self.row.since = self.row.since.max(last).max(self.plan.planned());
-        self.row.rev += 1;
-        let span = self.plan.resume(paused.at, last);
-        Some((paused, span))
+    /// Returns the time from which a pause that is requested at `now` leaves ticks out. During a freeze, or during a
+    /// pause of the job, the other one leaves out the earlier ticks.
+    fn pause_begins(&self, now: WallTime) -> WallTime {
+        if self.is_paused() { now } else { self.plan.decided(now) }
     }
 
-    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that it left
-    /// out. Returns `None` if the row already names this request, or the job is not paused.
+    /// Freezes the job with its group. Returns the skipped ticks. If the job is frozen, the new reason and the new end
+    /// replace the old ones.
+    pub(in crate::scheduler) fn freeze(&mut self, freeze: Paused) -> Vec<SkippedTick> {
+        let until = freeze.until;
+        let at = self.frozen.as_ref().map_or_else(|| self.pause_begins(freeze.at), |before| before.at);
+        self.frozen = Some(Paused { at, ..freeze });
+        self.plan.pause(until)
+    }
+
+    /// Freezes a job that is being taken over, if the freeze of the group has not ended or no leader has ended it for
+    /// this job. Earlier leaders have decided on the ticks up to `decided`, if that is known.
+    pub(in crate::scheduler) fn take_freeze(&mut self, freeze: &Paused, decided: Option<WallTime>) {
+        let last = freeze.until.map(|until| until - Duration::from_micros(1));
+        if last.is_some_and(|last| last <= self.row.since) {
+            return;
+        }
+        // The freeze also leaves out the ticks before it on which no leader has decided.
+        let first = decided.filter(|_| !self.is_paused()).and_then(|decided| {
+            let schedule = &self.job().schedule;
+            schedule.next_after(decided.max(self.plan.planned())).filter(|tick| *tick <= freeze.at)
+        });
+        let at = first.map_or(freeze.at, |first| first - Duration::from_micros(1));
+        self.frozen = Some(Paused { at, ..freeze.clone() });
+        self.plan.hold();
+    }
+
+    /// Replaces the end of the freeze, if the job is frozen.
+    pub(in crate::scheduler) fn change_freeze(&mut self, freeze: &Paused) {
+        self.frozen.iter_mut().for_each(|frozen| frozen.until = freeze.until);
+    }
+
+    /// Ends a pause or a freeze if its end has come. Ticks from that end on are due, also those that have passed since:
+    /// the misfire rule decides on them. Returns `None` if neither ends. If both end, the call ends the one that ended
+    /// first, and the next call the other one.
+    pub(in crate::scheduler) fn end_pause(&mut self, now: WallTime) -> Option<EndedPause> {
+        let ended = |paused: &Option<Paused>| paused.as_ref().and_then(|paused| paused.ended(now));
+        let (own, freeze) = (ended(&self.row.paused), ended(&self.frozen));
+        let is_freeze = freeze.is_some_and(|freeze| own.is_none_or(|own| freeze <= own));
+        let until = if is_freeze { freeze } else { own }?;
+        let paused = if is_freeze { self.frozen.take() } else { self.row.paused.take() }?;
+        let last = (until - Duration::from_micros(1)).max(paused.at);
+        self.row.rev += 1;
+        let span = self.leave(paused.at, last);
+        Some(EndedPause { paused, is_freeze, span })
+    }
+
+    /// Leaves a pause, whose ticks were those from `began` to `last`. Returns the span of the ticks that it left out.
+    /// If the other pause began earlier, it leaves out these ticks too, and the span is returned when it ends.
+    fn leave(&mut self, began: WallTime, last: WallTime) -> Option<(WallTime, WallTime)> {
+        let other = self.row.paused.as_ref().or(self.frozen.as_ref());
+        if other.is_some_and(|other| other.at <= began) {
+            return None;
+        }
+        let is_paused = other.is_some();
+        // Because of the new `since` in the row, later leaders run no catch-ups for the ticks of the pause.
+        self.row.raise_since(self.row.since.max(last).max(self.plan.planned()));
+        if is_paused { self.plan.resume_into(began, last) } else { self.plan.resume(began, last) }
+    }
+
+    /// Resumes the job on a request. Returns the pause that ended, and the span of the ticks that were skipped
+    /// because of it. Returns `None` if the job is not paused, or if the row shows that this request was
+    /// carried out before.
     pub(in crate::scheduler) fn resume(&mut self, request: RequestId, now: WallTime) -> Option<EndedPause> {
         if self.row.requests.contains(&request) {
             return None;
         }
         let paused = self.row.paused.take()?;
-        // The new `since` in the row prevents later leaders from running catch-ups for the ticks of the pause.
-        self.row.since = self.row.since.max(now).max(self.plan.planned());
+        let span = self.leave(paused.at, now);
         self.row.changed_by(request);
-        let span = self.plan.resume(paused.at, now);
-        Some((paused, span))
+        Some(EndedPause { paused, is_freeze: false, span })
     }
 }
 
 impl RemovedJob {
-    /// Returns the data of a job that the ledger has and that has ended: no worker has had the job for the
-    /// ledger's retention.
+    /// Returns the data of a job that has ended, from the ledger's records of the job. A job has ended when its
+    /// data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
@@ -207,16 +317,16 @@ impl RemovedJob {
         &self.state
     }
 
-    /// Returns whether the nodes have pruned all records of the removed job, when they have pruned the records
-    /// before `mark`. Then the leader can drop this data.
+    /// Returns whether all records of the removed job are gone once the nodes have pruned the records before
+    /// `mark`. The leader can then drop this data.
     pub(in crate::scheduler) fn is_forgotten(&self, mark: WallTime) -> bool {
         self.closed.max(self.planned) < mark
     }
 }
 
-/// Looks a job up in the ledger, to take it over or to create it. `marked` is the time up to which the previous
-/// leader decided on all ticks. If this leader removed the job earlier in its term, `removed` has the job's
-/// data from then.
+/// Looks a job up in the ledger. The leader then takes the job over, or creates it if the ledger does not have
+/// it. `marked` is the time up to which the previous leader made decisions on all ticks. If this leader removed
+/// the job earlier in its term, `removed` has the job's data from that time.
 pub(in crate::scheduler) fn find(
     job: Arc<Job>,
     sealed: &LedgerSnapshot,
@@ -228,9 +338,11 @@ pub(in crate::scheduler) fn find(
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
-            // Both rows have the term of this leader. The new row has the higher revision, so it counts, and
-            // not the closed row.
-            (Some(JobRow { since: now, ended: None, rev: row.rev + 1, ..row }), true, now, state)
+            // The closed row and this new row both have the term of this leader. The new row counts, because it
+            // has the higher revision.
+            let mut row = JobRow { ended: None, rev: row.rev + 1, ..row };
+            row.raise_since(now);
+            (Some(row), true, now, state)
         }
         None => {
             let state = SavedState::new(&job.name, stored_state(sealed, &job.name));
@@ -241,10 +353,10 @@ pub(in crate::scheduler) fn find(
     let is_new = row.is_none();
     let mut moved = false;
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
-    let changed = described(&row, &job);
+    let changed = described(&row, &job, now);
     if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // Older versions of this library wrote rows without a schedule. Such a row does not show a change, so
-        // the schedule counts as unchanged.
+        // Older versions of this library wrote rows without a schedule. From such a row the leader cannot see a
+        // change, so it treats the schedule as unchanged.
         let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
         // A change of the placement is handled like a change of the schedule. The records of the old placement
         // do not show which ticks have run under the new one.
@@ -252,13 +364,16 @@ pub(in crate::scheduler) fn find(
         moved = other_times || other_placement;
         row = changed;
         if moved {
-            // An earlier leader may have opened runs ahead of their ticks. The job's ticks count from after the
-            // last such tick, so that no tick runs twice.
+            // An earlier leader may have opened runs before their ticks were due. Only ticks after the last of
+            // these ticks count, so that no tick runs twice.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
-            row.since = now.max(last.unwrap_or_default());
+            row.raise_since(now.max(last.unwrap_or_default()));
             row.ended = None;
         }
         write = true;
+    }
+    if !again {
+        write |= note_recorded(&mut row, &job, sealed);
     }
     let (runs, closes) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
     let after = if moved {
@@ -269,11 +384,12 @@ pub(in crate::scheduler) fn find(
         due_after(&job, sealed, row.since, marked, now)
     };
     let plan = JobPlan::new(job, after, runs, row.paused.is_some()).due_since(row.since, row.ended);
-    FoundJob { entry: JobEntry { plan, row, state }, closes, is_new, write }
+    FoundJob { entry: JobEntry { plan, row, frozen: None, state, overdue: None }, closes, is_new, write }
 }
 
 /// Returns `row` in its next revision, with the schedule and the rules of `job`.
-fn described(row: &JobRow, job: &Job) -> JobRow {
+fn described(row: &JobRow, job: &Job, now: WallTime) -> JobRow {
+    let expected = job.expect_within.is_some();
     JobRow {
         rev: row.rev + 1,
         schedule: job.schedule.to_string().into(),
@@ -281,8 +397,43 @@ fn described(row: &JobRow, job: &Job) -> JobRow {
         spec: job.schedule.spec(),
         any_worker: job.placement == Placement::AnyWorker,
         window: Some(window(job)),
+        expect_within: job.expect_within,
+        expected_from: expected.then(|| row.expected_from.unwrap_or(now)),
+        succeeded: row.succeeded.filter(|_| expected),
         ..row.clone()
     }
+}
+
+/// Notes the ends that the ledger has and the row may not show, because the previous leader ended before it
+/// wrote the row. Returns whether the row has changed.
+fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
+    let alerts = job.on_alert.is_some();
+    let mut changed = false;
+    if let Some(health) = row.health.as_mut().filter(|_| !alerts) {
+        changed = !health.alerts.is_empty();
+        health.alerts.clear();
+        row.rev += u64::from(changed);
+    }
+    if !alerts && job.expect_within.is_none() && row.health.is_none() {
+        return changed;
+    }
+    let ends = recorded_entries(&job.name, sealed);
+    // A row without a condition does not say which ends it includes. Then only the last end counts for alerts,
+    // so that nothing that is over is reported.
+    let judges = |end: &HistoryEntry| {
+        matches!(end.end, RunOutcome::Done | RunOutcome::Failed | RunOutcome::TimedOut | RunOutcome::Lost)
+    };
+    let last = ends.iter().rev().map(|(end, _)| end).find(|end| judges(end)).map(|end| end.tick);
+    let after = row.health.as_ref().map(|health| health.changed);
+    for (end, at) in &ends {
+        let is_new = after.map_or(last == Some(end.tick), |after| end.tick > after);
+        if is_new {
+            changed |= row.note_end(end, *at, alerts);
+        } else if end.end == RunOutcome::Done {
+            changed |= row.note_time_of_success(*at);
+        }
+    }
+    changed
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
-    scheduler::{Delivery, Misfire, Paused, every, store::FOR_EVER, store::saved_state::StateRow},
+    scheduler::{
+        AlertKind, Delivery, Misfire, Paused, RunKey, RunRecord, every, store::FOR_EVER,
+        store::saved_state::StateRow,
+    },
 };
 use {
     super::*,
@@ -132,8 +135,8 @@ fn a_node_that_was_away_does_not_restore_a_removed_job() {
     let away = || node(at(0), vec![row(1, &old)]);
     let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
     assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-    // Later the job was added again. One node still has the row from before the removal. Its earlier
-    // `since` must not count.
+    // Later the job was added again. One node still has the row from before the removal. The earlier `since` of
+    // that row must not count.
     let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
     let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
     let found = find(job(1), &sealed(nodes), None, None, at(9));
@@ -153,7 +156,7 @@ fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
     let requests = [1, 2, 3].map(RequestId::from_u128);
     assert!(entry.pause(requests[0], pause(Some(25))).is_some());
     assert_eq!(
-        (entry.wake(), entry.is_paused_at(at(24)), entry.is_paused_at(at(25))),
+        (entry.wake(), entry.left_out_at(at(24)).is_some(), entry.left_out_at(at(25)).is_some()),
         (Some(at(25)), true, false)
     );
     assert_eq!(entry.pause(requests[0], pause(Some(90))), None, "the same request again");
@@ -166,7 +169,7 @@ fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
     );
     let rev = entry.row().rev;
     assert_eq!(entry.end_pause(at(29)), None);
-    let (paused, span) = entry.end_pause(at(32)).unwrap();
+    let EndedPause { paused, span, .. } = entry.end_pause(at(32)).unwrap();
     assert_eq!(
         (paused.until, span),
         (Some(at(30)), Some((at(21), at(29)))),
@@ -186,10 +189,38 @@ fn a_leader_that_comes_after_the_end_of_a_pause_ends_it() {
     let all = nodes(&[Some((1, row.clone())), Some((1, row))]);
     let mut entry = find(job(1), &all, Some(at(22)), None, at(28)).entry;
     assert_eq!(entry.wake(), Some(at(25)), "its timer is due at once");
-    let (_, span) = entry.end_pause(at(28)).unwrap();
+    let EndedPause { span, .. } = entry.end_pause(at(28)).unwrap();
     assert_eq!(span, Some((at(21), at(24))));
     entry.plan_mut().plan_due(&all, at(28));
     assert_eq!(entry.plan_mut().start(at(28)).0.map(|run| run.tick), Some(at(25)), "the first catch-up run");
+}
+
+/// Regression: one node was unreachable when the pause ended, and still had the row of the paused job. The
+/// earlier `since` of that row counted, so the next leader ran catch-ups for ticks that were skipped during the
+/// pause.
+#[test]
+fn an_older_row_does_not_restore_the_ticks_of_a_pause_that_has_ended() {
+    let request = RequestId::from_u128(1);
+    let old = written(&job(1), 7);
+    let stored =
+        |row: &JobRow| nodes(&[Some((1, row.clone())), Some((1, row.clone())), Some((1, old.clone()))]);
+    let since = |row: &JobRow| find(job(1), &stored(row), None, None, at(40)).entry.row.since;
+    let paused = |until| {
+        let mut entry = find(job(1), &stored(&old), None, None, at(20)).entry;
+        entry.pause(request, pause(until)).unwrap();
+        entry
+    };
+    assert_eq!(since(paused(None).row()), at(7), "the pause alone changes nothing");
+    let mut ended = paused(Some(30));
+    ended.end_pause(at(32)).unwrap();
+    assert!(since(ended.row()) > at(29));
+    let mut resumed = paused(None);
+    resumed.resume(RequestId::from_u128(2), at(33)).unwrap();
+    assert_eq!(since(resumed.row()), at(33));
+    let mut other = find(job(1), &stored(&old), None, None, at(20)).entry;
+    other.replace(job(2), at(20)).unwrap();
+    other.replace(job(1), at(25)).unwrap();
+    assert_eq!(since(other.row()), at(25), "it had another schedule in between");
 }
 
 fn removed(row: JobRow, planned: WallTime) -> Option<RemovedJob> {
@@ -220,8 +251,8 @@ fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
     assert_eq!(moved.entry.plan().next(), Some(at(14)), "ticks of the other placement are not caught up on");
     let same = find(any_worker(job(1)), &all, Some(at(12)), None, at(13));
     assert_eq!(same.entry.row.since, at(3));
-    // An unfinished run still runs after a change in the opposite direction, even if an earlier leader
-    // has already written the new placement.
+    // Now the placement changes from the leader to any worker. An unfinished run still runs, even if the row
+    // already has the new placement because an earlier leader wrote it.
     for row_before in [written(&job(1), 3), old] {
         let records = vec![row(1, &row_before), tick_record(11, 1, false)];
         let all = sealed(vec![node(at(0), records); 2]);
@@ -234,4 +265,134 @@ fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
         let once = Arc::new((*any_worker(job(1))).clone().delivery(Delivery::AtMostOnce));
         assert_eq!(find(once, &all, None, None, at(13)).closes.len(), 1);
     }
+}
+
+fn watched(seconds: u32) -> Arc<Job> {
+    let job = Job::clone(&job(seconds)).expect_within(10 * SECOND);
+    Arc::new(job.on_alert(|_| async {}))
+}
+
+/// Returns the closed record of a run that failed, and whose leader ended before it wrote the job's row.
+fn failed_record(tick: u64) -> (Arc<str>, Record) {
+    let value = RunRecord::ended("old", RunOutcome::Failed, Some(SECOND), "exit status 1");
+    let value = value.remembered(at(tick), FencingToken::new(1));
+    let key = RunKey::new("j", at(tick)).key();
+    (key, value.into_record(at(tick), FencingToken::new(1)))
+}
+
+#[test]
+fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
+    let old = find(watched(1), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry.row;
+    let with = |row_of: &JobRow, records: Vec<(Arc<str>, Record)>| {
+        let mut records = records;
+        records.push(row(1, row_of));
+        records.sort_by(|a, b| a.0.cmp(&b.0));
+        find(watched(1), &sealed(vec![node(at(0), records); 2]), None, None, at(20))
+    };
+    let found = with(&old, vec![failed_record(5)]);
+    let kinds =
+        |entry: &JobEntry| entry.alerts().iter().map(|alert| (alert.kind, alert.at)).collect::<Vec<_>>();
+    assert!(found.write);
+    assert_eq!(kinds(&found.entry), [(AlertKind::Failed, at(5))]);
+    assert_eq!(found.entry.row.deadline(), Some(at(13)), "from the registration, not from this term");
+    // The alert is in the row, and was reported.
+    let mut told = found.entry.row.clone();
+    let alert = found.entry.alerts()[0].clone();
+    assert!(told.alert_reported(&alert));
+    let found = with(&told, vec![failed_record(5), failed_record(6)]);
+    assert!(found.entry.alerts().is_empty(), "{:?}", found.entry.row.health);
+    let found = with(&told, vec![failed_record(5), tick_record(7, 1, true)]);
+    assert_eq!(kinds(&found.entry), [(AlertKind::Recovered, at(7))]);
+    // A leader without the function drops the alerts.
+    let records = vec![row(1, &found.entry.row)];
+    let found = find(job(1), &sealed(vec![node(at(0), records); 2]), None, None, at(20));
+    assert!(found.write && found.entry.alerts().is_empty());
+}
+
+#[test]
+fn a_leader_wakes_when_the_job_becomes_overdue_and_only_once() {
+    let quiet = Job::clone(&watched(1)).misfire(Misfire::Skip);
+    let quiet = Job { schedule: crate::scheduler::at(at(5_000)), ..quiet };
+    let mut entry = find(Arc::new(quiet), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry;
+    assert_eq!(entry.wake(), Some(at(13)));
+    assert!(!entry.note_overdue(at(12)) && !entry.is_overdue());
+    assert!(entry.note_overdue(at(13)) && entry.is_overdue());
+    assert_eq!((entry.wake(), entry.alerts().len()), (Some(at(5_000)), 1));
+    assert!(!entry.note_overdue(at(14)));
+    entry.pause(RequestId::from_u128(1), Paused { at: at(15), ..Paused::default() });
+    assert!(!entry.is_overdue(), "a paused job is not overdue");
+    entry.resume(RequestId::from_u128(2), at(16));
+    assert_eq!(entry.wake(), Some(at(26)), "the time counts from the resumption");
+}
+
+fn freeze(from: u64, until: u64) -> Paused {
+    Paused { at: at(from), ..pause(Some(until)) }
+}
+
+/// Returns a job that has decided on all ticks up to `now`.
+fn active(now: u64) -> (JobEntry, LedgerSnapshot) {
+    let all = nodes(&[Some((1, written(&job(1), 7))), Some((1, written(&job(1), 7)))]);
+    let mut entry = find(job(1), &all, None, None, at(now)).entry;
+    entry.plan_mut().plan_due(&all, at(now));
+    (entry, all)
+}
+
+fn spans(entry: &mut JobEntry, now: u64) -> Vec<(bool, Option<(WallTime, WallTime)>)> {
+    std::iter::from_fn(|| entry.end_pause(at(now))).map(|ended| (ended.is_freeze, ended.span)).collect()
+}
+
+#[test]
+fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_once() {
+    let id = RequestId::from_u128(1);
+    // The freeze ends within the pause.
+    let (mut entry, _) = active(20);
+    entry.pause(id, pause(Some(40)));
+    assert!(entry.freeze(freeze(25, 30)).is_empty());
+    assert_eq!((entry.wake(), entry.left_out_at(at(29))), (Some(at(30)), Some(PAUSED)));
+    assert_eq!(spans(&mut entry, 30), [(true, None)], "the pause began earlier, and reports them");
+    assert!(entry.is_paused() && entry.plan().next().is_none());
+    assert_eq!(spans(&mut entry, 40), [(false, Some((at(21), at(39))))]);
+    assert_eq!((entry.is_paused(), entry.plan().next()), (false, Some(at(40))));
+    // The pause begins within the freeze and ends after it.
+    let (mut entry, _) = active(20);
+    entry.freeze(freeze(20, 30));
+    entry.pause(id, Paused { at: at(25), ..pause(Some(40)) });
+    assert_eq!([24, 29, 35].map(|tick| entry.left_out_at(at(tick)).is_some()), [true; 3]);
+    assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
+    assert!(entry.row().since > at(29) && entry.is_paused() && entry.plan().next().is_none());
+    assert_eq!((entry.left_out_at(at(35)), entry.left_out_at(at(40))), (Some(PAUSED), None));
+    assert_eq!(spans(&mut entry, 40), [(false, Some((at(30), at(39))))]);
+    // Both have ended when the leader looks, and a resumed job stays frozen.
+    let (mut entry, _) = active(20);
+    entry.freeze(freeze(20, 30));
+    entry.pause(id, Paused { at: at(22), ..pause(Some(26)) });
+    assert_eq!(spans(&mut entry, 50), [(false, None), (true, Some((at(21), at(29))))]);
+    let (mut entry, _) = active(20);
+    entry.freeze(freeze(20, 30));
+    entry.pause(id, Paused { at: at(22), ..pause(None) });
+    assert_eq!(entry.resume(RequestId::from_u128(2), at(25)).unwrap().span, None);
+    assert_eq!((entry.is_paused(), entry.left_out_at(at(28))), (true, Some(FROZEN)));
+    assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
+}
+
+#[test]
+fn a_leader_takes_a_freeze_over_once_and_ends_it_for_each_job() {
+    let row = written(&job(1), 7);
+    let all = nodes(&[Some((1, row.clone())), Some((1, row.clone()))]);
+    let mut entry = find(job(1), &all, Some(at(22)), None, at(28)).entry;
+    // The previous leader decided on the ticks up to 22. No leader decided on the tick 23.
+    entry.take_freeze(&freeze(23, 26), Some(at(22)));
+    assert_eq!(entry.wake(), Some(at(26)), "its timer is due at once");
+    assert_eq!(spans(&mut entry, 28), [(true, Some((at(23), at(25))))]);
+    entry.plan_mut().plan_due(&all, at(28));
+    assert_eq!(entry.plan_mut().start(at(28)).0.map(|run| run.tick), Some(at(26)), "the first catch-up run");
+    let ended = entry.row().clone();
+    let all = nodes(&[Some((2, ended.clone())), Some((2, ended))]);
+    let mut later = find(job(1), &all, Some(at(28)), None, at(29)).entry;
+    later.take_freeze(&freeze(23, 26), Some(at(28)));
+    assert!(!later.is_paused(), "the row shows that the freeze has ended for the job");
+    later.take_freeze(&freeze(29, 40), Some(at(28)));
+    assert!(later.is_paused() && later.wake() == Some(at(40)));
+    later.change_freeze(&freeze(29, 33));
+    assert_eq!(spans(&mut later, 35), [(true, Some((at(29), at(32))))], "an earlier end");
 }

@@ -1,4 +1,4 @@
-//! The plan of one job. It says which ticks of the job run, wait or are skipped. It depends only on the sealed
+//! The plan of one job: which ticks of the job run, wait or are skipped. The plan depends only on the sealed
 //! ledger, the events of the term, and the time.
 
 use crate::scheduler::{
@@ -18,12 +18,13 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};
 
-/// The number of interruptions of a run in one term after which the run starts again only after a pause.
+/// The number of interruptions in one term after which a run still starts again at once. After each further
+/// interruption, the run waits for a pause first.
 const INTERRUPTED_MAX: u32 = 3;
-/// The pause before such a run starts again. The pause doubles with each further interruption, from the first
-/// value to the second.
+/// The first and the longest pause of a run that was interrupted too often. Each further interruption doubles
+/// the pause.
 const POSTPONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(600));
-/// The largest number of ticks of one job whose runs are open to workers before the ticks are due.
+/// The largest number of ticks that `JobPlan::open_ahead` plans in one call.
 const AHEAD_RUNS: usize = 1_000;
 
 /// The ticks of one job that run or wait to be run.
@@ -33,28 +34,28 @@ pub(in crate::scheduler) struct JobPlan {
     jitter: Jitter,
     /// All ticks up to this time have been planned.
     planned: WallTime,
-    /// The time before which no tick is due. It is the `since` of the job's row, from when the leader took the
-    /// job over or changed it.
+    /// The time before which no tick is due. It is the `since` of the job's row at the moment when the leader
+    /// took the job over, or last changed the job.
     since: WallTime,
     waiting: VecDeque<PendingRun>,
-    /// The requested runs that wait to be started. They start one after another. If ticks wait too, requested
-    /// runs and ticks start alternately.
+    /// The requested runs that wait to be started. Only one of them is active at a time. If ticks wait too,
+    /// requested runs and ticks start alternately.
     requested: VecDeque<PendingRun>,
-    /// The runs that wait because they were interrupted several times, each with the time at which it starts
-    /// again.
+    /// The runs that were interrupted too often and wait for the end of a pause, each with the time of that
+    /// end.
     postponed: Vec<(WallTime, PendingRun)>,
-    /// The earliest time of the records that stay *started* until the next leader decides on their runs. The
-    /// ledger must not prune these records.
+    /// This leader leaves some runs to the next leader, which decides on them. The records of these runs stay
+    /// *started*, and the ledger must not prune them. This is the earliest time of these records.
     left_to_next: Option<WallTime>,
     /// True if the last started run was the run of a tick. The next run is then a requested run, if one waits.
     requested_next: bool,
     active: Vec<ActiveRun>,
-    /// The time at which the run of the next tick is due, jitter included.
+    /// The time at which the run of the next tick is due: the tick plus its jitter.
     next: Option<WallTime>,
-    /// The next tick, if the schedule counts from the end of the previous run. `None` until that run has ended.
+    /// The next tick, if the schedule counts from the ends of runs. `None` until the previous run has ended.
     after_end: Option<WallTime>,
     paused: bool,
-    /// The time by which the leader opens a run to workers before the run's tick.
+    /// The leader opens a run to workers this long before the run's tick.
     ahead: Duration,
 }
 
@@ -62,13 +63,13 @@ pub(in crate::scheduler) struct JobPlan {
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::scheduler) struct DueDecisions {
     pub(in crate::scheduler) skipped: Vec<SkippedTick>,
-    /// The tick for which the active runs must be cancelled, if the overlap rule says so.
+    /// The tick because of which the active runs must be cancelled. `None` unless the overlap rule says so.
     pub(in crate::scheduler) cancel_for: Option<WallTime>,
 }
 
 impl JobPlan {
-    /// Creates the plan of a job. The job's ticks after `from` are still to be planned. The `unfinished` runs
-    /// of earlier terms must still be executed.
+    /// Creates the plan of a job, in which the ticks after `from` are not planned yet. `unfinished` are runs of
+    /// earlier terms that must still be executed.
     pub(in crate::scheduler) fn new(
         job: Arc<Job>,
         from: WallTime,
@@ -99,15 +100,15 @@ impl JobPlan {
         plan
     }
 
-    /// Sets `since`, the time before which no tick is due, and `ended`, the end of the last run, from which
-    /// some schedules count.
+    /// Sets the time `since`, before which no tick is due, and the time `ended` at which the last run ended.
+    /// Some schedules count from `ended`.
     pub(in crate::scheduler) fn due_since(mut self, since: WallTime, ended: Option<WallTime>) -> Self {
         self.since = since;
         self.begin_after_end(since, ended);
         self
     }
 
-    /// Sets the time by which the leader opens a run to workers before the run's tick.
+    /// Sets how long before the run's tick the leader opens a run to workers.
     pub(in crate::scheduler) fn open_ahead_by(&mut self, ahead: Duration) {
         self.ahead = ahead;
     }
@@ -135,9 +136,9 @@ impl JobPlan {
         self.paused
     }
 
-    /// Plans the next tick of a schedule that counts from the ends of runs. The tick is the first of the job,
-    /// or follows a run that ended at `ended`. Plans nothing while a run of the job waits or is active, because
-    /// its end is not known yet.
+    /// Plans the next tick of a schedule that counts from the ends of runs. If `ended` is `None`, this is the
+    /// first tick of the job. Otherwise the tick follows a run that ended at `ended`. While a run of the job
+    /// waits or is active, its end is not known yet, and this function plans nothing.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
         if schedule.is_after_end() && self.waiting.is_empty() && self.active.is_empty() {
@@ -161,8 +162,8 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // A tick that has a record was planned by an earlier leader. So it was not missed, and gets no entry as
-        // missed.
+        // If a tick has a record, an earlier leader planned it. Such a tick was not missed, so it gets no entry
+        // as missed.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.recorded(&self.job.name, span.first, span.last)));
@@ -178,8 +179,8 @@ impl JobPlan {
         decisions
     }
 
-    /// Decides on the tick of a schedule that counts from the end of the previous run. Such a tick is never too
-    /// late, because without it no further tick would follow.
+    /// Decides on the tick of a schedule that counts from the ends of runs. Even a late tick of this
+    /// kind is not skipped, because the next tick of the schedule follows only after the run of this tick.
     fn plan_after_end(&mut self, sealed: &LedgerSnapshot, now: WallTime) -> DueDecisions {
         let mut decisions = DueDecisions::default();
         if let Some(tick) = self.after_end.filter(|tick| self.jitter.ripe(*tick) <= now) {
@@ -194,8 +195,8 @@ impl JobPlan {
         tick.filter(|_| !self.paused).map(|tick| self.jitter.ripe(tick))
     }
 
-    /// Decides on ticks of the near future before they are due, so that workers can execute their runs even
-    /// while a new leader is being elected.
+    /// Decides on ticks before they are due, so that their runs are open to workers early. Workers can then
+    /// execute these runs even while there is no leader.
     fn open_ahead(&mut self, sealed: &LedgerSnapshot, now: WallTime, decisions: &mut DueDecisions) {
         let upto = now + self.ahead;
         for _ in 0..AHEAD_RUNS {
@@ -206,8 +207,8 @@ impl JobPlan {
         }
     }
 
-    /// Returns the next tick, if its run may be opened before the tick is due. The overlap rule may forbid
-    /// that.
+    /// Returns the next tick, if its run may be opened before the tick is due. If runs of the job must not
+    /// overlap, this is so only while the job has no active and no waiting run.
     fn next_ahead(&self) -> Option<WallTime> {
         let idle = || {
             !self.is_busy()
@@ -234,8 +235,8 @@ impl JobPlan {
         let at = record_from(&self.job, tick, self.since);
         let decided = sealed.decide(self.job.delivery, &key, at);
         match decided.decision {
-            // The tick has a record that is not closed. Its run was added to the plan when the leader took the
-            // job over, so it is not added again.
+            // The tick has a record. If that record is not closed, the run was added to the plan when the
+            // leader took the job over, and must not be added again.
             _ if decided.seen.is_some() => {}
             Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
@@ -262,9 +263,9 @@ impl JobPlan {
         }
     }
 
-    /// Skips waiting ticks if a later tick replaces them. Unfinished runs are never skipped. Under the misfire
-    /// rule run-all, and unless the overlap rule is cancel-old, the latest [`DUE_MAX`] ticks stay. Under all
-    /// other rules only the latest tick stays.
+    /// Skips waiting ticks that are replaced by a later tick, but never unfinished runs. By default only the
+    /// latest tick stays. Under the misfire rule run-all, the latest [`DUE_MAX`] ticks stay, unless the overlap
+    /// rule is cancel-old.
     fn overtake(&mut self, skipped: &mut Vec<SkippedTick>) {
         let most = match (self.job.misfire, self.job.overlap) {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
@@ -286,9 +287,9 @@ impl JobPlan {
         !self.active.is_empty()
     }
 
-    /// Puts a run that was interrupted in this term back at the head of the waiting runs. A run that was
-    /// interrupted several times must wait for a pause first. In that case this function returns the end of the
-    /// pause.
+    /// Puts a run that was interrupted in this term back at the head of the waiting runs. If the run was
+    /// interrupted more than `INTERRUPTED_MAX` times, it must wait for a pause first, and this function returns
+    /// the end of the pause.
     pub(in crate::scheduler) fn again(&mut self, run: PendingRun, now: WallTime) -> Option<WallTime> {
         let more = run.interruptions.saturating_sub(INTERRUPTED_MAX);
         if more == 0 {
@@ -316,13 +317,13 @@ impl JobPlan {
         due.into_iter().for_each(|(_, run)| self.push_front(run));
     }
 
-    /// Leaves a run to the next leader. The run's record, which was written at `at`, stays *started*, and the
-    /// ledger must keep it.
+    /// Leaves a run to the next leader. The run's record has the time `at` and stays *started*, so the ledger
+    /// must keep it.
     pub(in crate::scheduler) fn leave_to_next(&mut self, at: WallTime) {
         self.left_to_next = Some(self.left_to_next.map_or(at, |left| left.min(at)));
     }
 
-    /// Returns the next time at which [`JobPlan::plan_due`] has something to decide.
+    /// Returns the next time at which [`JobPlan::plan_due`] has decisions to make.
     pub(in crate::scheduler) fn wake(&self) -> Option<WallTime> {
         let ahead = if self.next_ahead().is_some() { self.ahead } else { Duration::ZERO };
         let next = self.next.map(|next| next - ahead);
@@ -344,18 +345,18 @@ impl JobPlan {
         self.requested.clear();
     }
 
-    /// Returns the time up to which all ticks have been decided on: `now`, or just before the first due tick
-    /// that is not planned yet.
+    /// Returns the time up to which this leader has made decisions on all ticks. This time is `now`, unless a
+    /// due tick is not planned yet. In that case it is just before the first such tick.
     pub(in crate::scheduler) fn decided(&self, now: WallTime) -> WallTime {
         let first = self.job.schedule.next_after(self.planned).filter(|tick| *tick <= now);
-        // After a backward step of the clock, `planned` may be later than `now`. Ticks up to `planned` still
-        // count as decided.
+        // After a backward step of the clock, `planned` may be later than `now`. All ticks up to `planned` have
+        // a decision.
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the waiting ticks before `until`, interrupted ones
-    /// included, as skipped. Later ticks may wait, too, because runs are opened ahead. Open runs stay in the
-    /// plan, because they can be ended only through their slots.
+    /// Pauses the job: from now on no tick is due. Returns the waiting ticks before `until` as skipped,
+    /// including ticks whose runs were interrupted. Ticks from `until` on keep waiting. Open runs stay in the
+    /// plan too, because a run that is open can be ended only through its slot.
     pub(in crate::scheduler) fn pause(&mut self, until: Option<WallTime>) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;
@@ -369,8 +370,27 @@ impl JobPlan {
         waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
     }
 
-    /// Resumes the job, so that ticks after `now` are due. Returns the span of the ticks since `paused` that
-    /// the pause left out. The span may begin before this leader's term.
+    /// Pauses a job that is being taken over. Unlike [`JobPlan::pause`], keeps the waiting runs of earlier terms.
+    pub(in crate::scheduler) fn hold(&mut self) {
+        self.paused = true;
+        self.next = None;
+    }
+
+    /// Ends one of two pauses at `now`, while the other one continues. Returns the span of the ticks since `paused`
+    /// that the ended pause left out.
+    pub(in crate::scheduler) fn resume_into(
+        &mut self,
+        paused: WallTime,
+        now: WallTime,
+    ) -> Option<(WallTime, WallTime)> {
+        let span = self.resume(paused, now);
+        self.since = self.since.max(now);
+        self.hold();
+        span
+    }
+
+    /// Resumes the job, so that ticks after `now` are due. Returns the span of the ticks between `paused` and
+    /// `now`, which were skipped. The span may begin before this leader's term.
     pub(in crate::scheduler) fn resume(
         &mut self,
         paused: WallTime,
@@ -394,15 +414,15 @@ impl JobPlan {
     }
 
     /// Replaces the job by a changed one. If the schedule or the placement has changed, only ticks after `now`
-    /// count, and the waiting ticks are skipped. Unfinished runs stay.
+    /// run, and the waiting ticks are skipped. Unfinished runs are kept.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
         let moved = job.schedule != self.job.schedule || job.placement != self.job.placement;
         self.jitter = job.jitters();
         self.job = job;
         let mut skipped = Vec::new();
         if moved {
-            // If the clock has stepped back, ticks later than `now` may have run already. They must not run
-            // again, so the plan continues after them.
+            // If the clock has stepped back, ticks after `now` may have run already. The plan continues after
+            // the last planned tick, so that these ticks do not run again.
             self.planned = self.planned.max(now);
             self.since = self.planned;
             let (unfinished, dropped): (_, VecDeque<_>) =
@@ -423,7 +443,8 @@ impl JobPlan {
         skipped
     }
 
-    /// Returns the earliest time of the records that this leader still needs. The ledger must not prune them.
+    /// Returns the earliest time of the records that this leader still needs. The ledger must not prune these
+    /// records.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
@@ -431,8 +452,8 @@ impl JobPlan {
     }
 
     /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
-    /// comes first. A worker may already execute such a run, so this leader must watch the run's slot from the
-    /// beginning of its term.
+    /// comes first: a worker may already execute it, so this leader must watch its slot from the beginning of
+    /// the term.
     ///
     /// If runs of the job must not overlap, the open runs start one after another, in the order of
     /// [`open_first`].
@@ -447,21 +468,21 @@ impl JobPlan {
         if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Returns whether a requested run may start. Requested runs start one after another, under every overlap
-    /// rule.
+    /// Returns whether a requested run may start. Under every overlap rule, only one requested run is active at
+    /// a time.
     fn may_start_requested(&self) -> bool {
         !self.active.iter().any(|run| run.request.is_some())
     }
 
-    /// Returns the queue whose first run an earlier leader has opened to workers, if there is such a queue.
+    /// Returns the queue whose first run was opened to workers by an earlier leader, if there is such a queue.
     fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
         [&self.waiting, &self.requested]
             .into_iter()
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes and returns the run that [`JobPlan::head`] shows. Requested runs and ticks take turns. Otherwise
-    /// no requested run would ever start if runs take longer than the gap between ticks.
+    /// Removes and returns the run that [`JobPlan::head`] returns. Requested runs and ticks start alternately.
+    /// Otherwise no requested run would start if each run takes longer than the gap between two ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
             if runs.front().is_some_and(PendingRun::is_open) {
@@ -484,9 +505,9 @@ impl JobPlan {
         while self.head().is_some() {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
-            // Only a scheduled run can be too late. A catch-up run was within the window when the leader
-            // decided on it. An unfinished run may have been started before, and only its slot or its record
-            // shows how it ends (rule R7 of `docs/design/scheduler.md`).
+            // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
+            // leader decided to run it. An unfinished run may have been started before. Its slot or its record
+            // shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {
@@ -510,18 +531,18 @@ impl JobPlan {
     }
 }
 
-/// Returns the sort key of the unfinished runs of a job: open runs come first, and of these the run whose
-/// record has the highest term.
+/// Returns the sort key of the unfinished runs of a job. Open runs come first. Of these, the run whose record
+/// has the highest term comes first.
 ///
-/// If two open runs of a job without overlap are found, only the one of the highest term can have been taken. A
-/// leader opens such a run only if it found no other open run of the job. So the record of the lower term never
-/// had a majority, and no worker has taken that run.
+/// If a leader finds two open runs of a job without overlap, a worker can have taken only the run of the higher
+/// term. The leader that opened this run had found no other open run of the job. So the record of the other run
+/// never had a majority, and no worker has taken that run.
 fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
     let term = run.seen.as_ref().filter(|_| run.is_open()).map(|record| record.term);
     (!run.is_open(), Reverse(term))
 }
 
-/// Returns whether a pause until `until` leaves the tick out.
+/// Returns whether a pause with the end `until` covers the tick. A pause without an end covers every tick.
 pub(in crate::scheduler) fn is_before(tick: WallTime, until: Option<WallTime>) -> bool {
     until.is_none_or(|until| tick < until)
 }

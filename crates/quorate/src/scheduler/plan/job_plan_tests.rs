@@ -23,7 +23,7 @@ fn plan(job: Job, from: WallTime) -> JobPlan {
     JobPlan::new(Arc::new(job), from, Vec::new(), false)
 }
 
-/// Starts the next run, which then is active, and returns its tick.
+/// Starts the next run, adds it to the active runs, and returns its tick.
 fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     let run = plan.start(now).0?;
     let active = ActiveRun::new(&run, plan.job());
@@ -31,7 +31,7 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
     Some(run.tick)
 }
 
-/// Returns all ticks whose runs start if each run ends at once. The flag is true for a catch-up run.
+/// Starts and ends runs until no run is left. Returns their ticks. The flag is true for a catch-up run.
 fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
     let mut ticks = Vec::new();
     while let (Some(start), _) = plan.start(now) {
@@ -401,7 +401,7 @@ fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
     assert_eq!(plan.pause(None).len(), 2, "a pause skips it");
-    // After the leader leaves a run to the next leader, the low-water mark keeps that run's record.
+    // The leader leaves these runs to the next leader. The low-water mark must keep their records.
     plan.leave_to_next(at(9));
     plan.leave_to_next(at(12));
     assert_eq!(plan.oldest(), Some(at(9)));
@@ -486,7 +486,7 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
     assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
 }
 
-/// Returns a run that an earlier leader has opened, so that a worker may have taken it.
+/// Returns a run that an earlier leader has opened. A worker may have taken it.
 fn opened(tick: u64) -> PendingRun {
     opened_by(1, tick)
 }
@@ -509,8 +509,8 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
-/// Tests rule R7 of `docs/design/scheduler.md`: an open run can be ended only through its slot. So the leader
-/// watches the run from the beginning of its term, even if the run is late or other runs are active.
+/// Tests rule R7 of `docs/design/scheduler.md`: a leader can end an open run only through the run's slot. So
+/// the leader watches the run from the beginning of the term, even if the run is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {
     let job = || job(Delivery::AtMostOnce).overlap(Overlap::Allow);
@@ -527,8 +527,8 @@ fn an_open_run_is_watched_at_once_and_never_skipped() {
 }
 
 /// Regression (simulation, plan `contact-all`, seed 40574). The first leader stored its open run on one node
-/// only. The second leader did not find that run, and opened a later run, which a worker took. The third leader
-/// found both runs, and opened both again, so they overlapped.
+/// only. The second leader did not find this run, and opened a later run, which a worker took. The third leader
+/// found both runs and continued both, so that the runs overlapped.
 #[test]
 fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first() {
     let runs = vec![opened_by(1, 2), opened_by(3, 4), PendingRun { seen: None, ..opened(3) }];
@@ -553,7 +553,7 @@ fn a_pause_leaves_open_runs_to_their_slots() {
 fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let any_worker = job(Delivery::AtMostOnce).overlap(Overlap::Allow).placement(Placement::AnyWorker);
-    // The nodes remember every time since then at which a record may exist.
+    // With this `since`, no record of the job can be older than the time 9, which the nodes remember.
     let mut plan = plan(any_worker, at(10)).due_since(at(9), None);
     plan.open_ahead_by(10 * SECOND);
     plan.plan_due(&sealed, at(10));

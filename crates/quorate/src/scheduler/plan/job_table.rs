@@ -1,5 +1,5 @@
-//! The jobs that the leader has, by name and by place, which is an index in the table. Each job has a timer and
-//! a position in the ready queue.
+//! The jobs that the leader has, by name and by place. A place is an index in the table. Each job has a timer
+//! and a position in the ready queue.
 
 use crate::scheduler::plan::{
     job_entry::JobEntry,
@@ -13,8 +13,8 @@ use crate::{
 };
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A job keeps its place until it is removed and its last run has ended. Then another job
-/// may get the place.
+/// The leader's jobs. A job keeps its place until the job is removed and its last run has ended. After that,
+/// another job may get the place.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     slots: Vec<Option<Slot>>,
@@ -73,8 +73,8 @@ impl JobTable {
         self.slots.get(place)?.as_ref().map(|slot| &slot.entry)
     }
 
-    /// Adds a job, and returns its place. If `registering` is true, the job's row must be written first: no run
-    /// starts before [`JobTable::registered`] is called.
+    /// Adds a job, and returns its place. If `registering` is true, no run of the job starts until the job's
+    /// row is written and [`JobTable::registered`] is called.
     pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
@@ -88,8 +88,8 @@ impl JobTable {
         place
     }
 
-    /// Lets `change` modify a job, then updates the job's timer and its position in the ready queue. Returns
-    /// `None` if no job has this place.
+    /// Lets `change` modify the job at `place`, then updates the job's timer and its position in the ready
+    /// queue. Returns `None` if there is no job at `place`.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
         place: usize,
@@ -100,7 +100,7 @@ impl JobTable {
         Some(changed)
     }
 
-    /// Handles the end of the write that registers the job at `place`.
+    /// Handles the end of the write of a new job's row. `place` is the place of the job.
     pub(in crate::scheduler) fn registered(&mut self, place: usize) {
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
             slot.registering = false;
@@ -108,7 +108,8 @@ impl JobTable {
         self.reschedule(place);
     }
 
-    /// Marks a job as removed, so that its name is free. The job keeps its place until its last run has ended.
+    /// Marks a job as removed. Another job can then get the same name. The removed job keeps its place until
+    /// its last run has ended.
     pub(in crate::scheduler) fn remove(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         slot.removed = true;
@@ -126,8 +127,8 @@ impl JobTable {
         self.timers.next()
     }
 
-    /// Removes the timer of the job that is due first, if it is due at `now`, and returns the job's place. The
-    /// next [`JobTable::change`] of the job sets its timer again.
+    /// Finds the job whose timer is the earliest. If this job is due at `now`, removes its timer and returns
+    /// its place. The next [`JobTable::change`] of the job sets the timer again.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
         let place = self.timers.pop(now)?;
         if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
@@ -136,7 +137,7 @@ impl JobTable {
         Some(place)
     }
 
-    /// Takes the first job of which a run may start now out of the ready queue, and returns the job's place.
+    /// Removes the first job with a run that may start now from the ready queue, and returns the job's place.
     /// The next [`JobTable::change`] of the job puts it back.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<usize> {
         let place = self.ready.pop()?;
@@ -154,7 +155,8 @@ impl JobTable {
         self.change(place, |entry| entry.plan_mut().begin(run));
     }
 
-    /// Removes a run that has ended, and lets `change` modify the run's job. Then updates the job's timer.
+    /// Removes a run that has ended from the active runs, and lets `change` modify the run's job. Then updates
+    /// the job's timer and its position in the ready queue.
     pub(in crate::scheduler) fn end<T>(
         &mut self,
         place: usize,
@@ -184,17 +186,20 @@ impl JobTable {
         let head = plan.head().filter(|_| !asleep);
         let job = plan.job();
         let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));
-        // While the job's row is being written, the job keeps its place. The end of that write is reported with the number
-        // of the place only, so another job in the same place would receive the report.
+        // A removed job also keeps its place until the write of its row has ended. The event loop reports that
+        // end only with the number of the place. If another job had got the place by then, it would receive
+        // this report.
         let has_ended = slot.removed && plan.active().is_empty() && !slot.registering;
         let next = plan.next().filter(|_| !slot.removed);
-        slot.gauges.state(plan.active().len(), next, slot.entry.row().paused.is_some());
+        let overdue = slot.entry.is_overdue() && !slot.removed;
+        slot.gauges.state(plan.active().len(), next, slot.entry.is_paused(), overdue);
         self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
             self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
             self.vacant.push(place);
-            // The gauges are zero now. A job of the same name may have been added meanwhile.
+            // The gauges of this job name are zero now. If a job of the same name was added meanwhile, its
+            // gauges must be set again.
             if let Some(same) = self.ended.last().and_then(|entry| self.place(&entry.job().name)) {
                 self.reschedule(same);
             }
@@ -217,7 +222,7 @@ mod tests {
         find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
     }
 
-    /// Starts the first run of the job at `place` at the time `now`, and returns the run's key.
+    /// Starts the first waiting run of the job at `place` at the time `now`, and returns the run's key.
     fn start(jobs: &mut JobTable, place: usize, now: u64) -> Arc<str> {
         let run = jobs.change(place, |entry| entry.plan_mut().start(at(now)).0).flatten().unwrap();
         let job = Arc::clone(jobs.get(place).unwrap().job());

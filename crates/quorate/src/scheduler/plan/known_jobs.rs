@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// Returns the jobs of which the ledger has a row, a state or an open request that pruning does not remove by
-/// itself.
+/// Returns the jobs for which the ledger has a record that pruning never removes: a row, a state or an open
+/// request.
 pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
     let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
     let of = |prefix: &'static str| {
@@ -26,21 +26,21 @@ pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
 
-/// Returns the keys of a job's row, state and requests: all records of the job in the ledger, except the
-/// records of its runs.
+/// Returns the keys of a job's row, state and requests. These are all records of the job in the ledger, except
+/// the records of its runs.
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
     let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
     let requests = of_job.map(|(row, _)| row.id().key());
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns a job's row, and true if all nodes store it. Returns `None` if no node has a row, or if the row of
-/// the highest term is closed, because the job was removed.
+/// Returns a job's row, and true if all nodes store the same row. Returns `None` if no node has a row, or if
+/// the row of the highest term is closed because the job was removed.
 ///
-/// If nodes store different rows, the row of the highest term counts. But its `since` is replaced by the
-/// earliest `since` of all rows with the same schedule: a leader that wrote a later time had not seen the
-/// earlier row. A node that still has an open row of a removed job was unreachable at the removal, so its row
-/// does not count.
+/// If the nodes store different rows, the row of the highest term counts, except for its `since`: of all rows
+/// with the same schedule, the earliest `since` counts. A leader that wrote a later time had not seen the
+/// earlier row, unless it wrote the later time on purpose ([`JobRow::raised`]). Rows from before a removal of
+/// the job are left out. A node that has such a row was unreachable at the removal.
 pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
     let records = sealed.row(&JobRow::key(job));
     let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
@@ -50,36 +50,38 @@ pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Op
         return None;
     }
     let all = || records.iter().flatten().filter_map(read);
-    // Rows from before the last removal of the job are left out. They do not say when the job was added again.
+    // Rows from before the last removal of the job are left out. The job was added again later, so their
+    // `since` is too early.
     let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
     let same_schedule = all().filter(|(other, kept, term)| {
         *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
     });
-    row.since = same_schedule.map(|(other, ..)| other.since).min().unwrap_or(row.since);
+    let earliest = same_schedule.map(|(other, ..)| other.since).min().unwrap_or(row.since);
+    row.since = earliest.max(row.raised.unwrap_or_default());
     Some((row, everywhere))
 }
 
-/// Returns the stored state of a job, which its runs have saved.
+/// Returns the state that the runs of a job have saved.
 pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> StateRow {
     let read =
         |record: &Record| Some((serde_json::from_str::<StateRow>(&record.value).ok()?, is_kept(record)));
     match highest(sealed.row(&SavedState::key(job)), read, |(row, kept)| (row.rev, *kept)) {
         Some(((row, true), _)) => row,
-        // A closed state belongs to a removed job. Its text is dropped. Its revision is kept, because the next
-        // row must have a higher one.
+        // A closed state belongs to a removed job, so its text is dropped. Its revision is kept, because the
+        // next row of the state must have a higher revision.
         Some(((row, false), _)) => StateRow { text: None, ..row },
         None => StateRow::default(),
     }
 }
 
-/// Returns whether the record is one that pruning never removes. At the removal of a job, its records get a
-/// time, so that pruning removes them.
+/// Returns whether pruning never removes the record. When a job is removed, its records get a time, so that
+/// pruning removes them.
 fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the leader found at the seal. They include jobs that
-/// this leader does not have, because a leader of another version may have them.
+/// The records that the ledger must keep for the jobs that the leader found at the seal. This leader does not
+/// have some of these jobs, but a leader of another version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,
@@ -103,17 +105,17 @@ impl NeededRecords {
         all
     }
 
-    /// Returns the longest of the windows that the jobs' rows store.
+    /// Returns the longest of the record windows (`record_life::window`) that the rows of the jobs store.
     pub(in crate::scheduler) fn window(&self) -> Duration {
         self.window
     }
 
-    /// Returns the jobs with unfinished records or open requests, each with the earliest time of these.
+    /// Returns each job with unfinished records or open requests, and the earliest time of these.
     pub(in crate::scheduler) fn unfinished(&self) -> impl Iterator<Item = (&Arc<str>, WallTime)> {
         self.unfinished.iter().map(|(job, at)| (job, *at))
     }
 
-    /// Computes again which records the ledger must keep for a job, after one of the job's runs was closed.
+    /// Computes again which records the ledger must keep for a job, after a run of the job was closed.
     pub(in crate::scheduler) fn refresh(&mut self, job: &str, sealed: &LedgerSnapshot) {
         if self.unfinished.remove(job).is_none() {
             return;
@@ -124,8 +126,8 @@ impl NeededRecords {
         }
     }
 
-    /// Stops keeping a job's unfinished records and open requests. The ledger still keeps the records that are
-    /// within the window of the job's row.
+    /// Allows the ledger to prune a job's unfinished records and open requests. The ledger still keeps the
+    /// records that are within the window of the job's row.
     pub(in crate::scheduler) fn release(&mut self, job: &str) {
         self.unfinished.remove(job);
     }

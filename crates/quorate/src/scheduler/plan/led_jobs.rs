@@ -1,9 +1,12 @@
-//! The decisions on the jobs that the leader has: what follows when a job is taken over, replaced, removed, due
-//! or paused, and when its run starts or ends.
+//! The leader's decisions on the jobs that it has. The events are: a job is taken over, replaced, removed, due
+//! or paused, and a run of a job starts or ends.
+
+mod freeze;
 
 use crate::scheduler::{
     plan::{
         effect::{Effect, RunCompletion, RunOwner, RunStart},
+        group_freeze::GroupFreeze,
         job_entry::{EndedPause, FoundJob, JobEntry, RemovedJob, find},
         job_plan::is_before,
         job_table::JobTable,
@@ -12,14 +15,14 @@ use crate::scheduler::{
         reporter::{CHANGED, NotRun, PAUSED, REMOVED, Reporter},
     },
     run::on_leader::{RunEnd, RunSummary},
-    store::snapshot::LedgerSnapshot,
+    store::{FROZEN, history_writer::RunReport, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
     ledger::LedgerError,
     measure::JobsMeasures,
     node::Record,
-    scheduler::{Job, JobRow, Paused, RequestId, RunCause, RunOutcome, run::ExecutionResult},
+    scheduler::{Job, JobAlert, JobRow, Paused, RequestId, RunCause, RunOutcome, run::ExecutionResult},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,26 +30,28 @@ use std::{
     time::Duration,
 };
 
-/// The jobs that the leader has, the jobs that it removed in this term, and the sealed ledger, on which the
-/// decisions are based.
+/// The jobs that the leader has, the jobs that it removed in this term, and the sealed ledger. The leader
+/// decides from this data.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedJobs {
     sealed: LedgerSnapshot,
     table: JobTable,
+    freeze: GroupFreeze,
     removed: BTreeMap<Arc<str>, RemovedJob>,
     reporter: Reporter,
-    /// The time up to which the previous leader decided on all ticks.
+    /// The time up to which the previous leader made decisions on all ticks.
     marked: Option<WallTime>,
-    /// The time by which the leader opens a run to workers before the run's tick.
+    /// The leader opens a run to workers this long before the run's tick.
     ahead: Duration,
 }
 
-/// The consequence of the end of a run's task.
+/// The consequence of the end of the leader's task for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scheduler) enum AfterRun {
-    /// The run has ended, or counts as ended. The next run of its job or its request may start.
+    /// The run has ended, or is treated as ended. The next run of the same job or request may start.
     Finished,
-    /// The run has not ended: a worker still executes it, or it starts again, or the next leader decides on it.
+    /// The run has not ended: a worker still executes it, this leader starts it again, or the next leader
+    /// decides on it.
     Unfinished,
     /// A later term has sealed the ledger, so this leader cannot start any further run.
     Superseded,
@@ -61,8 +66,10 @@ impl LedJobs {
         max_executing: usize,
         measures: JobsMeasures,
     ) -> Self {
+        let (freeze, _) = GroupFreeze::find(&sealed);
         Self {
             sealed,
+            freeze,
             table: JobTable::new(max_executing, measures),
             removed: BTreeMap::new(),
             reporter,
@@ -75,8 +82,8 @@ impl LedJobs {
         &self.sealed
     }
 
-    /// Notes in the snapshot that this leader has closed the run under `key`, so that it does not decide on the
-    /// run again.
+    /// Notes in the snapshot that this leader has closed the run under `key`, so that the leader makes no
+    /// further decision on the run.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         self.sealed.settle(key);
     }
@@ -94,7 +101,7 @@ impl LedJobs {
         self.table.place(job).is_some() || self.removed.contains_key(job)
     }
 
-    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces it.
+    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces that job.
     pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         match self.table.place(&job.name) {
             Some(place) => self.replace(place, job, now, out),
@@ -102,14 +109,15 @@ impl LedJobs {
         }
     }
 
-    /// Looks the job up in the ledger, plans its ticks, and emits the effects that write the job's row and
-    /// close its ended runs.
+    /// Looks the job up in the ledger and plans its ticks. Emits the effects that write the job's row, and that
+    /// close runs of earlier terms.
     fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
         let FoundJob { mut entry, closes, is_new, write } = found;
         entry.plan_mut().open_ahead_by(self.ahead);
+        self.take_freeze(&mut entry);
         let next = entry.plan().next().map(|at| job.schedule.format(at));
         tracing::debug!(job = &*job.name, next, since = ?entry.row().since, "found");
         let (key, value) = (JobRow::key(&job.name), entry.row().to_value());
@@ -121,9 +129,13 @@ impl LedJobs {
             _ => {}
         }
         out.extend(state.map(Effect::KeepState));
+        let waiting = self.table.get(place).map_or(0, |entry| entry.alerts().len());
+        if waiting > 0 {
+            self.put_alerts(place, waiting, out);
+        }
         let any = !closes.is_empty();
         for close in closes {
-            self.close(&job, close, out);
+            self.close(&job, close, now, out);
         }
         if any {
             self.on_end(place, now, out);
@@ -141,9 +153,9 @@ impl LedJobs {
         self.skip(&replaced.before, replaced.skipped, out);
     }
 
-    /// Removes a job, so that none of its runs starts from now on. The job's row is closed, and pruning removes
-    /// it later. A job of this name that is added then starts as a new one. Returns the requests that have an
-    /// active run of the job.
+    /// Removes a job, so that none of its runs starts from now on. Closes the job's row, so that pruning
+    /// removes it later. If a job of this name is added later, it starts as a new job. Returns the requests
+    /// that have an active run of the removed job.
     pub(in crate::scheduler) fn remove(
         &mut self,
         place: usize,
@@ -162,8 +174,8 @@ impl LedJobs {
         requests
     }
 
-    /// Closes the ledger's records of a job that the leader does not have and that has ended: no worker has had
-    /// the job for the ledger's retention.
+    /// Closes the ledger's records of a job that the leader does not have and that has ended. A job has ended
+    /// when its data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = RemovedJob::of_ended(&self.sealed, job, now);
         let (key, value) = (JobRow::key(job), removed.row().to_value());
@@ -172,8 +184,8 @@ impl LedJobs {
         self.removed.insert(Arc::clone(job), removed);
     }
 
-    /// Drops the data of removed jobs once the nodes have pruned all their records, which are older than
-    /// `mark`. Returns the names of these jobs.
+    /// Handles the pruning of the records before `mark`. Drops the data of each removed job that has no records
+    /// left and no active run. Returns the names of these jobs.
     pub(in crate::scheduler) fn forget_removed(&mut self, mark: WallTime) -> Vec<Arc<str>> {
         let running = |job: &Arc<str>| self.table.entries().any(|entry| entry.job().name == *job);
         let forgotten: Vec<Arc<str>> = self
@@ -190,13 +202,13 @@ impl LedJobs {
         forgotten
     }
 
-    /// Handles the end of the write that registers the job at `place`.
+    /// Handles the end of the write of a new job's row. `place` is the place of the job.
     pub(in crate::scheduler) fn registered(&mut self, place: usize) {
         self.table.registered(place);
     }
 
-    /// Closes the state and the history of each removed job whose last run has ended. A job that was added
-    /// again keeps both.
+    /// Closes the state and the history of each removed job whose last run has ended. If a job of the same name
+    /// was added again, its state and history stay open.
     pub(in crate::scheduler) fn close_ended(&mut self, now: WallTime, out: &mut Vec<Effect>) {
         for entry in self.table.take_ended() {
             let name = &entry.job().name;
@@ -210,7 +222,10 @@ impl LedJobs {
     /// Decides on the due ticks of the job that is due first. Returns false if no job is due.
     pub(in crate::scheduler) fn plan_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_due(now) else { return false };
-        self.end_pause(place, now, out);
+        self.end_pauses(place, now, out);
+        if self.table.change(place, |entry| entry.note_overdue(now)) == Some(true) {
+            self.put_alerts(place, 1, out);
+        }
         let sealed = &self.sealed;
         let decide = |entry: &mut JobEntry| (Arc::clone(entry.job()), entry.plan_mut().plan_due(sealed, now));
         let Some((job, decisions)) = self.table.change(place, decide) else { return true };
@@ -226,8 +241,7 @@ impl LedJobs {
         true
     }
 
-    /// Starts the first waiting run, if the limit of concurrent runs permits it. Returns false if no run can
-    /// start.
+    /// Starts the first waiting run. Returns false if no run waits, or the limit of concurrent runs is reached.
     pub(in crate::scheduler) fn start_next(&mut self, now: WallTime, out: &mut Vec<Effect>) -> bool {
         let Some(place) = self.table.pop_ready() else { return false };
         let start = |entry: &mut JobEntry| {
@@ -237,16 +251,17 @@ impl LedJobs {
         if let Some(run) = run {
             let active = ActiveRun::new(&run, &job);
             let (here, key) = (active.here, Arc::clone(&active.key));
-            // An earlier leader accepted a pause of the job, and may have ended before it withdrew this open
-            // run. So this leader withdraws the run.
+            // The job is paused, and the run is still open. The earlier leader that accepted the pause may have
+            // ended before it withdrew the run. So this leader withdraws it.
             let scheduled = run.is_open() && run.request().is_none();
             let tick = run.tick;
-            let paused = scheduled && self.table.get(place).is_some_and(|entry| entry.is_paused_at(tick));
+            let left_out =
+                self.table.get(place).filter(|_| scheduled).and_then(|entry| entry.left_out_at(tick));
             self.table.begin(place, active);
             let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
-            if paused {
-                out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: PAUSED.into() });
+            if let Some(why) = left_out {
+                out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: why.into() });
             }
         }
         self.skip(&job, too_late, out);
@@ -282,7 +297,7 @@ impl LedJobs {
                 return AfterRun::Unfinished;
             }
             Some(RunEnd::Met(met, run)) => {
-                let decided = self.on_met(&job, met, *run, out);
+                let decided = self.on_met(&job, met, *run, now, out);
                 return match decided {
                     Some(run) => {
                         again(self, run);
@@ -302,9 +317,9 @@ impl LedJobs {
                     tick = shown(),
                     "its run panicked; the next leader decides on it"
                 );
-                // This leader leaves the run to the next one. A scheduled run counts as ended, so that a
-                // schedule that counts from ends can continue. A request does not continue with its next run:
-                // the next leader must first decide on this run.
+                // This leader leaves the run to the next leader. A scheduled run is treated as ended, so that a
+                // schedule that counts from the ends of runs can continue. A request does not continue with its
+                // next run, because the next leader must first decide on this run.
                 let scheduled = cause.request().is_none();
                 return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
             }
@@ -312,7 +327,7 @@ impl LedJobs {
         };
         match end {
             Some(RunEnd::Ended(end, ran)) => {
-                self.ran(&job, tick, cause, end, ran, out);
+                self.ran(&job, tick, cause, (end, ran), now, out);
                 AfterRun::Finished
             }
             Some(RunEnd::Interrupted(ran, _)) => {
@@ -320,10 +335,11 @@ impl LedJobs {
                 let reason =
                     format!("interrupted by the step-down; the next leader runs it again: {reason}").into();
                 let worked = ExecutionResult { reason, ..ran.worked };
-                self.ran(&job, tick, cause, RunOutcome::Cancelled, RunSummary { worked, ..ran }, out);
+                let ran = RunSummary { worked, ..ran };
+                self.ran(&job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
                 AfterRun::Unfinished
             }
-            Some(RunEnd::NotStarted(error)) => self.not_started(&job, tick, cause, &error, out),
+            Some(RunEnd::NotStarted(error)) => self.not_started(&job, (tick, cause), &error, now, out),
             Some(RunEnd::Abandoned) => {
                 tracing::warn!(job = &*job.name, tick = shown(), "not started: the term ended before");
                 AfterRun::Unfinished
@@ -333,11 +349,11 @@ impl LedJobs {
     }
 
     fn not_started(
-        &self,
+        &mut self,
         job: &Arc<Job>,
-        tick: WallTime,
-        cause: RunCause,
+        (tick, cause): (WallTime, RunCause),
         error: &LedgerError,
+        now: WallTime,
         out: &mut Vec<Effect>,
     ) -> AfterRun {
         let shown = job.schedule.format(tick);
@@ -346,16 +362,18 @@ impl LedJobs {
                 tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
                 AfterRun::Superseded
             }
-            // A later leader has ended the run. This leader's seal did not show that record yet.
+            // A later leader has ended the run. When this leader sealed the ledger, the record of that end did
+            // not exist yet.
             LedgerError::Standing(stored) if stored.last => {
                 tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
                 AfterRun::Finished
             }
-            // The job is at-most-once, and the run was started or may have been started. So no leader starts it
-            // now, and it is lost.
+            // The job is at-most-once, and the run may have been started. So no leader starts the run any more,
+            // and it is lost.
             LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
                 let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
-                self.report_not_run(job, NotRun { tick, until: None, cause, end, why }, out);
+                let report = self.reporter.not_run(job, NotRun { tick, until: None, cause, end, why });
+                self.report(report, now, out);
                 AfterRun::Finished
             }
             LedgerError::NoMajority(_) => {
@@ -366,44 +384,79 @@ impl LedJobs {
     }
 
     fn ran(
-        &self,
+        &mut self,
         job: &Arc<Job>,
         tick: WallTime,
         cause: RunCause,
-        end: RunOutcome,
-        ran: RunSummary,
+        (end, ran): (RunOutcome, RunSummary),
+        now: WallTime,
         out: &mut Vec<Effect>,
     ) {
         if let Some(began) = ran.began.filter(|_| cause == RunCause::Scheduled && ran.worker.is_none()) {
             let by = job.jitters().ripe(tick).until(began);
             out.push(Effect::CountLate { job: Arc::clone(&job.name), by });
         }
-        out.push(Effect::Report(Box::new(self.reporter.ran(job, tick, cause, end, ran))));
+        let report = self.reporter.ran(job, tick, cause, end, ran);
+        self.report(report, now, out);
     }
 
-    /// Handles a record that is later than the one the seal found, and that now decides on the run. Closes the
-    /// run, or returns the run for this leader to continue from that record.
+    /// Emits the effect that enters the end of a run in the history, and notes the end in the job's row.
+    fn report(&mut self, report: RunReport, now: WallTime, out: &mut Vec<Effect>) {
+        let at = report.ended.unwrap_or(now);
+        if let Some(place) = self.table.place(&report.job.name) {
+            let before = self.table.get(place).map_or(0, |entry| entry.alerts().len());
+            if self.table.change(place, |entry| entry.note_end(&report.entry, at)) == Some(true) {
+                let after = self.table.get(place).map_or(0, |entry| entry.alerts().len());
+                self.put_alerts(place, after.saturating_sub(before), out);
+            }
+        }
+        out.push(Effect::Report(Box::new(report)));
+    }
+
+    /// Emits the effect that writes the row of a job and then reports its newest `count` alerts.
+    fn put_alerts(&self, place: usize, count: usize, out: &mut Vec<Effect>) {
+        let Some(entry) = self.table.get(place) else { return };
+        let newest = entry.alerts().len().saturating_sub(count);
+        let alerts = entry.alerts()[newest..].to_vec();
+        let (key, value) = (JobRow::key(&entry.job().name), entry.row().to_value());
+        out.push(match alerts.is_empty() {
+            true => Effect::PutRow { key, value },
+            false => Effect::Alert { job: Arc::clone(entry.job()), key, value, alerts },
+        });
+    }
+
+    /// Handles the event that an alert was reported: removes it from the job's row.
+    pub(in crate::scheduler) fn alert_reported(&mut self, alert: &JobAlert, out: &mut Vec<Effect>) {
+        let Some(place) = self.table.place(&alert.job) else { return };
+        if self.table.change(place, |entry| entry.alert_reported(alert)) == Some(true) {
+            self.put_row(place, out);
+        }
+    }
+
+    /// Handles the record `met` of a run. This record is later than the one that the seal found, and decides on
+    /// the run. If this leader must continue the run, returns the run. Otherwise closes the run.
     fn on_met(
-        &self,
+        &mut self,
         job: &Arc<Job>,
         met: Record,
         run: PendingRun,
+        now: WallTime,
         out: &mut Vec<Effect>,
     ) -> Option<PendingRun> {
         match run.decided_by(met, job.delivery) {
             RecordedRun::Continue(run) => Some(run),
             RecordedRun::Close(close) => {
-                self.close(job, close, out);
+                self.close(job, close, now, out);
                 None
             }
         }
     }
 
-    /// Notes the end of a run or of skipped ticks. If the job's schedule counts from ends, its next tick
-    /// follows from this end.
+    /// Notes the end of a run or of skipped ticks. If the job's schedule counts from the ends of runs, this end
+    /// gives the next tick.
     pub(in crate::scheduler) fn on_end(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
         let Some(entry) = self.table.get(place) else { return };
-        // The row of a removed job is closed, and must not be written again.
+        // If the job was removed, its row is closed and must not be written again.
         if self.table.place(&entry.job().name) != Some(place) {
             return;
         }
@@ -412,8 +465,8 @@ impl LedJobs {
         }
     }
 
-    /// Pauses a job on a request from `paused.at` on, unless this request has already changed the job's row, or the
-    /// job is paused in the same way.
+    /// Pauses a job on a request, from `paused.at` on. Does nothing if the job is already paused in the same
+    /// way, or if the job's row shows that this request was carried out before.
     pub(in crate::scheduler) fn pause(
         &mut self,
         place: usize,
@@ -424,15 +477,16 @@ impl LedJobs {
         let until = paused.until;
         let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, paused)?));
         let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
-        // A pause skips ticks only. Runs that an operator has requested continue, and so do ticks from the end of the pause on.
+        // A pause skips scheduled ticks only. Requested runs continue, and so do runs of ticks after the end of
+        // the pause.
         let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, until);
         self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, PAUSED, out);
         self.skip(&job, skipped, out);
         true
     }
 
-    /// Resumes a job on a request. Does nothing if the job is not paused, or if its row names this request as
-    /// carried out.
+    /// Resumes a job on a request. Does nothing if the job is not paused, or if the job's row shows that this
+    /// request was carried out before.
     pub(in crate::scheduler) fn resume(
         &mut self,
         place: usize,
@@ -446,27 +500,31 @@ impl LedJobs {
         true
     }
 
-    /// Ends the pause of a job whose end has come.
-    fn end_pause(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
+    /// Ends the pause of a job and the freeze of the group, if the times for their ends have come.
+    fn end_pauses(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
         let end = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.end_pause(now)?));
-        let Some((job, ended)) = self.table.change(place, end).flatten() else { return };
-        let until = ended.0.until.map(|until| job.schedule.format(until));
-        tracing::info!(job = &*job.name, until, "the pause has ended");
-        self.put_row(place, out);
-        self.report_pause(&job, ended, out);
+        while let Some((job, ended)) = self.table.change(place, end).flatten() {
+            let until = ended.paused.until.map(|until| job.schedule.format(until));
+            let what = if ended.is_freeze { "the freeze" } else { "the pause" };
+            tracing::info!(job = &*job.name, until, "{what} has ended");
+            self.put_row(place, out);
+            self.report_pause(&job, ended, out);
+        }
     }
 
-    /// Reports the ticks that a pause left out.
-    fn report_pause(&mut self, job: &Arc<Job>, (paused, span): EndedPause, out: &mut Vec<Effect>) {
+    /// Reports the ticks that were skipped because of a pause.
+    fn report_pause(&mut self, job: &Arc<Job>, ended: EndedPause, out: &mut Vec<Effect>) {
+        let EndedPause { paused, is_freeze, span } = ended;
         let Some((first, last)) = span else { return };
-        let mut why = format!("the job was paused by {}", paused.by);
+        let what = if is_freeze { FROZEN } else { "the job was paused" };
+        let mut why = format!("{what} by {}", paused.by);
         why += &paused.reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let until = (first != last).then_some(last);
         let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
         self.report_not_run(job, NotRun { tick: first, until, cause, end, why: why.into() }, out);
     }
 
-    /// Cancels the active runs of a job for which `selects` returns true. Returns their number.
+    /// Cancels those active runs of a job for which `selects` returns true. Returns their number.
     pub(in crate::scheduler) fn cancel(
         &self,
         place: usize,
@@ -498,11 +556,18 @@ impl LedJobs {
     }
 
     /// Emits the effect that closes a run of an earlier term under this term, and reports the run's end.
-    pub(in crate::scheduler) fn close(&self, job: &Arc<Job>, close: RunToClose, out: &mut Vec<Effect>) {
-        out.push(Effect::Report(Box::new(self.reporter.closed(job, close))));
+    pub(in crate::scheduler) fn close(
+        &mut self,
+        job: &Arc<Job>,
+        close: RunToClose,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) {
+        let report = self.reporter.closed(job, close);
+        self.report(report, now, out);
     }
 
-    /// Emits the effect that enters ticks that did not run in the history.
+    /// Emits the effect that writes a history entry for ticks that did not run.
     pub(in crate::scheduler) fn report_not_run(&self, job: &Arc<Job>, ticks: NotRun, out: &mut Vec<Effect>) {
         out.push(Effect::Report(Box::new(self.reporter.not_run(job, ticks))));
     }
@@ -512,8 +577,8 @@ impl LedJobs {
         out.extend(reports.map(|report| Effect::Report(Box::new(report))));
     }
 
-    /// Emits the effects that end the open runs of a job for which `selects` returns true, unless a worker has
-    /// taken them.
+    /// Emits the effects that end those open runs of a job for which `selects` returns true. A run that a
+    /// worker has taken does not end.
     fn withdraw(
         &self,
         place: usize,

@@ -1,8 +1,9 @@
-//! The leader's decisions: which runs start, which ticks are skipped, and what a record of the ledger means.
-//! All functions are pure. From an event and the time they compute effects, and the leader's event loop carries
-//! the effects out.
+//! The leader's decisions: which runs start, which ticks are skipped, and what follows from a record of the
+//! ledger. All functions are pure: they compute effects from an event and the time. The leader's event loop
+//! carries the effects out.
 
 pub(super) mod effect;
+mod group_freeze;
 pub(super) mod housekeeping;
 mod job_entry;
 mod job_plan;

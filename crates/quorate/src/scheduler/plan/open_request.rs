@@ -2,8 +2,8 @@
 //!
 //! The runs of a request start one after another. The request's row in the ledger stores the first tick whose
 //! run has not ended. A new leader continues with this tick, and needs no records of the ended runs. The row
-//! also stores the time at which the previous run ended. No later run of the request can have been started
-//! before that time, so the leader looks only for records since then.
+//! also stores the time at which the previous run of the request ended. The next run cannot have been started
+//! before that time, so the leader considers only records from that time on.
 
 use crate::scheduler::{
     plan::pending_run::{PendingRun, RecordedRun, RunToClose},
@@ -24,8 +24,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// The largest number of runs of one request.
 pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
-/// The largest number of ticks that are counted for a back-fill that is too long. The text of the refusal names
-/// the count.
+/// If a back-fill has too many ticks, the refusal states their number. Ticks are counted only up to this
+/// number.
 const COUNTED_MAX: usize = 100_000;
 
 /// The row of a request in the ledger, under `ask/ID`.
@@ -33,12 +33,12 @@ const COUNTED_MAX: usize = 100_000;
 pub(in crate::scheduler) struct RequestRow {
     request: JobRequest,
     answer: JobResponse,
-    /// The schedule that gives the ticks of a backfill.
+    /// The schedule from which the ticks of a back-fill were computed.
     schedule: Arc<str>,
     /// The first tick whose run has not ended. `None` if no run is left.
     next: Option<WallTime>,
-    /// The time at which the last ended run of the request ended. Until a run has ended, the time at which the
-    /// request was accepted.
+    /// The time at which the last ended run of the request ended. If no run has ended yet, the time at which
+    /// the request was accepted.
     moved: WallTime,
 }
 
@@ -46,7 +46,8 @@ pub(in crate::scheduler) struct RequestRow {
 #[derive(Debug)]
 pub(in crate::scheduler) struct OpenRequest {
     row: RequestRow,
-    /// The job as it was when the request was accepted. Reports need it, even after the job is removed.
+    /// The job as it was when the request was accepted. The history entries of the request's runs need it, even
+    /// after the job was removed.
     job: Arc<Job>,
     ticks: VecDeque<WallTime>,
 }
@@ -56,9 +57,10 @@ pub(in crate::scheduler) struct OpenRequest {
 pub(in crate::scheduler) enum NextRun {
     /// Starts this run.
     Run(PendingRun),
-    /// Closes this run. A record has the run's end, but the record may be stored on a minority only.
+    /// Closes this run. The run has ended, but the record of its end may be stored on a minority of the nodes
+    /// only.
     Close(Box<RunToClose>),
-    /// Leaves this run out for this reason, and continues with the next one.
+    /// Leaves this run out for this reason, and continues with the next run of the request.
     Skip(PendingRun, SkipReason),
     /// Closes the request: all its runs have ended.
     Finished,
@@ -82,12 +84,13 @@ impl RequestRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the earliest time whose records the ledger must keep for this request.
+    /// Returns the time from which on the ledger must keep records for this request.
     pub(in crate::scheduler) fn oldest(&self) -> WallTime {
         self.moved
     }
 
-    /// Reads a request from the records that the nodes have of its row. The flag is true if the row is closed.
+    /// Reads a request from the records that the nodes have of the request's row. The flag is true if the row
+    /// is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
         let read = |record: &Record| {
             let row: Self = serde_json::from_str(&record.value).ok()?;
@@ -101,7 +104,7 @@ impl OpenRequest {
     /// Creates an open request from a request for runs that the leader accepts at `now`.
     ///
     /// # Errors
-    /// The reason why the request is refused.
+    /// The reason for the refusal, as a text for the sender.
     pub(in crate::scheduler) fn accept(
         request: JobRequest,
         job: &Arc<Job>,
@@ -120,6 +123,19 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
+    /// Creates a request that the leader refuses with `answer`. It has no runs, so the leader closes its row as
+    /// soon as the row is stored.
+    pub(in crate::scheduler) fn refused(
+        request: JobRequest,
+        answer: JobResponse,
+        job: &Arc<Job>,
+        now: WallTime,
+    ) -> Self {
+        let schedule = job.schedule.to_string().into();
+        let row = RequestRow { request, answer, schedule, next: None, moved: now };
+        Self { row, job: Arc::clone(job), ticks: VecDeque::new() }
+    }
+
     /// Continues a request that an earlier leader accepted. If the job's schedule has changed since then, a
     /// back-fill has no runs left, because its ticks were those of the old schedule. The run of a trigger does
     /// not depend on the schedule.
@@ -132,7 +148,7 @@ impl OpenRequest {
         Self { row, job: Arc::clone(job), ticks }
     }
 
-    /// Returns the next step of the request, from the ledger's records of its next run.
+    /// Returns the next step of the request. It depends on the ledger's records of the request's next run.
     pub(in crate::scheduler) fn next(&self, job: &Job, sealed: &LedgerSnapshot) -> NextRun {
         let Some(&tick) = self.ticks.front() else { return NextRun::Finished };
         let (id, at) = (self.row.request.id, self.row.moved);
@@ -155,7 +171,7 @@ impl OpenRequest {
         }
     }
 
-    /// Returns the cause that the request's runs have.
+    /// Returns the cause that is recorded for the request's runs.
     pub(in crate::scheduler) fn cause(&self) -> RunCause {
         let id = self.row.request.id;
         match self.row.request.what {
@@ -176,7 +192,7 @@ impl OpenRequest {
         &self.ticks
     }
 
-    /// Drops the runs that are not active. The first run is active and stays.
+    /// Drops all runs except the first one, which is active.
     pub(in crate::scheduler) fn keep_active(&mut self) {
         self.ticks.truncate(1);
     }
@@ -204,7 +220,7 @@ pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterato
 /// Returns the ticks that a request asks for.
 ///
 /// # Errors
-/// The reason why the request is refused.
+/// The reason for the refusal, as a text for the sender.
 fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTime>, Arc<str>> {
     let (from, until) = match what {
         JobAction::Backfill { from, until, .. } => (*from, *until),

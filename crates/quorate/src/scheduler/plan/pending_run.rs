@@ -12,8 +12,8 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A run that waits to be started or opened. If an earlier leader started or opened it, `seen` is the run's
-/// record.
+/// A run that waits to be started or opened. If an earlier leader started or opened the run, `seen` is the
+/// run's record.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) tick: WallTime,
@@ -22,22 +22,22 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`. Then a
-    /// run without a record was certainly not started.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`. If
+    /// such a run has no record, it was certainly not started.
     pub(in crate::scheduler) remembering: bool,
     /// The time before which no worker starts the run: its tick, delayed by the jitter.
     pub(in crate::scheduler) not_before: WallTime,
     /// The record that decides on the run, as the seal found it. `None` if there is no record.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record of the run, but too few nodes would remember one. So it is not known
-    /// whether the run was started.
+    /// True if no node has a record of the run, but too few nodes would remember such a record. So the run may
+    /// have been started.
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
 }
 
 impl PendingRun {
-    /// Creates the run of a tick from the record that the seal found, if it found one.
+    /// Creates the run of a tick from `record`, which the seal found.
     pub(in crate::scheduler) fn recorded(
         key: Arc<str>,
         tick: WallTime,
@@ -58,7 +58,7 @@ impl PendingRun {
         }
     }
 
-    /// Returns the next step for the run, now that `record` decides on it.
+    /// Returns the next step for the run after the leader has learnt that `record` decides on it.
     pub(in crate::scheduler) fn decided_by(self, record: Record, delivery: Delivery) -> RecordedRun {
         let written = RunRecord::parse(&record.value);
         let run = Self { seen: Some(record), unknown: false, ..self };
@@ -77,8 +77,8 @@ impl PendingRun {
         }
     }
 
-    /// Returns whether the run was started before, or may have been started. The leader does not skip such a
-    /// run in favour of a later tick.
+    /// Returns whether the run was or may have been started before. The leader does not replace such a run by a
+    /// later tick.
     pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
         self.seen.is_some() || self.unknown
     }
@@ -91,15 +91,15 @@ impl PendingRun {
         RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
     }
 
-    /// Returns whether an earlier leader has opened the run. A worker may then have taken the run, so it can
+    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so the run can
     /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         let seen = self.seen.as_ref();
         seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
     }
 
-    /// Returns whether a worker executes the run: the run is already open, or the job is placed on any
-    /// worker.
+    /// Returns whether the run is executed by a worker that takes it: the run is already open, or the job is
+    /// placed on any worker.
     pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
         job.placement == Placement::AnyWorker || self.is_open()
     }
@@ -112,7 +112,7 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) tick: WallTime,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// No worker starts the run before this time.
+    /// The time before which no worker starts the run.
     pub(in crate::scheduler) not_before: WallTime,
     pub(in crate::scheduler) request: Option<RequestId>,
     /// True if the leader executes the run.
@@ -132,7 +132,7 @@ impl ActiveRun {
         }
     }
 
-    /// Returns whether the run's tick is due. It is not for a run that the leader has opened ahead of its tick.
+    /// Returns whether the run's tick is due. It is not yet due if the leader opened the run ahead of its tick.
     pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
         self.here || self.not_before <= now
     }
@@ -141,7 +141,7 @@ impl ActiveRun {
 /// The next step for a run that has a record of an earlier leader.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum RecordedRun {
-    /// The run must be started again or, if it is open, continued.
+    /// The leader starts the run again. If the run is open, the leader continues to watch it.
     Continue(PendingRun),
     /// The leader closes the run without executing it.
     Close(RunToClose),
@@ -152,22 +152,23 @@ pub(in crate::scheduler) enum RecordedRun {
 pub(in crate::scheduler) struct RunToClose {
     pub(in crate::scheduler) run: PendingRun,
     pub(in crate::scheduler) end: RunOutcome,
-    /// The reason, if an earlier leader recorded one.
+    /// The reason for the end, if an earlier leader recorded one.
     pub(in crate::scheduler) why: Option<Arc<str>>,
 }
 
-/// Ticks that do not run, and the reason.
+/// Ticks that do not run. The variant is the reason.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum SkippedTick {
-    /// The ticks were not planned in time, and the misfire rule skips them.
+    /// The ticks were missed, and the misfire rule skips them.
     Missed(MisfiredTicks),
-    /// The tick waited until a later tick replaced it, or until too many ticks waited.
+    /// The tick waited to run. Then it was replaced by a later tick, or too many ticks waited.
     Overtaken(WallTime),
-    /// The tick came due during an earlier run of the job, and the job's overlap rule skips such ticks.
+    /// The tick was due while an earlier run of the job was active or waited, and the overlap rule skips such
+    /// ticks.
     Overlapped(WallTime),
     /// The tick waited for longer than the misfire window.
     TooLate(WallTime),
-    /// The records in the ledger do not permit that the tick runs.
+    /// Because of the records in the ledger, the tick must not run.
     Decided(WallTime, SkipReason),
     /// The job was paused while the tick waited.
     Paused(PendingRun),

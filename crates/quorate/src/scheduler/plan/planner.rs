@@ -19,7 +19,7 @@ use crate::{
     ledger::LedgerError,
     measure::JobsMeasures,
     node::{FencingToken, Record},
-    scheduler::{Job, JobRequest, JobResponse},
+    scheduler::{Job, JobAlert, JobRequest, JobResponse},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,13 +28,14 @@ use std::{
     time::Duration,
 };
 
-/// The largest number of jobs on which the planner decides in one call. Between two calls, other tasks can run,
-/// such as the renewal of the lease.
+/// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
+/// as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
-/// The key of the mark. The mark is a row that stores the time up to which the leader has decided on all ticks.
+/// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
+/// ticks.
 const MARK: &str = "looked";
 
-/// The settings of the leader that the planner plans for.
+/// The leader's settings, which the planner needs.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) group: Arc<str>,
@@ -59,15 +60,15 @@ pub(in crate::scheduler) struct Planner {
     needed: NeededRecords,
     /// Jobs that wait to be taken over, or to replace the leader's job of the same name.
     to_take: VecDeque<Arc<Job>>,
-    /// Jobs that this leader was given later in its term while it watched open runs of them. It takes each of
-    /// them over once the tasks that watch these runs have ended.
+    /// Jobs that were added to this leader during its term, while it watched open runs of them as runs of
+    /// unknown jobs. The leader takes each job over once the tasks that watch these runs have ended.
     deferred: BTreeMap<Arc<str>, Arc<Job>>,
-    /// True once the leader has taken over the jobs that it had when its term began, and the open requests.
+    /// True once the leader has taken over the open requests, and the jobs that it had when its term began.
     is_complete: bool,
-    /// The time up to which this leader has decided on all ticks.
+    /// The time up to which this leader has made decisions on all ticks.
     decided: Option<WallTime>,
-    /// True once a warning was logged that the ledger drops records of unfinished runs. The warning is logged
-    /// only once.
+    /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
+    /// warning only once.
     warned: bool,
     superseded: bool,
 }
@@ -100,12 +101,13 @@ impl Planner {
     }
 
     /// Returns whether the leader has taken over the jobs and the requests that existed when its term began.
-    /// Before that, a request may not find its job, and pruning may remove records that a job still needs.
+    /// Before that, the leader must not accept requests, because it may not have their jobs yet. It must not
+    /// prune either, because a job may still need old records.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns whether a later term has sealed the ledger. Then this leader can start no more runs.
+    /// Returns whether a later term has sealed the ledger. If so, this leader can start no more runs.
     pub(in crate::scheduler) fn is_superseded(&self) -> bool {
         self.superseded
     }
@@ -120,13 +122,13 @@ impl Planner {
         self.jobs.table().next_due()
     }
 
-    /// Returns the writer of reports.
+    /// Returns the reporter, which creates the reports for the history.
     pub(in crate::scheduler) fn reporter(&self) -> &Reporter {
         self.jobs.reporter()
     }
 
-    /// Compares the leader's jobs with those of the registry. Removes the jobs that the registry no longer has.
-    /// The new and changed jobs wait for [`Planner::take_over`].
+    /// Compares the leader's jobs with those of the registry. Removes the jobs that are not in the registry.
+    /// New and changed jobs then wait until [`Planner::take_over`] takes them over.
     pub(in crate::scheduler) fn change(
         &mut self,
         jobs: &BTreeMap<Arc<str>, Arc<Job>>,
@@ -147,7 +149,7 @@ impl Planner {
         out
     }
 
-    /// Takes over some of the waiting jobs. After the last of them, takes over the open requests, and starts to
+    /// Takes over some of the waiting jobs. Once no job waits, takes over the open requests too, and starts to
     /// watch the open runs of jobs that the leader does not have.
     pub(in crate::scheduler) fn take_over(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
@@ -161,12 +163,13 @@ impl Planner {
         }
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
             self.requests.resume(&mut self.jobs, now, &mut out);
+            self.jobs.keep_freeze(&mut out);
             self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
         }
         out
     }
 
-    /// Decides on the jobs that are due. Returns true if more jobs are due.
+    /// Decides on the ticks of the jobs that are due. The flag is true if more jobs are due.
     pub(in crate::scheduler) fn plan_due(&mut self, now: WallTime) -> (Vec<Effect>, bool) {
         let mut out = Vec::new();
         for _ in 0..JOBS_AT_ONCE {
@@ -181,14 +184,14 @@ impl Planner {
         (out, more)
     }
 
-    /// Starts waiting runs in order, up to the limit of runs.
+    /// Starts waiting runs in their order, up to the limit of concurrent runs.
     pub(in crate::scheduler) fn start_ready(&mut self, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         while self.jobs.start_next(now, &mut out) {}
         out
     }
 
-    /// Handles the end of the write that registers the job at `place`.
+    /// Handles the end of the write of a new job's row. `place` is the place of the job.
     pub(in crate::scheduler) fn registered(&mut self, place: usize, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         self.jobs.registered(place);
@@ -196,7 +199,7 @@ impl Planner {
         out
     }
 
-    /// Handles the end of a run. `stepping_down` is true once the term must end.
+    /// Handles the end of the task of a run. `stepping_down` is true once the term must end.
     pub(in crate::scheduler) fn run_ended(
         &mut self,
         ended: RunCompletion,
@@ -234,7 +237,7 @@ impl Planner {
                 tracing::warn!(job = &*job.name, run = &*key, "cannot watch an open run: {error}");
             }
             None => tracing::error!(job = &*job.name, run = &*key, "the watch of an open run panicked"),
-            // The run stays open. A leader that has the job will continue it.
+            // The run stays open, and a leader that has the job will continue it.
             Some(_) => {}
         }
         if !self.unknown_runs.jobs().contains(&job.name) {
@@ -242,8 +245,8 @@ impl Planner {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader starts no more runs, because it is stepping
-    /// down or is drained.
+    /// Decides on a request. `is_open` is false if the leader starts no more runs, because it is stepping down
+    /// or its scheduler is being drained.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -266,26 +269,34 @@ impl Planner {
         (out, answer)
     }
 
-    /// Handles the event that the row of a request could not be stored, so that the request gets no answer now.
+    /// Handles the event that an alert was reported.
+    pub(in crate::scheduler) fn alert_reported(&mut self, alert: &JobAlert) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.jobs.alert_reported(alert, &mut out);
+        out
+    }
+
+    /// Handles the event that the row of a request could not be stored. The request gets no answer for now.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.requests.not_stored();
     }
 
-    /// Returns the effect that writes the mark. Returns `None` until the leader has decided on all due ticks
-    /// for the first time. The next leader enters ticks in the history as missed if they are later than the
-    /// mark, older than the misfire window, and without a record.
+    /// Returns the effect that writes the mark, or `None` if the leader has not yet decided on all ticks that
+    /// are due. The next leader reports a tick as missed if the tick is later than the mark, older than the
+    /// misfire window, and has no record.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
         let value = self.decided?.as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 
-    /// Returns the low-water mark, so that the ledger can prune older records. No job needs an older record.
-    /// The exception is a run that has been unfinished for longer than the ledger keeps such records.
+    /// Returns the low-water mark. The ledger may prune the records before this time, because no job needs
+    /// them. There is one exception: the ledger keeps the record of an unfinished run only for a limited time,
+    /// and then prunes it too.
     pub(in crate::scheduler) fn low_water(&mut self, now: WallTime) -> WallTime {
         let jobs = &self.jobs;
         let unfinished = jobs.table().entries().filter_map(|entry| entry.plan().oldest());
         // For its own jobs, the leader computes which records they need. For all other jobs, it keeps the
-        // unfinished records that the seal showed, because another leader may have these jobs.
+        // unfinished records that it found at the seal, because a later leader may have these jobs.
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
@@ -309,8 +320,8 @@ impl Planner {
         }
     }
 
-    /// Returns the jobs that the ledger has and the leader does not have. For each of them the leader checks
-    /// whether it has ended, and if so calls [`Planner::jobs_ended`].
+    /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
+    /// ended, and calls [`Planner::jobs_ended`] with these.
     pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
         let mut unknown = jobs_in_ledger(self.jobs.sealed());
         unknown.extend(self.unknown_runs.jobs());
@@ -318,8 +329,8 @@ impl Planner {
         unknown
     }
 
-    /// Handles the event that no worker has had these jobs for the ledger's retention. Closes the ledger's
-    /// records of these jobs.
+    /// Closes the ledger's records of jobs that have ended. A job has ended when its data was not refreshed by
+    /// any worker during the ledger's retention.
     pub(in crate::scheduler) fn jobs_ended(&mut self, ended: Vec<Arc<str>>, now: WallTime) -> Vec<Effect> {
         let mut out = Vec::new();
         for job in ended {

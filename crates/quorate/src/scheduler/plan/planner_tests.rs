@@ -30,7 +30,7 @@ fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>>
     jobs.into_iter().map(|job| (Arc::clone(&job.name), Arc::new(job))).collect()
 }
 
-/// Lets the planner take over all waiting jobs, and reports the new ones as registered.
+/// Lets the planner take over all waiting jobs, and reports the rows of the new jobs as written.
 fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
     let mut effects = Vec::new();
     loop {
@@ -57,7 +57,7 @@ fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64
     (planner, effects)
 }
 
-/// Lets the planner decide and start runs at the time `now`. Returns the started runs.
+/// Lets the planner make decisions and start runs at the time `now`. Returns the started runs.
 fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
     let (mut effects, _) = planner.plan_due(at(now));
     effects.extend(planner.start_ready(at(now)));
@@ -234,7 +234,7 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
         planner.run_ended(completion(watch, Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");
-    // The leader is given the job only now. It continues the open run, and does not open it again.
+    // Only now is the job added to the leader. The leader continues the open run, and does not open it again.
     planner.change(&registry([job("j").placement(Placement::AnyWorker)]), at(13));
     let effects = take_over(&mut planner, 13);
     let later = runs(effects).into_iter().chain(starts(&mut planner, 14));

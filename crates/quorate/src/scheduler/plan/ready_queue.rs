@@ -1,11 +1,11 @@
-//! The queue of the jobs that have a run to start, with the limit of concurrent runs on the leader.
+//! The queue of the jobs that have a run to start. It applies the leader's limit of concurrent runs.
 
 use crate::env::WallTime;
 use std::{cmp::Reverse, collections::BTreeSet};
 
-/// The position of a job in the ready queue. Jobs with a run for workers come first, since the limit of the
-/// leader does not apply to their runs. The others are ordered by priority, then by the time of the run, then
-/// by the place of the job.
+/// The position of a job in the ready queue. A job whose next run is for workers comes first, because the
+/// leader's limit does not apply to that run. The other jobs are ordered by priority, then by the tick of their
+/// next run, then by their place in the job table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,
@@ -14,7 +14,8 @@ pub(in crate::scheduler) struct ReadyOrder {
     job: usize,
 }
 
-/// The runs that may start, in order, and the number of runs that the leader executes.
+/// The positions of the jobs with a run that may start, in order, and the number of runs that the leader
+/// executes.
 #[derive(Debug)]
 pub(in crate::scheduler) struct ReadyQueue {
     runs: BTreeSet<ReadyOrder>,
@@ -23,7 +24,8 @@ pub(in crate::scheduler) struct ReadyQueue {
 }
 
 impl ReadyOrder {
-    /// Returns the position of a run that the leader executes (`here`), or of a run for workers.
+    /// Returns the position of the job at the place `job`, whose next run has this tick. `here` is true if the
+    /// leader executes that run, and false if a worker does.
     pub(in crate::scheduler) fn new(here: bool, priority: i32, tick: WallTime, job: usize) -> Self {
         Self { here, priority: Reverse(priority), tick, job }
     }
@@ -34,8 +36,8 @@ impl ReadyQueue {
         Self { runs: BTreeSet::new(), executing: 0, max_executing }
     }
 
-    /// Moves a job from the position `before` to the position `place`. `None` means that the job is not in the
-    /// queue.
+    /// Moves a job from the position `before` to the position `place`. A position of `None` means that the job
+    /// is not in the queue.
     pub(in crate::scheduler) fn set(&mut self, before: Option<ReadyOrder>, place: Option<ReadyOrder>) {
         if before == place {
             return;
@@ -46,7 +48,8 @@ impl ReadyQueue {
         self.runs.extend(place);
     }
 
-    /// Removes the first job whose run may start within the leader's limit, and returns the job's place.
+    /// Removes the first job from the queue, and returns its place. Returns `None` if the queue is empty, or if
+    /// the leader would execute the job's run and has reached its limit.
     pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
         let first = self.runs.first()?;
         if first.here && self.executing >= self.max_executing {

@@ -1,5 +1,5 @@
-//! The time for which the ledger keeps the records of runs, and the time before a tick at which its run is
-//! opened.
+//! The time for which the ledger keeps the records of runs, and the time by which a run is opened before its
+//! tick.
 
 use crate::{
     env::WallTime,
@@ -7,25 +7,24 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The lateness above which a tick is a misfire, so that the job's misfire rule decides whether it runs.
+/// A tick that is later than this is a misfire, and the job's misfire rule decides whether it runs.
 pub(in crate::scheduler) const LATE_AFTER: Duration = Duration::from_secs(1);
-/// The longest time before a tick at which any version of this library opens the tick's run.
+/// The longest time before its tick at which any version of this library opens a run.
 pub(in crate::scheduler) const AHEAD_MAX: Duration = Duration::from_secs(30);
-/// The time between two prunings of the ledger by the leader.
+/// The time between two prunings of the ledger.
 pub(in crate::scheduler) const PRUNE_EVERY: Duration = Duration::from_secs(15);
-/// The time for which records are kept after the end of their misfire window. A leader may decide on a run at
-/// the end of the window and start the run a little later. [`kept`] also adds twice `max_clock_offset`, because
-/// the clocks of two leaders may differ by that much.
+/// The time for which records are kept after the end of their misfire window. A leader that decides on a run at
+/// the end of the window may start the run a little later. The clocks of two leaders may differ by twice
+/// `max_clock_offset`; [`kept`] adds this time separately.
 const KEPT_BESIDES: Duration = Duration::from_secs(10);
-/// The upper limit of the extra time for which the ledger keeps its records because of an unfinished run. Jobs
-/// whose timeouts allow longer runs raise this limit.
+/// The ledger keeps records for longer if a run is unfinished. This is the upper limit of the additional time.
+/// The limit is higher if the timeout of a job allows longer runs.
 const HELD_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The largest number of ticks that the ledger keeps because of unfinished runs. A new leader reads all of
-/// them, so their number must be limited.
+/// The largest number of ticks that the ledger keeps additionally because of unfinished runs. A new leader
+/// reads the records of all of them, so their number must be limited.
 const HELD_RECORDS: u128 = 1_000_000;
 
-/// Returns the earliest time at which a record of a tick may exist. `since` is the time since which ticks of
-/// the job are due.
+/// Returns the earliest time at which a record of a tick may exist. No tick of the job before `since` is due.
 pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTime) -> WallTime {
     match job.placement {
         Placement::Leader => tick,
@@ -34,16 +33,16 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
 }
 
 /// Returns the time for which the records of a job's ticks may be needed, rounded up to a whole millisecond. It
-/// is the misfire window, plus the jitter, plus the time by which runs are opened ahead. The job's row stores
-/// it.
+/// is the sum of the misfire window, the jitter, and the time by which runs are opened ahead. The job's row
+/// stores it.
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
-    // If a run is opened ahead of its tick, its record is older than the tick.
+    // If a run is opened ahead of its tick, its record exists before the tick is due.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
     let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the time for which the ledger keeps all records. `longest` is the longest [`window`] of all jobs.
+/// Returns the time for which the ledger keeps every record. `longest` is the longest [`window`] of all jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
 }
@@ -53,7 +52,7 @@ pub(in crate::scheduler) fn needed(job: &Job, max_clock_offset: Duration) -> Dur
     kept(window(job), max_clock_offset).saturating_add(held(std::iter::once(job)))
 }
 
-/// Returns the upper limit of the extra time for which the ledger keeps its records, because runs are
+/// Returns the upper limit of the additional time for which the ledger keeps records because runs are
 /// unfinished or other workers need the records.
 pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone) -> Duration {
     let runs = jobs.clone().filter_map(|job| {
@@ -67,8 +66,8 @@ pub(in crate::scheduler) fn held<'a>(jobs: impl Iterator<Item = &'a Job> + Clone
     held / u32::try_from(parts).unwrap_or(u32::MAX)
 }
 
-/// Returns the low-water mark, below which the ledger may prune records. All records of the last `kept` stay.
-/// Records that are still needed, from the time `wanted` on, stay too, but for at most `held` longer.
+/// Returns the low-water mark: the ledger may prune older records. The records of the last `kept` stay. The
+/// records from the time `wanted` on stay too, but for at most `held` longer than the others.
 pub(in crate::scheduler) fn low_water(
     now: WallTime,
     kept: Duration,
@@ -79,8 +78,8 @@ pub(in crate::scheduler) fn low_water(
     wanted.map_or(mark, |wanted| mark.min(wanted)).max(mark - held)
 }
 
-/// Returns the number of ticks of a job that the ledger has to keep. The number assumes that all ticks are as
-/// close together as the job's two closest ticks.
+/// Returns the number of ticks of a job that the ledger has to keep. The number assumes that the ticks are
+/// always as close together as the two closest ticks of the schedule.
 pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
     let kept = window(job) + KEPT_BESIDES + PRUNE_EVERY;
     kept.as_nanos() / job.gap.as_nanos().max(1) + 1

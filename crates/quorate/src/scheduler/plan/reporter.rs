@@ -1,5 +1,5 @@
-//! Creates the history entries for the leader's decisions, and the closed records of runs that the leader does
-//! not execute to their end.
+//! Creates history entries from the leader's decisions. Also creates the closed records of runs that the leader
+//! ends without executing them to their end.
 
 use crate::scheduler::{
     plan::{
@@ -22,24 +22,24 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The reason of a run that does not start because its job now has another schedule or placement.
+/// The reason in the history if a run does not start because the job's schedule or placement was changed.
 pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
-/// The reason of a run that does not start because its job was removed.
+/// The reason in the history if a run does not start because its job was removed.
 pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
-/// The reason of a run that does not start because its job was paused.
+/// The reason in the history if a run does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
 
-/// Ticks that did not run, as the data for their history entry.
+/// The data for the history entry of ticks that did not run.
 pub(in crate::scheduler) struct NotRun {
     pub(in crate::scheduler) tick: WallTime,
-    /// The last tick, if there are several.
+    /// The last of the ticks, if there are several.
     pub(in crate::scheduler) until: Option<WallTime>,
     pub(in crate::scheduler) cause: RunCause,
     pub(in crate::scheduler) end: RunOutcome,
     pub(in crate::scheduler) why: Arc<str>,
 }
 
-/// Creates reports that name one leader and its term.
+/// Creates reports in the name of one leader and its term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Reporter {
     worker: Arc<str>,
@@ -107,8 +107,8 @@ impl Reporter {
             attempts: 1,
             ..self.entry(job, tick, cause, RunOutcome::Cancelled)
         };
-        // An at-most-once run has ended, so its record is closed. An at-least-once run stays open, so that the
-        // next leader executes it again.
+        // An at-most-once run has ended now, so its record is closed. The record of an at-least-once run stays
+        // *started*, so that the next leader executes the run again.
         let close = (job.delivery == Delivery::AtMostOnce).then(|| {
             let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
             self.close(run, Some(started), RunOutcome::Cancelled, reason)
@@ -116,8 +116,8 @@ impl Reporter {
         RunReport { job: Arc::clone(job), entry, close, ended: None }
     }
 
-    /// Returns the report that closes a run of an earlier term under this term. Either the run may have been
-    /// started and has no recorded end, or its recorded end may be stored on a minority only.
+    /// Returns the report that closes a run of an earlier term under this term. Either the end of this run is
+    /// not recorded, or the record of its end may be stored on a minority of the nodes only.
     pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
         let RunToClose { run, end, why } = found;
         let seen = run.seen.as_ref();
@@ -169,8 +169,8 @@ impl Reporter {
             }
             SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
-                // The tick gets a closed record. Otherwise the next leader would conclude that no leader had
-                // decided on the tick, and might run it.
+                // The tick gets a closed record. Without this record the next leader would find no decision on
+                // the tick, and might run it.
                 closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::TooLate(tick) => {
@@ -204,16 +204,16 @@ impl Reporter {
         self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
     }
 
-    /// Returns the closed record of a run, for this leader to write. `term` is the term of the run's history
-    /// entry. The record also stores the time before which a node's memory must have begun for the node to
-    /// count for the record (rule R13 of `docs/design/scheduler.md`).
+    /// Returns the closed record of a run, which this leader then writes. `term` is the term in the run's
+    /// history entry. The record also stores a time for rule R13 of `docs/design/scheduler.md`: a node counts
+    /// for the record only if the node's memory began before this time.
     fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
         let record = record.remembered(memory_needed(run.at, self.began), term);
         Close { record: record.into_record(run.at, self.term), run, seen }
     }
 }
 
-/// Returns the identity of a run of which the seal found no record.
+/// Returns the id of the run of a tick for which the seal found no record.
 fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
     let at = record_from(job, tick, WallTime::default());
     RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }

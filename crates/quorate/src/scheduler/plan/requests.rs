@@ -22,7 +22,8 @@ use std::{
 
 /// The largest number of open requests for runs.
 const OPEN_MAX: usize = 1_000;
-/// The number of answers that the leader remembers. If a request arrives again, the leader repeats its answer.
+/// The largest number of answers that the leader stores. If a request arrives again, the leader repeats its
+/// answer.
 const ANSWERS_MAX: usize = 10_000;
 
 /// The open requests, and the answers to earlier requests.
@@ -30,9 +31,9 @@ const ANSWERS_MAX: usize = 10_000;
 pub(in crate::scheduler) struct Requests {
     open: BTreeMap<RequestId, OpenRequest>,
     answers: BTreeMap<RequestId, JobResponse>,
-    /// The rows of requests of earlier leaders that may be stored on a minority only, by the id of the request.
-    /// Such a request is answered once a majority stores its row. Otherwise the next leader might not find a
-    /// request that was already answered.
+    /// The rows of those requests of earlier leaders that may be stored on a minority of the nodes only, by the
+    /// id of the request. The leader answers such a request only once a majority stores its row. Otherwise the
+    /// next leader might not find a request that was already answered.
     unconfirmed: BTreeMap<RequestId, Arc<str>>,
     /// The number of requests whose rows are being written now.
     storing: usize,
@@ -42,12 +43,11 @@ pub(in crate::scheduler) struct Requests {
 #[derive(Debug)]
 pub(in crate::scheduler) enum Asked {
     Answer(JobResponse),
-    /// The leader answers once a majority stores the row. The request is not accepted before, because the write
-    /// may fail.
+    /// The request is granted if this row can be stored. The leader answers once a majority stores the row.
     Store(Box<Granted>),
 }
 
-/// A request that is answered once its row is stored.
+/// A request that the leader grants, and answers once the row of the request is stored.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Granted {
     id: RequestId,
@@ -58,20 +58,20 @@ pub(in crate::scheduler) struct Granted {
 }
 
 impl Granted {
-    /// Creates the grant of a request that changed a job's row.
+    /// Creates the grant of a request to pause or resume a job. `row` is the job's changed row.
     fn row(id: RequestId, text: &str, job: &str, row: &JobRow) -> Self {
         let answer = JobResponse::Accepted { text: text.into(), count: 0 };
         Self { id, answer, key: JobRow::key(job), value: row.to_value(), open: None }
     }
 
-    /// Returns the key and the value of the row that must be stored.
+    /// Returns the key and the value of the row that the leader must store before it answers.
     pub(in crate::scheduler) fn to_store(&self) -> (Arc<str>, Arc<str>) {
         (Arc::clone(&self.key), Arc::clone(&self.value))
     }
 }
 
 impl Requests {
-    /// Takes over the requests that earlier leaders accepted and did not complete.
+    /// Takes over the requests that earlier leaders accepted and whose runs have not all ended.
     pub(in crate::scheduler) fn resume(&mut self, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
         let found: Vec<_> = requests_in(jobs.sealed()).collect();
         for (row, closed) in found {
@@ -91,7 +91,7 @@ impl Requests {
         }
     }
 
-    /// Decides on a request. `is_open` is false once the leader starts no more runs.
+    /// Decides on a request. `is_open` is false if the leader starts no more runs.
     pub(in crate::scheduler) fn ask(
         &mut self,
         request: JobRequest,
@@ -109,6 +109,12 @@ impl Requests {
             self.storing += 1;
             return Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: None }));
         }
+        if matches!(request.what, JobAction::Freeze { .. } | JobAction::Unfreeze) {
+            let asked =
+                freeze(&request, jobs, now, out).unwrap_or_else(|why| refuse(&request, why, jobs, now));
+            return self.decided(id, asked);
+        }
+        let copy = request.clone();
         let granted = place_of(&request, jobs, now).and_then(|place| match &request.what {
             JobAction::Pause { reason, until, .. } => {
                 let (by, reason) = (Arc::clone(&request.by), reason.clone());
@@ -121,8 +127,15 @@ impl Requests {
             JobAction::Cancel { tick, .. } => {
                 self.cancel(place, *tick, &on_request(&request.by), jobs, now, out).map(Asked::Answer)
             }
+            // These concern all jobs, and were decided on above.
+            JobAction::Freeze { .. } | JobAction::Unfreeze => Err("the request names no job".into()),
         });
-        let asked = granted.unwrap_or_else(|why| Asked::Answer(JobResponse::Refused { why }));
+        let asked = granted.unwrap_or_else(|why| refuse(&copy, why, jobs, now));
+        self.decided(id, asked)
+    }
+
+    /// Notes the decision on a request.
+    fn decided(&mut self, id: RequestId, asked: Asked) -> Asked {
         match &asked {
             Asked::Answer(answer) => self.remember(id, answer),
             Asked::Store(_) => self.storing += 1,
@@ -140,8 +153,8 @@ impl Requests {
     ) -> JobResponse {
         self.storing -= 1;
         let Granted { id, answer, open, .. } = granted;
-        // A request may arrive a second time before its row is stored. It is then granted twice, but must be
-        // opened only once.
+        // If a request arrives twice before its row is stored, the leader grants the request twice, but must
+        // open it only once.
         let first = !self.answers.contains_key(&id);
         self.remember(id, &answer);
         self.unconfirmed.remove(&id);
@@ -152,13 +165,13 @@ impl Requests {
         answer
     }
 
-    /// Handles the event that this leader could not store the row of a request. The request gets no answer now,
-    /// and the inbox passes it to the leader again.
+    /// Handles the event that this leader could not store the row of a request. The leader gives no answer for
+    /// now, and the inbox passes the request to the leader again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
         self.storing -= 1;
     }
 
-    /// Handles the end of one run of a request. The request's next run then waits to start.
+    /// Handles the end of one run of a request, and adds the request's next run to the waiting runs.
     pub(in crate::scheduler) fn on_run_end(
         &mut self,
         id: RequestId,
@@ -174,8 +187,8 @@ impl Requests {
         self.enqueue_next(id, jobs, now, out);
     }
 
-    /// Cancels the requests for a job that was removed. The requests in `active` have an active run, which
-    /// continues to its end.
+    /// Cancels the requests for a job that was removed. `active` are the requests that have an active run. This
+    /// run continues to its end.
     pub(in crate::scheduler) fn drop_job(
         &mut self,
         job: &Arc<str>,
@@ -186,12 +199,12 @@ impl Requests {
     ) {
         for id in self.of_job(job) {
             self.drop_runs(id, active.contains(&id), REMOVED, jobs, now, out);
-            // A request with an active run is closed too. That run is its last one.
+            // A request with an active run is closed too, because no further run of the request follows.
             self.close(id, now, out);
         }
     }
 
-    /// Returns the earliest time whose records the ledger must keep for the open requests.
+    /// Returns the time from which on the ledger must keep records for the open requests.
     pub(in crate::scheduler) fn oldest(&self) -> Option<WallTime> {
         self.open.values().map(|request| request.row().oldest()).min()
     }
@@ -207,7 +220,7 @@ impl Requests {
         self.open.iter().filter(|(_, request)| **request.row().job() == *job).map(|(id, _)| *id).collect()
     }
 
-    /// Accepts a request for runs.
+    /// Accepts a request for runs, unless the leader cannot start them or too many requests are open.
     fn accept(
         &self,
         request: JobRequest,
@@ -230,9 +243,9 @@ impl Requests {
         Ok(Asked::Store(Box::new(granted)))
     }
 
-    /// Cancels runs of a job. A request that names a tick cancels the run of this tick only. Any other request
-    /// cancels the active runs that are due, and the requested runs that have not begun. It does not cancel
-    /// runs that are open ahead of their ticks, because the operator means what runs now.
+    /// Cancels runs of a job. If the request has a tick, only the run of this tick is cancelled. Otherwise the
+    /// active runs that are due are cancelled, and the requested runs that have not started are dropped. Runs
+    /// that are open ahead of their ticks continue, because the operator wants to cancel the present runs.
     fn cancel(
         &mut self,
         place: usize,
@@ -262,8 +275,8 @@ impl Requests {
         Ok(JobResponse::Accepted { text, count: (count + dropped) as u64 })
     }
 
-    /// Drops the runs of a request that have not begun, and returns their number. Closes the request, unless
-    /// one of its runs is `active`.
+    /// Drops those runs of a request that have not started, and returns their number. If `active` is true, one
+    /// run of the request is active and continues. Otherwise the request is closed.
     fn drop_runs(
         &mut self,
         id: RequestId,
@@ -289,7 +302,7 @@ impl Requests {
         dropped.len()
     }
 
-    /// Adds the next run of the request to the job's waiting runs. Closes the request after the last run.
+    /// Adds the next run of a request to the job's waiting runs. If no run is left, closes the request.
     fn enqueue_next(&mut self, id: RequestId, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
         loop {
             let Some(request) = self.open.get_mut(&id) else { return };
@@ -306,12 +319,13 @@ impl Requests {
                 }
                 NextRun::Close(found) => {
                     request.on_run_end(found.run.at);
-                    jobs.close(&job, *found, out);
+                    jobs.close(&job, *found, now, out);
                 }
                 NextRun::Skip(run, why) => {
                     request.on_run_end(run.at);
                     if is_lost(why) {
-                        jobs.close(&job, RunToClose { run, end: RunOutcome::Lost, why: None }, out);
+                        let lost = RunToClose { run, end: RunOutcome::Lost, why: None };
+                        jobs.close(&job, lost, now, out);
                     }
                 }
                 NextRun::Finished => return self.close(id, now, out),
@@ -328,8 +342,8 @@ impl Requests {
     }
 }
 
-/// Returns the effects that close the open requests for a job that has ended. The seal has found these
-/// requests.
+/// Returns the effects that close the open requests for a job that has ended. The leader found these requests
+/// at the seal.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
     let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
     let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
@@ -341,10 +355,35 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
     of_job.map(close).collect()
 }
 
+/// Refuses a request. An earlier leader may have accepted it, and stored that on a minority of the nodes, where a
+/// later leader may find it. So this leader answers only once a majority stores a row of its own term that says
+/// otherwise: the closing row of a request for runs, or the row that the request would have changed.
+fn refuse(request: &JobRequest, why: Arc<str>, jobs: &LedJobs, now: WallTime) -> Asked {
+    let (id, answer) = (request.id, JobResponse::Refused { why });
+    let place = jobs.table().place(request.what.job());
+    let entry = place.and_then(|place| jobs.table().get(place));
+    let is_new = request.valid_until().until(now).is_zero();
+    let (key, value, open) = match (&request.what, entry) {
+        (JobAction::Trigger { .. } | JobAction::Backfill { .. }, Some(entry)) => {
+            let open = OpenRequest::refused(request.clone(), answer.clone(), entry.job(), now);
+            (id.key(), open.row().to_value(), Some(open))
+        }
+        (JobAction::Pause { .. } | JobAction::Resume { .. }, Some(entry)) if !is_new => {
+            (JobRow::key(&entry.job().name), entry.row().to_value(), None)
+        }
+        (JobAction::Freeze { .. } | JobAction::Unfreeze, _) if !is_new => {
+            (JobRow::FREEZE.into(), jobs.group_freeze().to_value(), None)
+        }
+        _ => return Asked::Answer(answer),
+    };
+    Asked::Store(Box::new(Granted { id, answer, key, value, open }))
+}
+
 /// Returns the place of the request's job in the job table.
 ///
 /// # Errors
-/// The leader does not have the job, or the request has expired and no earlier leader has changed the job's row for it.
+/// The leader does not have the job, or the request has expired. If the job's row shows that an earlier leader
+/// carried the request out, an expired request is no error.
 fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
     let job = request.what.job();
     let unknown = || format!("the leader {} knows no job called {job:?}", jobs.reporter().worker());
@@ -358,7 +397,8 @@ fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize
     place.ok_or_else(|| unknown().into())
 }
 
-/// Returns why a request that arrives `late` is refused. The ledger does not record which request cancelled a run.
+/// Returns the reason for the refusal of an expired request. `late` is the time since its validity ended. The
+/// text for a cancellation differs, because the ledger does not record which request cancelled a run.
 fn too_late(what: &JobAction, late: Duration) -> String {
     match what {
         JobAction::Cancel { .. } => format!(
@@ -371,7 +411,8 @@ fn too_late(what: &JobAction, late: Duration) -> String {
     }
 }
 
-/// Pauses a job from `paused.at` on. A pause that has a reason or an end replaces those of an earlier pause.
+/// Pauses a job from `paused.at` on. If the job is already paused and this pause has a reason or an end, both
+/// replace the present reason and end.
 fn pause(
     request: &JobRequest,
     paused: Paused,
@@ -394,6 +435,42 @@ fn pause(
     row_granted(request, text, place, jobs)
 }
 
+/// Freezes the group, or ends its freeze.
+fn freeze(
+    request: &JobRequest,
+    jobs: &mut LedJobs,
+    now: WallTime,
+    out: &mut Vec<Effect>,
+) -> Result<Asked, Arc<str>> {
+    let freeze = jobs.group_freeze();
+    let (is_repeated, was_frozen) = (freeze.has_done(request.id), freeze.active(now).is_some());
+    let late = request.valid_until().until(now);
+    if !late.is_zero() && !is_repeated {
+        return Err(too_late(&request.what, late).into());
+    }
+    let text = match &request.what {
+        JobAction::Freeze { until, .. } if *until <= now && !is_repeated => {
+            return Err("the freeze would have ended already".into());
+        }
+        JobAction::Freeze { reason, until } => {
+            let (by, reason) = (Arc::clone(&request.by), Some(Arc::clone(reason)));
+            let paused = Paused { by, at: now, reason, until: Some(*until) };
+            jobs.freeze(request.id, paused, now, out);
+            match was_frozen && !is_repeated {
+                true => "was frozen already; its reason and its end are replaced",
+                false => "frozen",
+            }
+        }
+        _ => {
+            jobs.unfreeze(request.id, now, out);
+            if was_frozen || is_repeated { "unfrozen" } else { "was not frozen" }
+        }
+    };
+    let answer = JobResponse::Accepted { text: text.into(), count: 0 };
+    let (key, value) = (JobRow::FREEZE.into(), jobs.group_freeze().to_value());
+    Ok(Asked::Store(Box::new(Granted { id: request.id, answer, key, value, open: None })))
+}
+
 fn resume(
     request: &JobRequest,
     place: usize,
@@ -404,11 +481,17 @@ fn resume(
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let was_active = entry.row().paused.is_none() && !entry.row().requests.contains(&request.id);
     jobs.resume(place, request.id, now, out);
-    row_granted(request, if was_active { "was not paused" } else { "resumed" }, place, jobs)
+    let text = match (was_active, jobs.group_freeze().active(now).is_some()) {
+        (true, false) => "was not paused",
+        (false, false) => "resumed",
+        (true, true) => "was not paused; the group is frozen, so it does not run yet",
+        (false, true) => "resumed; the group is frozen, so it does not run yet",
+    };
+    row_granted(request, text, place, jobs)
 }
 
-/// Grants a request that changed a job's row, or found the row already changed. The row is written in both
-/// cases, because an earlier write may not have reached a majority.
+/// Grants a request to pause or resume a job. The row is written even if this request did not change it,
+/// because an earlier write may not have reached a majority.
 fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -> Result<Asked, Arc<str>> {
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let granted = Granted::row(request.id, text, &entry.job().name, entry.row());
@@ -423,10 +506,10 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
 
-/// Returns whether a requested run that is left out must be reported as lost. A run that has ended (`Final`) is
-/// already in the history. If the ledger has pruned the run's time (`Pruned`), the row of the request may come
-/// from a node that missed the end of the request. Then up to a thousand ended runs would wrongly be reported
-/// as lost.
+/// Returns whether a requested run that does not start must be reported as lost. A run that has ended (`Final`)
+/// is already in the history. If the run is older than the ledger's low-water mark (`Pruned`), the row of the
+/// request may come from a node that missed the end of the request. All runs of that request may then have
+/// ended. Without this exception, up to a thousand ended runs would be reported as lost.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

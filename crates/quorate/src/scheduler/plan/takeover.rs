@@ -1,5 +1,5 @@
-//! The takeover of one job by a new leader. It finds the job's unfinished runs, and the time after which the
-//! job's ticks are due.
+//! The takeover of one job by a new leader. The leader finds the job's unfinished runs, and the time after
+//! which the job's ticks are due.
 
 use crate::scheduler::{
     plan::{
@@ -13,8 +13,8 @@ use crate::{
     scheduler::{Job, RunKey},
 };
 
-/// Finds the ticks of a job that have a record, but whose end may be stored on a minority only or is not
-/// recorded. Returns the runs to start or to continue, and the runs to close.
+/// Finds those recorded runs of a job that have no recorded end, or whose end may be stored on a minority of
+/// the nodes only. Returns the runs to start or continue, and the runs to close.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -32,9 +32,10 @@ pub(in crate::scheduler) fn unfinished(
 
 /// Returns the time after which ticks are due for a leader that begins at `now`.
 ///
-/// Ticks within the misfire window are due. Earlier ticks are due too, so that the leader can enter them in the
-/// history as missed. They must be later than `marked`, the time up to which the previous leader decided on all
-/// ticks, and later than the last tick before the window that has a record. No tick before `since` is due.
+/// Ticks within the misfire window are due. Some earlier ticks are due too, so that the leader can report them
+/// as missed. Such a tick must be later than `marked`, the time up to which the previous leader made decisions
+/// on all ticks. It must also be later than the last tick before the window that has a record. No tick before
+/// `since` is due.
 pub(in crate::scheduler) fn due_after(
     job: &Job,
     sealed: &LedgerSnapshot,
@@ -42,7 +43,7 @@ pub(in crate::scheduler) fn due_after(
     marked: Option<WallTime>,
     now: WallTime,
 ) -> WallTime {
-    // A tick that is at most LATE_AFTER late is on time under every misfire rule, so the window is at least
+    // Under every misfire rule, a tick that is at most `LATE_AFTER` late is on time. So the window is at least
     // that long.
     let window = now - job.misfire.within().max(LATE_AFTER) - job.jitter;
     let before = marked.filter(|marked| *marked < window);

@@ -3,16 +3,16 @@
 use crate::env::WallTime;
 use std::collections::BTreeSet;
 
-/// The time at which each job is due, in order. The cost of finding the due jobs grows with their number, and
-/// hardly with the number of all jobs.
+/// The times at which jobs are due, in order. The cost of finding the due jobs depends on the number of due
+/// jobs, and hardly on the number of all jobs.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct TimerQueue {
     timers: BTreeSet<(WallTime, usize)>,
 }
 
 impl TimerQueue {
-    /// Moves the timer of a job from the time `before` to the time `at`. `None` means that the job has no
-    /// timer.
+    /// Moves the timer of a job from the time `before` to the time `at`. A time of `None` means that the job
+    /// has no timer.
     pub(in crate::scheduler) fn set(&mut self, job: usize, before: Option<WallTime>, at: Option<WallTime>) {
         if before == at {
             return;
@@ -28,7 +28,7 @@ impl TimerQueue {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Removes the timer of the job that is due first, if it is due at `now`.
+    /// Removes the earliest timer if its job is due at `now`, and returns the place of the job.
     pub(in crate::scheduler) fn pop(&mut self, now: WallTime) -> Option<usize> {
         self.next().filter(|at| *at <= now)?;
         self.timers.pop_first().map(|(_, job)| job)

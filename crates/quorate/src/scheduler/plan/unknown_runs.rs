@@ -1,11 +1,15 @@
 //! The open runs of unknown jobs: jobs that the leader does not have.
 //!
 //! An unknown job may belong to another version of the program, or may have been removed. Workers that have the
-//! job can still take its open runs. The leader watches these runs like those of its own jobs, so that each run
-//! gets its end in the history. A run that a worker executes is closed with its outcome. A run that no worker
-//! takes in time is closed: as skipped in its first generation, and as cancelled in a later generation. Only a
-//! leader that has the job opens another generation. So a lost at-least-once run waits for such a leader. It is
-//! ended once no worker has had the job for the ledger's retention.
+//! job can still take its open runs. The leader watches these runs in the same way as runs of its own jobs, so
+//! that each end is written to the history:
+//!
+//! * If a worker executes the run, the leader closes the run with its outcome.
+//! * If no worker takes the run in time, the leader closes the run: as skipped in its first generation, and as
+//!   cancelled in a later generation.
+//! * If the run is at-least-once and is lost, only a leader that has the job opens another generation. So the
+//!   run waits for such a leader. The leader ends the waiting run once the job has ended, which means that no
+//!   worker has refreshed the job's data during the ledger's retention.
 
 use crate::scheduler::{
     plan::{
@@ -24,11 +28,11 @@ use std::{
     sync::Arc,
 };
 
-/// The reason of a run that is ended because no worker has its job any more.
+/// The reason in the history if a run ends because no worker has its job any more.
 const ENDED: &str = "no worker has had the job for the ledger's retention";
 
-/// The watched runs, by key. Each has a [stand-in](stand_in) for its job, because the leader does not have the
-/// job itself.
+/// The watched runs, by key. Each run has a [stand-in](stand_in) for its job, because the leader does not have
+/// the job.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct UnknownRuns {
     runs: BTreeMap<Arc<str>, Arc<Job>>,
@@ -57,20 +61,20 @@ impl UnknownRuns {
         }
     }
 
-    /// Returns the names of the jobs with watched runs.
+    /// Returns the names of the jobs of the watched runs.
     pub(in crate::scheduler) fn jobs(&self) -> BTreeSet<Arc<str>> {
         self.runs.values().map(|job| Arc::clone(&job.name)).collect()
     }
 
-    /// Stops watching the runs of a job that the leader was given just now. Returns whether any run was
-    /// watched. If so, the leader takes the job over only once the tasks that watch these runs have ended.
+    /// Stops watching the runs of a job that was just added to the leader. Returns whether any such run was
+    /// watched. If so, the leader must not take the job over before the tasks that watch these runs have ended.
     pub(in crate::scheduler) fn release(&self, job: &str, out: &mut Vec<Effect>) -> bool {
         let before = out.len();
         out.extend(self.of_job(job).map(|key| Effect::Release { key: Arc::clone(key) }));
         out.len() > before
     }
 
-    /// Ends the watched runs of a job that no worker has had for the ledger's retention.
+    /// Ends the watched runs of a job that has ended, unless a worker has taken them.
     pub(in crate::scheduler) fn end_job(&self, job: &str, out: &mut Vec<Effect>) {
         let end = |key| Effect::Withdraw { key, end: RunOutcome::Cancelled, why: ENDED.into() };
         out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
@@ -87,8 +91,8 @@ impl UnknownRuns {
 }
 
 /// Returns a stand-in for a job that the leader does not have. The stand-in is never due, and its handler never
-/// runs. It keeps all history entries, because the leader does not know how many the job keeps. A leader that
-/// has the job prunes the history later.
+/// runs. It keeps all history entries, because the leader does not know how many entries the job keeps. A
+/// leader that has the job prunes the history later.
 fn stand_in(name: &str, tick: WallTime) -> Arc<Job> {
     let job =
         Job::new(name, at(tick), |_| async { Err::<(), _>("a leader without the job cannot execute it") });

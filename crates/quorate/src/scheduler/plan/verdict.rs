@@ -1,6 +1,5 @@
-//! Interprets the records that the nodes have of a run: whether a leader may start the run, whether it may
-//! overwrite a record, or whether it must leave the run alone. `docs/design/scheduler.md` explains the rules R1
-//! to R14.
+//! Decides from the records that the nodes have of a run: whether a leader may start the run, and whether it
+//! may overwrite a record. `docs/design/scheduler.md` explains the rules R1 to R14.
 
 use crate::scheduler::policy::Delivery;
 use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
@@ -14,11 +13,12 @@ use std::{sync::Arc, time::Duration};
 
 impl Delivery {
     #[doc(hidden)]
-    /// Decides whether a tick runs under this delivery rule. The verdict comes from the nodes' records of the
-    /// tick.
+    /// Decides whether a tick runs under this delivery rule. The verdict was computed from the nodes' records
+    /// of the tick.
     pub fn decide(self, verdict: &RunVerdict) -> Decision {
         match (verdict, self) {
-            // An open run is continued under both delivery rules: its slot decides whether it was started.
+            // An open run is continued under both delivery rules, because only its slot shows whether it was
+            // started.
             (RunVerdict::NotStarted | RunVerdict::Opened { .. }, _) => Decision::Run,
             (RunVerdict::Started { .. } | RunVerdict::Unknown, Self::AtLeastOnce) => Decision::Run,
             (RunVerdict::Started { .. }, Self::AtMostOnce) => Decision::Skip(SkipReason::Started),
@@ -52,7 +52,7 @@ pub enum SkipReason {
     /// The run may have been started, and the job is at-most-once.
     #[error("it was started before, and the job is at-most-once")]
     Started,
-    /// Too few nodes would remember whether the run was started, so it may have been started. The job is
+    /// The run may have been started: too few nodes would remember a record of a start. The job is
     /// at-most-once.
     #[error("too few nodes remember that time, and the job is at-most-once")]
     Unknown,
@@ -74,18 +74,18 @@ pub struct NodeAnswer<'a> {
 
 impl NodeAnswer<'_> {
     /// Returns whether the node would still have a record of this tick if one had been written to it. This is
-    /// so if the node's memory began before the tick was due, even if the node's clock is off by
-    /// `max_clock_offset`. Any other node counts neither in the seal nor in a write.
+    /// true if the node's memory began before the tick was due, even if the node's clock is wrong by
+    /// `max_clock_offset`. If it is false, the node counts neither in the seal nor in a write.
     pub fn remembers(&self, tick: WallTime, max_clock_offset: Duration) -> bool {
         self.since + max_clock_offset <= tick
     }
 }
 
-/// The conclusion about a tick from the answers of all nodes.
+/// The conclusion that a leader draws about a tick from the answers of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunVerdict {
-    /// No node has a record, and a majority would remember one. After the seal, no earlier leader can start the
-    /// tick any more.
+    /// No node has a record, and a majority of the nodes would remember one. Because of the seal, no earlier
+    /// leader can start the tick any more.
     NotStarted,
     /// The deciding record is *started*, so the run may have been started.
     Started {
@@ -93,7 +93,7 @@ pub enum RunVerdict {
         term: FencingToken,
         /// The worker that wrote the deciding record. `None` if the record's text cannot be read.
         worker: Option<Arc<str>>,
-        /// The deciding record. A leader that overwrites this record names it in its write.
+        /// The deciding record. A leader that overwrites this record passes it to the write.
         record: Record,
     },
     /// The deciding record is *open*: workers may take the run, or one of them has taken it.
@@ -114,12 +114,12 @@ pub enum RunVerdict {
     NoQuorum,
 }
 
-/// Returns the rank of a record among the records that nodes have of one run. The record of the highest rank
-/// decides on the run, whether it is closed or not (rule R11b).
+/// Returns the rank of a record. Nodes may have different records of one run. The record of the highest rank
+/// then decides, even if another record is closed (rule R11b).
 ///
-/// The record of the higher term ranks higher. Within a term, the record that the leader wrote later ranks
-/// higher. Two different records of one term and stage are ordered by their text, so that all leaders that see
-/// both decide by the same record.
+/// The record of the higher term has the higher rank. Within a term, the record of the later stage has the
+/// higher rank. Two different records of the same term and stage are ordered by their text, so that all leaders
+/// that see both choose the same one.
 pub(in crate::scheduler) fn rank(record: &Record) -> (FencingToken, Stage, &str) {
     (record.term, stage(record), &record.value)
 }
@@ -131,26 +131,26 @@ pub(in crate::scheduler) fn stage(record: &Record) -> Stage {
 }
 
 /// Returns whether a leader may overwrite `met` with `target` (rule R14). `met` is a record of an earlier term
-/// that the leader finds on a node when it writes. `seen` is the record that the seal found.
+/// that the leader finds on a node when it writes. `seen` is the record that it found at the seal.
 ///
 /// `remembering` is true if the seal was answered by a majority of nodes that remember the run. The seal then
-/// found every record that ever had a majority, so `met` had none. Otherwise a record later than `seen` may
-/// have had a majority. The leader does not overwrite such a record, but continues from it. A closed record may
-/// overwrite any record of an earlier term.
+/// found every record that ever had a majority, so `met` never had one. If `remembering` is false, a record of
+/// a higher rank than `seen` may have had a majority. The leader does not overwrite such a record, but
+/// continues from it. As an exception, a closed record may overwrite every record of an earlier term.
 pub fn overwrites(target: &Record, seen: Option<&Record>, met: &Record, remembering: bool) -> bool {
     remembering || seen.is_some_and(|seen| rank(met) <= rank(seen)) || stage(target) == Stage::Closed
 }
 
-/// Returns whether a leader that has written `before` may write `next`. Within a term, a leader's records of
-/// a run only go forward: *open* 1, *open* 2, *closed* (rule R14).
+/// Returns whether a leader that has written `before` may write `next`. Within a term, the records that a
+/// leader writes of a run go forward: *open* 1, *open* 2, *closed* (rule R14).
 pub fn goes_forward(before: &Record, next: &Record) -> bool {
     rank(next) > rank(before)
 }
 
-/// Returns the end that a leader gives to a run whose deciding record says that it ended as `end` (rule R2b).
-/// `remembering` is true if the seal was answered by a majority of nodes that remember the run. Otherwise, a
-/// record later than *skipped* may have had a majority and be forgotten. The run may then have been started, so
-/// *skipped* becomes *lost*.
+/// Returns the end of a run for which an earlier leader recorded the end `end` (rule R2b). `remembering` is
+/// true if the seal was answered by a majority of nodes that remember the run. If it is false, a record that is
+/// later than *skipped* may have had a majority, and the nodes may have forgotten it. The run may then have
+/// been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -162,8 +162,9 @@ pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
     }
 }
 
-/// Returns the end of a generation that the leader ended through its slot because of `end`. A generation after
-/// the first does not end as a skipped misfire, because an earlier generation may have been started.
+/// Returns the outcome of a generation that the leader ended through its slot. `end` is the outcome that the
+/// leader intended. If `end` is *skipped*, a generation after the first is *cancelled* instead, because an
+/// earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
     match end {
         RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
@@ -176,22 +177,22 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
 }
 
 /// Returns the number of the generation that a leader opens if it found no *open* record of the run.
-/// `remembering` is true if a majority of the nodes would remember such a record. Otherwise an earlier
-/// generation may have been started, so the new one counts as the second (rule R2c).
+/// `remembering` is true if a majority of the nodes would remember such a record. If it is false, an earlier
+/// generation may have been started, so the new generation is the second (rule R2c).
 pub fn first_opened(remembering: bool) -> u32 {
     if remembering { 1 } else { 2 }
 }
 
-/// Returns the time before which a node's memory must have begun, so that the node counts for a leader's writes
-/// and for the generations that the leader opens. It is the run's time or the beginning of the leader's term,
-/// whichever is later (rule R13).
+/// Returns the run's time or the beginning of the leader's term, whichever is later. A node counts for the
+/// leader's writes, and for the generations that the leader opens, only if the node's memory began before this
+/// time (rule R13).
 pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
     run.max(term_began)
 }
 
-/// Returns the open record that a worker may take, if there is one. A majority of the `nodes` nodes must store
-/// exactly the same record, including its term. A node counts only if its memory covers the record's `at` (rule
-/// R3).
+/// Returns the open record that a worker may take, if there is one. A majority of the node set, which has
+/// `nodes` nodes, must store exactly the same record, including its term. A node counts only if its memory
+/// covers the time `at` of the record (rule R3).
 pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Record, OpenRun)> {
     shown.iter().find_map(|(_, record)| {
         let record = record.as_ref()?;
@@ -203,13 +204,13 @@ pub fn is_open(shown: &[(Memory, Option<Record>)], nodes: usize) -> Option<(&Rec
     })
 }
 
-/// Concludes from the nodes' answers to the *seal* what happened to the tick due at `tick`. `answers` has one
+/// Decides from the nodes' answers to the *seal* what happened to the tick due at `tick`. `answers` has one
 /// answer for each node that has answered.
 ///
-/// The record of the highest term decides, closed or not. A record counts on every node, even if the node's
-/// memory began after the tick, because a leader did write it. The absence of a record counts only on a node
-/// that would remember one. One *started* record on one node is enough to count as a start: the nodes that did
-/// not answer may have the record too.
+/// The record of the highest term decides, even if another record is closed. A record counts on every node,
+/// even if the node's memory began after the tick, because a leader did write the record. The absence of a
+/// record counts only on a node that would remember one. One *started* record on one node is enough to count as
+/// a start, because the nodes that did not answer may have the record too.
 pub fn verdict(
     answers: &[NodeAnswer<'_>],
     quorum: usize,
@@ -307,8 +308,8 @@ mod tests {
         skipped.into_record(TICK, FencingToken::new(term))
     }
 
-    /// Regression: a minority of the nodes had a *skipped* record of a deposed leader. It once took precedence
-    /// over the *started* record of a later leader.
+    /// Regression: a minority of the nodes had a *skipped* record of a deposed leader. In an earlier version,
+    /// this record took precedence over the *started* record of a later leader.
     #[test]
     fn the_record_of_the_highest_term_decides_closed_or_not() {
         let (old, new) = (skipped(3), started(5));

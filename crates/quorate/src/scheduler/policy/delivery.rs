@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The rule for a run whose start is recorded in the ledger and whose end is not. This happens if a leader or a
-/// worker crashes.
+/// The rule for a run that has a recorded start in the ledger, but no recorded end. This happens when a leader
+/// or a worker crashes.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -9,9 +9,10 @@ use std::fmt;
 pub enum Delivery {
     /// The run is not repeated: a tick starts once, or not at all.
     AtMostOnce,
-    /// The run is repeated until its end is recorded. Two executions may overlap: if a leader is paused between
-    /// its last check of its lease and the start of the handler, the handler may start after another leader has
-    /// recorded *done*. So the store to which the handler writes must refuse older fencing tokens.
+    /// The run is repeated until its end is recorded. Two executions may overlap: a leader may be paused
+    /// between its last check of its lease and the start of the handler. The handler may then start after
+    /// another leader has recorded *done*. So the store to which the handler writes must refuse older fencing
+    /// tokens.
     #[default]
     AtLeastOnce,
 }

@@ -1,15 +1,15 @@
 use crate::{env::WallTime, scheduler::schedule::Schedule};
 use std::time::Duration;
 
-/// The largest number of ticks that the search for the last due run examines. The jitter is not longer than the
-/// shortest gap between ticks, so the search rarely examines more than one.
+/// The largest number of ticks that the search for the last due run examines. The jitter is at most the
+/// shortest gap between ticks, so the search rarely examines more than one tick.
 const WALK_MAX: usize = 64;
 
 /// The delay between a tick and the start of its run.
 ///
-/// It is a pure function of the job's name and the tick, so that all workers of all versions compute the same
-/// delay. The function is FNV-1a over the name, plus the tick's microseconds, then the output function of
-/// SplitMix64, scaled to the range. Over the ticks of a job, the delays are uniform on `[0, max)`.
+/// The delay is a pure function of the job's name and the tick, so that all workers of all versions compute the
+/// same delay. The steps are: FNV-1a of the name, plus the tick's microseconds, then the output function of
+/// SplitMix64, then scaling to the range. The delays of a job's ticks are uniform on `[0, max)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::scheduler) struct Jitter {
     seed: u64,
@@ -38,8 +38,9 @@ impl Jitter {
         tick + self.of(tick)
     }
 
-    /// Returns the time of the last tick whose run is due at `at`. The runs of all earlier ticks are due as
-    /// well: no delay is longer than the shortest gap between ticks, so delays never change the order of ticks.
+    /// Returns a time such that the runs of all ticks up to this time are due at `at`, and the runs of later
+    /// ticks are not. There is such a time: no delay is longer than the shortest gap between ticks, so the runs
+    /// are due in the order of their ticks.
     pub(in crate::scheduler) fn upto(self, schedule: &Schedule, at: WallTime) -> WallTime {
         if self.max_micros == 0 {
             return at;
@@ -74,7 +75,7 @@ mod tests {
         WallTime::from_micros(1_700_000_040_000_000 + number * 60_000_000)
     }
 
-    /// Checks that these values never change. Workers of different versions must compute the same delays.
+    /// Tests that the delays never change, because workers of different versions must compute the same delays.
     #[test]
     fn delays_do_not_change_between_versions() {
         assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c, "from the table of test values of FNV-1a");
@@ -96,8 +97,8 @@ mod tests {
             assert!(delay < MINUTE);
             seconds[usize::try_from(delay.as_secs()).unwrap()] += 1;
         }
-        // About 1,000 of the delays are in each second of the range. The limits are five standard deviations
-        // away from that.
+        // On average, 1,000 of the delays are in each second of the range. The limits are five standard
+        // deviations from this average.
         let counts = seconds.iter().min().unwrap()..=seconds.iter().max().unwrap();
         assert!(*counts.start() > &840 && *counts.end() < &1_160, "{counts:?}");
         assert_eq!(Jitter::new("j", Duration::ZERO).of(tick(1)), Duration::ZERO);

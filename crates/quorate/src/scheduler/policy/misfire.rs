@@ -8,10 +8,10 @@ pub const DUE_MAX: usize = 10_000;
 /// The smallest step of a wall clock.
 const MICRO: Duration = Duration::from_micros(1);
 
-/// The rule for *misfired* ticks: those that no leader planned in time, because there was no leader, or its
-/// process was paused. A tick that is planned in time runs under every rule.
+/// The rule for *misfired* ticks. A tick is misfired if no leader planned it in time, because there was no
+/// leader, or because the leader's process was paused. A tick that is planned in time runs under every rule.
 ///
-/// The window is the time after a tick within which it may still run.
+/// The *window* is the time after a tick within which a misfired tick may still run.
 ///
 /// ```
 /// use quorate::scheduler::Misfire;
@@ -26,7 +26,7 @@ const MICRO: Duration = Duration::from_micros(1);
 pub enum Misfire {
     /// No misfired tick runs.
     Skip,
-    /// Only the latest misfired tick in the window runs, in place of all misfired ticks.
+    /// Of the misfired ticks, only the latest one runs, and only if it is within the window.
     RunOnce {
         /// The window.
         within: Duration,
@@ -39,20 +39,19 @@ pub enum Misfire {
 }
 
 impl Misfire {
-    /// Returns the rule under which only the latest tick that was missed within this time runs, in place of
-    /// all missed ticks.
+    /// Returns the rule under which only the latest misfired tick runs, if it was missed by at most this time.
     pub const fn run_once(within: Duration) -> Self {
         Self::RunOnce { within }
     }
 
-    /// Returns the rule under which each tick that was missed within this time runs.
+    /// Returns the rule under which each misfired tick runs that was missed by at most this time.
     pub const fn run_all(within: Duration) -> Self {
         Self::RunAll { within }
     }
 
-    /// Returns the default rule of a job: one run for all missed ticks within the window. The window is an
-    /// hour, or a thousand times the shortest gap between two ticks if that is less, so that the ledger keeps
-    /// few ticks.
+    /// Returns the default rule of a job: one run for all misfired ticks within the window. The window is an
+    /// hour. If a thousand times the shortest gap between two ticks is less than an hour, the window is that
+    /// time, so that the ledger keeps few ticks.
     pub fn default_for(schedule: &Schedule) -> Self {
         Self::default_for_gap(schedule.busiest_gap())
     }
@@ -61,7 +60,7 @@ impl Misfire {
         Self::run_once(gap.saturating_mul(1000).min(Duration::from_secs(3600)))
     }
 
-    /// Returns the window: the time after a tick within which the tick may still run.
+    /// Returns the window: the time after a tick within which a misfired tick may still run.
     pub const fn within(self) -> Duration {
         match self {
             Self::Skip => Duration::ZERO,
@@ -87,11 +86,11 @@ pub struct DueTicks {
     pub run: Vec<WallTime>,
     /// The spans of ticks that do not run, oldest first.
     pub skipped: Vec<MisfiredTicks>,
-    /// The next tick, not yet due.
+    /// The next tick, which is not due yet.
     pub next: Option<WallTime>,
 }
 
-/// A span of ticks that do not run. A list of the ticks would be too long: an outage may miss millions of
+/// A span of ticks that do not run. The ticks are not listed one by one, because an outage may miss millions of
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MisfiredTicks {
@@ -104,16 +103,16 @@ pub struct MisfiredTicks {
 }
 
 impl MisfiredTicks {
-    /// Removes the ticks in `recorded` from this span, because they have a run in the ledger. Returns the spans
-    /// that are left, oldest first.
+    /// Removes the ticks in `recorded` from this span, because they have a record in the ledger. Returns the
+    /// spans that are left, oldest first.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
         recorded: impl Iterator<Item = WallTime>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
-        // The spans between the recorded ticks are computed without listing their ticks, because there may be
-        // millions of them.
+        // The closure `take` adds the span between two recorded ticks. It computes only the ends of the span,
+        // and does not list the ticks of the span, because there may be millions.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
         for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
             take(after, before(tick));
@@ -140,7 +139,7 @@ pub enum MisfireReason {
     /// A later tick runs in place of all these ticks.
     #[error("they were missed, and the run of {by:?} replaces them (`run-once`)")]
     Replaced {
-        /// The tick that runs.
+        /// The tick that runs instead.
         by: WallTime,
     },
     /// More ticks were missed than one [`DueTicks`] can contain.
@@ -151,13 +150,13 @@ pub enum MisfireReason {
 /// Returns the ticks to run at `now`, the ticks that are skipped because they are too late, and the next tick.
 ///
 /// Ticks at or before `from` are ignored, so that no tick is repeated after a wall clock has stepped back.
-/// `from` is the newest tick on which the leader has decided, or the time before which no tick counts (the
-/// ledger's low-water mark, or the job's registration). A tick is on time until `late_after` has passed since
-/// it.
+/// `from` is the newest tick on which the leader has decided. If there is no such tick, `from` is the time
+/// before which no tick counts: the ledger's low-water mark, or the job's registration. A tick is on time for
+/// the time `late_after` after it.
 ///
-/// The function does not know the ledger, which may already have a record of a returned tick: see
-/// [`verdict`](crate::internals::verdict). Its running time is bounded: after an outage of a week, it does not
-/// walk through the sixty million ticks of an `every 10ms`.
+/// This function does not read the ledger, which may already have a record of a returned tick: see
+/// [`verdict`](crate::internals::verdict). The running time of this function is bounded: after an outage of a
+/// week, it does not iterate over the sixty million ticks of an `every 10ms`.
 pub fn due(
     schedule: &Schedule,
     misfire: Misfire,
@@ -168,8 +167,8 @@ pub fn due(
     due_with(schedule, misfire, Jitter::default(), from, now, late_after)
 }
 
-/// Decides like [`due`] for a job with a jitter. The run of a tick is due at the tick plus its delay, and its
-/// lateness counts from then.
+/// Decides like [`due`], for a job with a jitter. The run of a tick is due at the tick plus its delay, and the
+/// lateness counts from that time.
 pub(in crate::scheduler) fn due_with(
     schedule: &Schedule,
     misfire: Misfire,
@@ -179,8 +178,8 @@ pub(in crate::scheduler) fn due_with(
     late_after: Duration,
 ) -> DueTicks {
     if schedule.is_after_end() {
-        // Each tick of this schedule follows the end of the run before it, so only one tick is known at a time.
-        // A late tick is never skipped: without its run, no further tick would follow.
+        // Each tick of this schedule follows the end of the previous run, so only one tick is known at a time.
+        // A late tick is never skipped, because without its run no further tick would follow.
         let tick = schedule.next_after(from);
         let (run, next): (Vec<_>, Vec<_>) = tick.into_iter().partition(|tick| *tick <= now);
         return DueTicks { run, skipped: Vec::new(), next: next.first().copied() };
@@ -194,8 +193,9 @@ pub(in crate::scheduler) fn due_with(
     let mut skipped = Vec::new();
     let mut skip = |after, until, why| skipped.extend(span(schedule, after, until, why));
 
-    // Three spans of time follow one another: older than the window, missed within the window, and on time.
-    // Each span excludes its first instant and includes its last.
+    // The time is divided into three spans, one after another. The ticks of the first span are older than the
+    // window. The ticks of the second span were missed within the window. The ticks of the third span are on
+    // time. Each span excludes its first instant and includes its last.
     let on_time = from.max(upto(before(clock - late_after)));
     let window = from.max(upto(before(clock - misfire.within()))).min(on_time);
     let mut run = Vec::new();
@@ -262,8 +262,8 @@ mod tests {
         Cron::parse("* * * * *").unwrap().into()
     }
 
-    /// Returns the decision on a job that is due each minute. It missed ten ticks, and the decision is 30 s
-    /// after the last of them.
+    /// Returns the decision on a job that is due each minute. The job missed ten ticks, and the decision is
+    /// made 30 s after the last of them.
     fn missed(rule: Misfire) -> DueTicks {
         due(&minutely(), rule, at(0), at(630), Duration::from_secs(10))
     }

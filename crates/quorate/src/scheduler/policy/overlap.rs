@@ -3,15 +3,15 @@ use std::fmt;
 /// The rule for a tick that is due while an earlier run of the same job is active.
 ///
 /// The rule never skips two kinds of runs: requested runs, and runs that may have been started before and have
-/// no recorded end. Except under [`Overlap::Allow`], such runs wait. [`Overlap::Skip`] also lets the catch-up
-/// run of a missed tick wait. Requested runs run one after another under every rule.
+/// no recorded end. Such runs wait, except under [`Overlap::Allow`]. Under [`Overlap::Skip`], the catch-up run
+/// of a missed tick waits too. Under every rule, only one requested run of a job is active at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Overlap {
     /// The tick does not run.
     Skip,
-    /// The tick waits for the end of the earlier run. If several ticks wait, only the latest of them runs.
-    /// Under the misfire rule run-all, each of them runs.
+    /// The tick waits for the end of the earlier run. If several ticks wait, only the latest of them runs. If
+    /// the misfire rule is run-all, each of them runs.
     #[default]
     Queue,
     /// The earlier run is cancelled, then the tick runs. A run that does not stop within the step-down grace

@@ -1,7 +1,7 @@
 use crate::backoff::Backoff;
 use std::{fmt, time::Duration};
 
-/// The number of attempts of a run that fails or times out, and the waits between them.
+/// The number of attempts of a run that fails or times out, and the waits between the attempts.
 ///
 /// ```
 /// use quorate::scheduler::Retry;
@@ -19,18 +19,18 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// One attempt.
+    /// The rule with one attempt.
     pub const NONE: Self = Self::new(1);
 
-    /// Creates a rule with this number of attempts, including the first. The wait is 1 second after the first
-    /// failure, and doubles up to a minute.
+    /// Creates a rule with this number of attempts, including the first. The wait after the first failure is 1
+    /// second, and doubles after each further failure, up to a minute.
     pub const fn new(attempts: u32) -> Self {
         Self { attempts, first: Duration::from_secs(1), max: Duration::from_secs(60) }
     }
 
-    /// Sets the wait after the first failure. The wait doubles with each failure, up to `max`. The actual
-    /// wait is random, between half of that value and all of it. So runs that failed together are not
-    /// repeated together.
+    /// Sets the wait after the first failure. The wait doubles after each further failure, up to `max`. The
+    /// actual wait is random, between half of this wait and all of it, so that runs that failed together are
+    /// not repeated together.
     pub const fn backoff(mut self, first: Duration, max: Duration) -> Self {
         self.first = first;
         self.max = max;
@@ -47,8 +47,8 @@ impl Retry {
         self.max
     }
 
-    /// Returns the wait after `failed` attempts, or `None` if no attempt is left. The wait has a range of
-    /// possible values, and the number `random` selects one of them.
+    /// Returns the wait after `failed` attempts, or `None` if no attempt is left. The number `random` selects
+    /// the wait from the range of possible waits.
     pub(in crate::scheduler) fn pause(self, failed: u32, random: u64) -> Option<Duration> {
         if failed >= self.attempts {
             return None;

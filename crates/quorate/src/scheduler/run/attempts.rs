@@ -17,7 +17,7 @@ pub(in crate::scheduler) struct Execution {
     /// The output and the state that the handler sets, besides its result.
     pub(in crate::scheduler) output: RunOutput,
     pub(in crate::scheduler) cancel: Cancel,
-    /// The time that a cancelled run has to end.
+    /// The time within which a cancelled run must end.
     pub(in crate::scheduler) grace: Duration,
 }
 
@@ -25,9 +25,9 @@ pub(in crate::scheduler) struct Execution {
 #[derive(Debug)]
 pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, or the reason of the cancellation. It is empty if the run has neither.
+    /// The last error, or the reason of the cancellation. It is empty if there is neither.
     pub(in crate::scheduler) reason: Arc<str>,
-    /// The error of the last failed attempt, if the run did not end with that error. For example, a later
+    /// The error of the last failed attempt, if `reason` does not contain this error. For example, a later
     /// attempt succeeded.
     pub(in crate::scheduler) error: Option<Arc<str>>,
     pub(in crate::scheduler) attempts: u32,
@@ -45,13 +45,13 @@ pub(in crate::scheduler) enum ExecutionEnd {
     TimedOut,
     /// The run was cancelled on request, or for a later tick.
     Cancelled,
-    /// The run's term or claim ended, or the handler marked the run as interrupted. The run of an
-    /// at-least-once job is executed again.
+    /// The run's term or claim ended, or the handler marked the run as interrupted. If the job is
+    /// at-least-once, the run is executed again.
     Interrupted,
 }
 
 impl ExecutionEnd {
-    /// Returns the outcome that the run's tick gets in the history, or `None` if the tick runs again.
+    /// Returns the outcome of the run's tick in the history. Returns `None` if the tick runs again.
     pub(in crate::scheduler) fn of_tick(self) -> Option<RunOutcome> {
         match self {
             Self::Done => Some(RunOutcome::Done),
@@ -63,10 +63,10 @@ impl ExecutionEnd {
     }
 }
 
-/// The reason in the history entry of a run whose handler marked it as interrupted and returned `Ok`.
+/// The reason in the history if the handler marked the run as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
 
-/// The signals that decide, together with an attempt's result, whether the run gets another attempt.
+/// The signals that decide, together with the result of an attempt, whether the run gets another attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signals {
     /// The handler has called [`RunContext::mark_interrupted`].
@@ -83,14 +83,14 @@ impl Signals {
     /// Decides how the run ends after an attempt with the result `attempt`. Returns `None` if another attempt
     /// may follow.
     ///
-    /// If the handler has marked the run as interrupted, its result does not count. An interrupted run has not
-    /// done its work, even if the handler returned `Ok`.
+    /// If the handler has marked the run as interrupted, its work is not done, even if the handler returned
+    /// `Ok`. So the result of the attempt does not count.
     fn decide(self, attempt: ExecutionEnd, delivery: Delivery) -> Option<ExecutionEnd> {
         match attempt {
             // The work is done. The result counts even if the run was cancelled while the handler worked.
             ExecutionEnd::Done if !self.marked => Some(ExecutionEnd::Done),
-            // A step-down and a cancellation cancel the same token, so the handler cannot distinguish them. The
-            // signals can.
+            // A step-down and a cancellation cancel the same token, so the handler cannot distinguish them.
+            // Here `must_end` and `for_good` distinguish them.
             _ if self.must_end || self.marked && !self.for_good => Some(interrupted(delivery)),
             _ if self.cancelled || self.for_good => Some(ExecutionEnd::Cancelled),
             _ => None,
@@ -98,8 +98,8 @@ impl Signals {
     }
 }
 
-/// Returns how an interrupted run ends. Under at-most-once the run ends as cancelled, because no worker
-/// starts it again.
+/// Returns how an interrupted run ends. If the job is at-most-once, the run ends as cancelled, because it is
+/// not executed again.
 fn interrupted(delivery: Delivery) -> ExecutionEnd {
     match delivery {
         Delivery::AtLeastOnce => ExecutionEnd::Interrupted,
@@ -141,8 +141,8 @@ impl Execution {
                 () = self.cancel.cancelled() => break (ExecutionEnd::Cancelled, error),
                 () = env.sleep(pause) => {}
             }
-            // The handler may have started a task of its own. During the pause, this task may have marked the
-            // run as interrupted through a clone of the context.
+            // The handler may have spawned a task that still runs during this pause. That task may have marked
+            // the run as interrupted through a clone of the context.
             if let Some(end) = self.signals().decide(attempt, self.job.delivery) {
                 break (end, error);
             }
@@ -197,8 +197,8 @@ impl Execution {
             () = dropped => (ExecutionEnd::Failed, "did not stop, and was dropped".to_owned()),
             () = env.sleep_until(timeout_at.unwrap_or(BootTime::from_nanos(u64::MAX))) => {
                 stop.cancel();
-                // After a timeout, the handler has the grace period to clean up, as at a step-down. Its result
-                // is ignored.
+                // After a timeout, the handler has the grace period to clean up, as at a step-down. The result
+                // that the handler returns is ignored.
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }

@@ -2,31 +2,32 @@ use crate::scheduler::RunOutcome;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
-/// The cancellation or interruption of one run, with its reason. Clones share it.
+/// The cancellation or interruption of one run, with its reason. Clones of this value share one signal.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Cancel {
     token: CancellationToken,
     reasons: Arc<Reasons>,
 }
 
-/// The reasons of a run's end: the first reason of a cancellation, and the first reason of an interruption.
+/// The reasons for which a run was cancelled and interrupted. Only the first reason of each kind is stored.
 #[derive(Debug, Default)]
 struct Reasons {
-    /// The reason of a cancellation. If it is set, the run ends as cancelled and is not repeated, even under
-    /// at-least-once.
+    /// The reason of a cancellation. If it is set, the run ends as cancelled and is not repeated, even if the
+    /// job is at-least-once.
     cancel: OnceLock<Arc<str>>,
-    /// The reason of an interruption. If only this reason is set, another worker may run the tick again.
+    /// The reason why the run was interrupted. If the run was interrupted but not cancelled, the tick may run
+    /// again.
     interrupt: OnceLock<Arc<str>>,
 }
 
 impl Cancel {
-    /// Cancels the run for good: no worker runs the tick again, even if the run was interrupted before.
+    /// Cancels the run permanently: the tick does not run again, even if the run was interrupted before.
     pub(in crate::scheduler) fn cancel(&self, why: &str) {
         let _ = self.reasons.cancel.set(why.into());
         self.token.cancel();
     }
 
-    /// Interrupts the run: another worker may run the tick again.
+    /// Interrupts the run: the tick may run again.
     pub(in crate::scheduler) fn interrupt(&self, why: &str) {
         let _ = self.reasons.interrupt.set(why.into());
         self.token.cancel();
@@ -50,13 +51,14 @@ impl Cancel {
     }
 }
 
-/// Returns the text that says that the run was cancelled on the request of `by`.
+/// Returns the reason of a run that was cancelled on the request of `by`.
 pub(in crate::scheduler) fn on_request(by: &str) -> String {
     format!("on request of {by}")
 }
 
-/// A signal to the leader's task that watches an open run. *Withdraw* asks the task to end the run unless a
-/// worker has taken it. *Release* asks it to stop watching. Clones share the signal.
+/// A signal to the leader's task that watches an open run. *Withdraw* asks the task to end the run, unless a
+/// worker has taken the run. *Release* asks the task to stop watching the run. Clones of this value share one
+/// signal.
 #[derive(Clone, Debug, Default)]
 pub(in crate::scheduler) struct Withdraw {
     token: CancellationToken,
@@ -64,13 +66,14 @@ pub(in crate::scheduler) struct Withdraw {
 }
 
 impl Withdraw {
-    /// Asks the task to end the run with this outcome, unless a worker has taken it.
+    /// Asks the task to end the run with this outcome, unless a worker has taken the run.
     pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
         let _ = self.why.set((end, why.into()));
         self.token.cancel();
     }
 
-    /// Asks the task to stop watching and to leave the run open. Does nothing if the run is already withdrawn.
+    /// Asks the task to stop watching the run and to leave it open. Does nothing if the run is already
+    /// withdrawn.
     pub(in crate::scheduler) fn release(&self) {
         self.token.cancel();
     }
@@ -88,7 +91,8 @@ impl Withdraw {
         self.token.cancelled().await;
     }
 
-    /// Returns the outcome and the reason with which the run was withdrawn, or `None` if it was not.
+    /// Returns the outcome and the reason with which the run was withdrawn. Returns `None` if it was not
+    /// withdrawn.
     pub(in crate::scheduler) fn why(&self) -> Option<(RunOutcome, Arc<str>)> {
         self.why.get().cloned()
     }

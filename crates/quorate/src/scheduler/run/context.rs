@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The longest state that a job keeps between its runs, in bytes.
 const STATE_MAX: usize = 1024;
-/// The longest state, in bytes of JSON, that a run of a job placed on any worker saves. It is shorter, because
-/// this state is stored with the result in the run's slot.
+/// The largest number of bytes of JSON of a state, if the job is placed on any worker. This limit is lower than
+/// `STATE_MAX`, because the slot of the run stores the state together with the result.
 const SLOT_STATE_MAX: usize = 512;
 
 /// The argument of a job's handler: one attempt of one run.
@@ -34,7 +34,7 @@ pub struct RunContext {
     pub(in crate::scheduler) output: RunOutput,
 }
 
-/// The output and the state that the handler sets in all attempts of one run. Clones share it.
+/// The output and the state that the handler sets in all attempts of one run. Clones of this value share them.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct RunOutput(Arc<Inner>);
 
@@ -81,8 +81,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term of the leader that executes the run. Returns `None` if the run was opened to workers:
-    /// it then executes under a claim on its slot.
+    /// Returns the term of the leader that executes the run. Returns `None` if a worker took the run through
+    /// its slot: the run is then executed under a claim, not under a term.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -90,12 +90,13 @@ impl RunContext {
         }
     }
 
-    /// Returns the fencing token of the term or the claim, if this worker holds the term or claim now. Pass the
-    /// token to the next write.
+    /// Returns the fencing token of the term or the claim, if this worker still holds the term or the claim.
+    /// Pass the token with the next write.
     ///
-    /// If the job is placed on the leader, the tokens of terms order all its runs. If the job is placed on any
-    /// worker, a token comes from the claim of one generation of one run, and orders only the executions under
-    /// that claim. To refuse writes of the job's older runs, a store must also compare the ticks.
+    /// If the job is placed on the leader, the tokens are those of terms, and order all runs of the job. If the
+    /// job is placed on any worker, a token comes from the claim on one generation of one run, and orders only
+    /// the executions of that generation. To refuse writes of older runs, the store must then compare the ticks
+    /// too.
     ///
     /// # Errors
     /// [`LeaseLost`] if the term or the claim has ended, so that this worker must not write any more.
@@ -103,29 +104,29 @@ impl RunContext {
         self.guard.fencing_token()
     }
 
-    /// Returns the fencing token of the term or the claim, even if it has ended.
+    /// Returns the fencing token of the term or the claim, even if the term or the claim has ended.
     pub fn token(&self) -> FencingToken {
         self.guard.token()
     }
 
-    /// Returns the token that is cancelled when the run should end: at a step-down, at a shutdown, at the
-    /// attempt's timeout, or when the run is cancelled. If the handler still runs when the validity of the
-    /// term or the claim ends, the handler is dropped.
+    /// Returns the token that is cancelled when the run should end. This happens at a step-down, at a shutdown,
+    /// at the timeout of the attempt, or when the run is cancelled. A handler that still runs when the validity
+    /// of the term or the claim ends is dropped.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// Returns the time by which the handler should return, on this worker's boot clock: the attempt's timeout
-    /// or [`RunContext::held_until`], if that is earlier. Each extension of the term or the claim moves the
-    /// second time. Returns `None` once the term or the claim has ended.
+    /// Returns the time by which the handler should return, on this worker's boot clock. It is the timeout of
+    /// the attempt or [`RunContext::held_until`], whichever is earlier. Each extension of the term or the claim
+    /// moves `held_until`. Returns `None` once the term or the claim has ended.
     pub fn deadline(&self) -> Option<BootTime> {
         let until = self.guard.work_until()?;
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
-    /// Returns the time by which other processes that work for the run must have ended, on this worker's boot
-    /// clock. At this time the term or the claim ends, unless it is extended. If the leader was asked to
-    /// resign, this is the end of the grace period, if that is earlier. Returns `None` once the term or the
+    /// Returns the time at which the term or the claim ends unless it is extended, on this worker's boot clock.
+    /// Other processes that work for the run must have ended by then. If the leader was asked to resign, and
+    /// the grace period ends earlier, returns the end of the grace period. Returns `None` once the term or the
     /// claim has ended.
     pub fn held_until(&self) -> Option<BootTime> {
         self.guard.work_until()
@@ -136,25 +137,24 @@ impl RunContext {
         self.deadline().map_or(Duration::ZERO, |at| self.guard.env().now().until(at))
     }
 
-    /// Returns the job's state: the text that this run or an earlier run has set with
-    /// [`RunContext::set_state`].
+    /// Returns the job's state: the text that this run or an earlier run set with [`RunContext::set_state`].
     pub fn state(&self) -> Option<Arc<str>> {
         let texts = self.output.texts();
         texts.state.clone().or_else(|| texts.earlier.clone())
     }
 
-    /// Sets a small text for later runs of the job. The text is stored if this run ends as done, just before
-    /// the end is recorded. So a run that is repeated may find its own state. If concurrent runs set a state,
-    /// the one that is stored last counts.
+    /// Sets a small text for later runs of the job. If this run ends as done, the text is stored just before
+    /// that end is recorded. So a run that is repeated may find the text that its own first execution set. If
+    /// concurrent runs set a text, the text that is stored last counts.
     ///
     /// # Errors
-    /// [`SettingError`] if the text is longer than 1,024 bytes, or, for a job that is placed on any worker, longer than 512
-    /// bytes as JSON.
+    /// [`SettingError`] if the text is longer than 1,024 bytes. If the job is placed on any worker, the limit is
+    /// 512 bytes of JSON.
     pub fn set_state(&self, text: &str) -> Result<(), SettingError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
-            // For a run under a claim, the state is stored in the slot's result, which is limited to 1 KiB
-            // with all its data.
+            // For a run under a claim, the state is stored in the slot together with the result of the run. The
+            // nodes limit all of this to 1 KiB.
             RunGuard::Claim(..) => {
                 (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
             }
@@ -171,9 +171,9 @@ impl RunContext {
         Ok(())
     }
 
-    /// Sets the run's output for the history. Only the end of the output is stored, and only if the job keeps
-    /// output ([`Job::keep_output`](super::super::Job::keep_output)). A second call replaces the text of the
-    /// first.
+    /// Sets the run's output for the history. Only the last bytes are stored, and only if the job keeps output
+    /// ([`Job::keep_output`](super::super::Job::keep_output)). A second call replaces the text of the first
+    /// call.
     pub fn set_output(&self, text: &str) {
         let keep = self.output.0.keep_output;
         if keep > 0 {
@@ -181,21 +181,20 @@ impl RunContext {
         }
     }
 
-    /// Marks this run as interrupted: the run was cut short, although the term or the claim may continue. Use
-    /// it if the work did not reach its own end, for instance because a process that did the work was killed.
+    /// Marks this run as interrupted: its work was cut short, although the term or the claim may continue. Call
+    /// this if the work did not complete, for instance because a process that did the work was killed.
     ///
-    /// The mark has precedence over the result, whether the handler returns `Ok` or an error, panics, or
-    /// times out: the result is not recorded, the attempt is not retried, and the
-    /// [state](RunContext::set_state) is not stored. Under at-least-once, the tick runs again: under this
-    /// leader or the next, or on any worker if the job is placed on any worker. Under at-most-once, the tick
-    /// ends as *cancelled*. A run that was cancelled on request or for a later tick ends as cancelled in any
-    /// case.
+    /// The mark has precedence over the result of the handler, which may return `Ok` or an error, panic, or
+    /// time out. The result is not recorded, the attempt is not retried, and the [state](RunContext::set_state)
+    /// is not stored. If the job is at-least-once, the tick runs again: under this leader or the next, or on
+    /// any worker if the job is placed on any worker. If the job is at-most-once, the tick ends as *cancelled*.
+    /// A run that was cancelled on request or for a later tick always ends as cancelled.
     pub fn mark_interrupted(&self) {
         self.output.0.interrupted.store(true, Ordering::Release);
     }
 
-    /// Prevents the release of the term or the claim at the end of the run. The next leader is then elected,
-    /// or the next run of the job starts, no sooner than one TTL later. Use it for work that may continue
+    /// Prevents the release of the term or the claim at the end of the run. Another leader can then be elected,
+    /// or the next run of the job can start, only one TTL later. Call this if work of the run may continue
     /// after the run and cannot be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         match &self.guard {
@@ -212,7 +211,7 @@ impl RunOutput {
         Self(Arc::new(Inner { interrupted, unreleased, keep_output, texts }))
     }
 
-    /// Returns whether the claim must end by its TTL, without a release.
+    /// Returns whether the claim must expire by its TTL, instead of being released.
     pub(in crate::scheduler) fn is_unreleased(&self) -> bool {
         self.0.unreleased.load(Ordering::Acquire)
     }
@@ -221,7 +220,7 @@ impl RunOutput {
         self.0.interrupted.load(Ordering::Acquire)
     }
 
-    /// Takes the state and the output that the handler has set, and leaves none.
+    /// Removes and returns the state and the output that the handler has set.
     pub(in crate::scheduler) fn take(&self) -> (Option<Arc<str>>, Option<Arc<str>>) {
         let mut texts = self.texts();
         (texts.state.take(), texts.output.take())

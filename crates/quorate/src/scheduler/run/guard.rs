@@ -7,7 +7,7 @@ use crate::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// The lease under which a run executes. The run may continue while this worker holds the lease.
+/// The lease under which a run is executed. The run may continue while this worker holds the lease.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
@@ -41,14 +41,15 @@ impl RunGuard {
         }
     }
 
-    /// Returns whether the run should end, because its token is cancelled or its lease has ended. The clock is
-    /// checked too: after a pause of the process, the token may be cancelled late.
+    /// Returns whether the run should end, because its token is cancelled or its lease has ended. This function
+    /// checks the clock too, because after a pause of the process the token may not be cancelled yet.
     pub(in crate::scheduler) fn must_end(&self) -> bool {
         self.step_down_token().is_cancelled() || self.fencing_token().is_err()
     }
 
     /// Returns the time at which the lease ends unless it is extended. If the leader was asked to resign its
-    /// term, this is the end of the grace period, if that is earlier. Returns `None` once the lease has ended.
+    /// term, and the grace period ends earlier, returns the end of the grace period. Returns `None` once the
+    /// lease has ended.
     pub(in crate::scheduler) fn work_until(&self) -> Option<BootTime> {
         match self {
             Self::Term(term) => term.work_until(),

@@ -1,5 +1,5 @@
-//! A run that the leader executes itself. The leader writes *started* at a majority, checks its term,
-//! executes the run, and writes its end.
+//! A run that the leader executes itself. The leader writes a *started* record at a majority, checks that its
+//! term is valid, executes the run, and writes the end of the run.
 
 use crate::scheduler::{
     plan::pending_run::PendingRun,
@@ -38,17 +38,17 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// The moment at which the handler of a run began, by the wall clock and by the boot clock, with the run's
+/// The time at which the handler of a run began, by the wall clock and by the boot clock, and the run's
 /// *started* record. Empty until the handler begins.
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. If the future is dropped, the handler is dropped too, and the ledger keeps the
-    /// *started* record without an end.
+    /// Executes the run. If the future is dropped, the handler is dropped too. The ledger then has the
+    /// *started* record of the run, and no end.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
         if self.stopped() {
-            // The run has no record of this leader, so nothing needs to be undone. The next leader decides on
-            // the run.
+            // This leader has written no record of the run, so it has nothing to undo. The next leader decides
+            // on the run.
             return RunEnd::Abandoned;
         }
         let started = match self.write_started().await {
@@ -56,15 +56,15 @@ impl Run {
             Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
         };
-        // The process may have been paused after the write. In the meantime a later leader may have started a
-        // catch-up run of the same tick, so the term is checked again.
+        // The process may have been paused after the write. Meanwhile a later leader may have started a
+        // catch-up run of the same tick. So the term is checked again.
         let checks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }
-        // A step-down may have begun while *started* was written. The next leader repeats an at-least-once run,
-        // so this leader abandons it. No worker would repeat an at-most-once run. So this leader executes it
-        // for the rest of the grace period, with a cancelled token.
+        // A step-down may have begun while *started* was written. An at-least-once run is abandoned, because
+        // the next leader repeats it. An at-most-once run is not repeated, so this leader executes it in the
+        // rest of the grace period. The handler's cancellation token is already cancelled.
         if self.stopped() && self.job.delivery == Delivery::AtLeastOnce {
             return RunEnd::Abandoned;
         }
@@ -84,8 +84,8 @@ impl Run {
         self.record_end(started, began, result).await
     }
 
-    /// Records the end of the run in the ledger. For an interrupted run no end is recorded, so that the run is
-    /// executed again.
+    /// Records the end of the run in the ledger. If the run was interrupted and will be executed again, no end
+    /// is recorded.
     async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
         if let Some(text) = worked.state.take()
@@ -113,9 +113,9 @@ impl Run {
         let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
         let unknown = self.start.unknown;
         match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // The run is unknown: too few nodes remember its time to show whether it was started before. Only
-            // at-least-once jobs execute such a run. They do so even if no majority stores the record of its
-            // start.
+            // The past of the run is unknown: too few nodes remember its time to show whether it was started
+            // before. Only an at-least-once job executes such a run, and does so even if no majority stores the
+            // *started* record.
             Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
             Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
                 if self.job.delivery == Delivery::AtLeastOnce =>
@@ -126,8 +126,8 @@ impl Run {
         }
     }
 
-    /// Writes the end of the run, and tries again while the term lasts. If no write succeeds, the next leader
-    /// repeats an at-least-once run.
+    /// Writes the closed record of the run, and tries again while the term lasts. If no attempt succeeds, the
+    /// next leader repeats an at-least-once run.
     async fn write_closed(&self, started: Record, closed: RunRecord) {
         let run = self.start.run();
         let closed = closed.remembered(self.writer.memory(&run), self.term.token());
@@ -139,8 +139,8 @@ impl Run {
         }
     }
 
-    /// Returns whether the run should end. The clock is checked too: after a pause of the process, the token
-    /// may be cancelled late.
+    /// Returns whether the run should end. This function checks the clock too, because after a pause of the
+    /// process the token may not be cancelled yet.
     fn stopped(&self) -> bool {
         self.term.step_down_token().is_cancelled() || !self.term.is_valid()
     }
@@ -154,7 +154,7 @@ pub(in crate::scheduler) struct RunSummary {
     pub(in crate::scheduler) worked: ExecutionResult,
     /// The worker that executed the run. `None` if the leader executed it.
     pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term that the history entry names. `None` for the leader's present term.
+    /// The term in the history entry. `None` for the present term of the leader.
     pub(in crate::scheduler) term: Option<FencingToken>,
 }
 
@@ -164,24 +164,24 @@ impl RunSummary {
     }
 }
 
-/// The way in which the task of one run ended, as the event loop sees it.
+/// The result of the leader's task for a run, which the event loop receives.
 #[derive(Debug)]
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended. Its record is closed, unless the leader executed the run and could not write the
     /// record.
     Ended(RunOutcome, RunSummary),
-    /// The run was interrupted, and must be executed again. The pending run has the *started* record as its
-    /// `seen` record.
+    /// The run was interrupted, and must be executed again. The `seen` record of the pending run is the
+    /// *started* record.
     Interrupted(RunSummary, Box<PendingRun>),
     /// The leader could not write the record of the start, so the handler was not called.
     NotStarted(LedgerError),
-    /// The ledger already has this record of another term. The planner decides by this record whether the run
-    /// goes on.
+    /// The ledger already has this record of another leader. The planner decides from this record whether the
+    /// run continues.
     Met(Record, Box<PendingRun>),
     /// The term ended, or the step-down began, before the handler started.
     Abandoned,
-    /// The run stays open, because the step-down began, the term ended, the leader stopped watching the run, or
-    /// its closed record could not be written. The next leader continues the run. If this leader stopped
-    /// watching because it was given the run's job only now, it continues the run itself.
+    /// The run stays open, and the next leader continues it. The reason is one of these: the step-down began,
+    /// the term ended, the closed record could not be written, or the leader stopped watching the run. In the
+    /// last case the run's job was just added to this leader, which then continues the run itself.
     Left,
 }

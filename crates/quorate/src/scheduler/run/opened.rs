@@ -1,5 +1,5 @@
-//! The leader's side of a run that a worker executes. The leader opens the run to workers, watches its slot,
-//! and closes the run. `docs/design/scheduler.md` describes the protocol.
+//! The leader's side of a run that a worker executes. The leader opens the run to workers, watches the run's
+//! slot, and closes the run. `docs/design/scheduler.md` describes the protocol.
 
 use crate::scheduler::{
     plan::{pending_run::PendingRun, record_life::LATE_AFTER},
@@ -27,19 +27,20 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The shortest and the longest pause between two inspections of a slot. Between these limits, the pause is a
-/// quarter of the time since the run was due.
+/// The shortest and the longest pause between two inspections of a slot. The pause is a quarter of the time
+/// since the run was due, within these limits.
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The time within which a worker may take a run that the misfire rule does not limit: a requested run, a
-/// catch-up run, a generation after the first, or a run of a schedule that counts from the ends of runs.
+/// The time within which a worker may take a run if the misfire window does not limit this time. Such runs are
+/// requested runs, catch-up runs, generations after the first, and runs of a schedule that counts from the ends
+/// of runs.
 const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// The parameters of the time from `take_by` to the horizon. Workers take a run until `take_by`. After the
-/// horizon, the nodes refuse to let a worker take it. The time in between is this many gaps between ticks, but
-/// at least the second and at most the third value.
+/// The parameters of the time between `take_by` and the horizon. Workers take a run until `take_by`. After the
+/// horizon, the nodes no longer allow a worker to take the run. The time in between is the job's gap between
+/// ticks, multiplied by the first value, but at least the second value and at most the third.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
-/// The wait after which the leader stores the record of an untaken run on further nodes: workers may not see
-/// the record because too few nodes have it. The leader repeats this each time the total wait has doubled.
+/// If no worker has taken a run after this time, too few nodes may have its record. The leader then stores the
+/// record on further nodes. It does so again each time the total wait has doubled.
 const SPREAD_AFTER: Duration = Duration::from_secs(1);
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
@@ -53,22 +54,23 @@ pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
-    /// True if the leader has the run's job. Only then may it open another generation after the loss of one.
+    /// True if the leader has the run's job. If the leader does not have the job, it opens no further
+    /// generation of a lost run.
     pub(in crate::scheduler) reopens: bool,
 }
 
-/// The end of one generation, as the leader reads it from the slot.
+/// The end of one generation, which the leader reads from the slot.
 #[derive(Debug)]
 enum SlotEnd {
     /// The worker recorded this end.
     Done(SlotResult),
-    /// This leader, or an earlier one, ended the generation before a worker took it. The fields are the
-    /// outcome and the reason.
+    /// This leader, or an earlier one, ended the generation before a worker took it. The values are the outcome
+    /// and the reason.
     Void(RunOutcome, Arc<str>),
-    /// A worker took the generation, or may have taken it, and its claim ended without a recorded end. The
-    /// fields are the worker, if it is known, and the reason.
+    /// A worker took the generation, or may have taken it. The worker's claim has ended, and no end is
+    /// recorded. The values are the worker, if it is known, and the reason.
     Lost(Option<Arc<str>>, Arc<str>),
-    /// The step-down began, the term ended, or the leader stopped watching the run. The run stays open.
+    /// The step-down began, the term ended, or the watch was [released](Withdraw::release). The run stays open.
     Left,
 }
 
@@ -81,8 +83,8 @@ enum Next {
     Reopen,
 }
 
-/// Decides on the step after a generation was lost or interrupted. The run gets another generation only if its
-/// job is at-least-once and the run is not cancelled.
+/// Decides how a run continues after its generation was lost or interrupted. The run gets another generation
+/// only if its job is at-least-once and the run was not cancelled.
 fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
     match delivery {
         _ if cancelled => Next::Close(RunOutcome::Cancelled),
@@ -92,8 +94,8 @@ fn after_loss(delivery: Delivery, cancelled: bool, end: RunOutcome) -> Next {
 }
 
 impl Opened {
-    /// Opens the run and watches its slot, until the run is closed, the step-down begins, the term ends, or
-    /// the leader stops watching.
+    /// Opens the run and watches its slot. Returns when the run is closed, the step-down begins, the term ends,
+    /// or the leader must stop watching the run.
     pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
         let run = self.start.run();
         let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
@@ -102,8 +104,8 @@ impl Opened {
         });
         let mut seen = self.start.seen.clone();
         let mut open = adopted.unwrap_or_else(|| {
-            // A record or an unknown past means that an earlier leader may have executed this run itself. That
-            // execution counts as the first generation, so this one is the second.
+            // If the run has a record, or if its past is unknown, an earlier leader may have executed the run
+            // itself. That execution counts as the first generation, so this generation is the second.
             let known = self.start.seen.is_none() && !self.start.unknown;
             self.generation(&run, first_opened(known), None)
         });
@@ -158,7 +160,7 @@ impl Opened {
         }
     }
 
-    /// Returns a new generation of the run. `before` is the generation that it follows, if there is one.
+    /// Returns a new generation of the run. `before` is the previous generation, if there is one.
     fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
         let now = self.now();
         let scheduled = self.start.cause == RunCause::Scheduled && generation == 1;
@@ -185,7 +187,7 @@ impl Opened {
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns how the generation ended, and the last record
+    /// Watches the slot until the generation has ended. Returns the end of the generation, and the last record
     /// of the run that this leader wrote.
     async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
         let slot = open.slot(&run.key);
@@ -248,8 +250,8 @@ impl Opened {
             }
             if taken {
                 if self.cancel.is_for_good() && open.cancel.is_none() {
-                    // The cancellation is stored in the run's record. The worker that executes the run reads
-                    // this record about once a second, and then cancels the run.
+                    // The leader stores the cancellation in the run's record. The worker that executes the run
+                    // reads this record about once a second, and then cancels the run.
                     open.cancel = Some(self.cancel.why());
                     let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
                     if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
@@ -260,8 +262,8 @@ impl Opened {
                 }
                 continue;
             }
-            // Workers take a run only if a majority of the nodes store its record. Nodes may have missed the
-            // record or lost it since, so it is stored on further nodes.
+            // A worker takes a run only if a majority of the nodes store its record. Some nodes may have missed
+            // the record, or lost it since. So the leader stores it on further nodes.
             if spread_at <= now {
                 self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
                 spread_at = due + due.until(self.now()).max(SPREAD_AFTER) * 2;
@@ -275,14 +277,14 @@ impl Opened {
         }
     }
 
-    /// Returns whether so few nodes remember the generation that no worker can take it. The leader can still
-    /// write the records of the run, so it can end the generation as lost (rule R9c).
+    /// Returns whether no worker can take the generation any more, because too few nodes remember it, while the
+    /// leader can still write records of the run. The leader may then end the generation as lost (rule R9c).
     fn is_forgotten(&self, run: &RunId, slot: &SlotId) -> bool {
         !self.slots.is_remembered(slot.at) && self.slots.is_remembered(self.writer.memory(run))
     }
 
-    /// Returns the outcome and the reason with which the run must end now, provided that no worker has taken
-    /// it. Returns `None` if the run may stay open.
+    /// Returns the outcome and the reason for which the leader must end the run now, if no worker has taken it.
+    /// Returns `None` if the run may stay open.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
         if self.cancel.is_for_good() {
             return Some((RunOutcome::Cancelled, self.cancel.why()));
@@ -293,9 +295,10 @@ impl Opened {
         })
     }
 
-    /// Takes the slot itself, so that no worker can take it, and so ends the generation. If no worker has taken
-    /// the slot, the generation ends for the reason `void`. If a node has counted an attempt to take the slot,
-    /// the generation ends as lost. Returns `None` if the slot cannot be ended yet.
+    /// Tries to take the slot for the leader, so that no worker can take it, and ends the generation. If no
+    /// node has counted an attempt to take the slot, the generation ends as given by `void`. If a node has
+    /// counted an attempt, the generation ends as lost. Returns `None` if the leader cannot end the generation
+    /// now.
     async fn end_slot(
         &self,
         slot: &SlotId,
@@ -307,9 +310,9 @@ impl Opened {
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
-                // Every worker lets the nodes count its attempt before it starts a run. No node has counted
-                // one, so no worker has started this generation. It is not lost, and it ends only if `void`
-                // gives a reason.
+                // Before a worker starts a run, the nodes count its attempt to take the slot. No node has
+                // counted an attempt, so no worker has started this generation. The generation is not lost, and
+                // the leader ends it only if `void` has an outcome.
                 let (end, why) = void?;
                 if claim.take().await {
                     let void = VoidResult { end, why: Arc::clone(&why) };
@@ -337,8 +340,8 @@ impl Opened {
         }
     }
 
-    /// Returns the outcome and the reason of a generation that a leader ended in its slot. Used if the reason
-    /// in the slot cannot be read.
+    /// Returns the outcome and the reason of a generation that a leader ended through its slot. Used if the
+    /// text in the slot cannot be read.
     fn void_reason(&self) -> (RunOutcome, Arc<str>) {
         if self.cancel.is_for_good() {
             return (RunOutcome::Cancelled, self.cancel.why());
@@ -369,8 +372,8 @@ impl Opened {
         let closed = closed.remembered(self.writer.memory(run), open.term);
         let record = self.writer.record(run, closed);
         if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
-            // The run stays open in the ledger. The next leader finds the run's end in the slot and closes the
-            // run.
+            // The run stays open in the ledger. The next leader finds the end of the run in the slot, and
+            // closes the run.
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
             return RunEnd::Left;
         }
@@ -383,8 +386,8 @@ impl Opened {
         )
     }
 
-    /// Returns the result of a generation whose handler may not have run at all. The result therefore has no
-    /// duration and no output.
+    /// Returns the result of a generation whose handler may not have run. The result has no duration and no
+    /// output.
     fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
             worker: Arc::clone(self.writer.worker()),
@@ -403,9 +406,9 @@ impl Opened {
         self.writer.term().quorum().wall()
     }
 
-    /// Waits until the run's job has ended, that is, until no worker has had the job for the ledger's
-    /// retention. Then no leader will open another generation. Returns false if the step-down begins before
-    /// that, or if the leader is given the job.
+    /// Waits until the run's job has ended. The leader then withdraws the run, because no leader will open
+    /// another generation of it. Returns false if the step-down begins first, or if the leader gets the job
+    /// first.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,

@@ -3,16 +3,16 @@
 //! # What is not guaranteed
 //!
 //! If a worker is paused between its last check of the claim and the start of the handler, the handler starts
-//! late. So the handler's writes need the fencing token. A worker reads about once a second whether its runs
-//! are cancelled. A run that ends before the next read is not cancelled.
+//! late. So the handler must pass the fencing token with its writes. A worker reads about once a second which
+//! of its runs are cancelled. A run that ends before the next such read is not cancelled.
 //!
 //! # The search for runs
 //!
-//! The leader keeps a short list of the runs that no worker has taken. A worker reads this list up to ten
-//! times a second while the list has new runs, and otherwise about once a second. When a run is due, the
-//! worker waits for a random time. Busier workers wait longer on average, so that the runs are spread. Then
-//! the worker reads the run's record, and takes the run only if a majority of nodes stores the same record
-//! (rule R3 of `docs/design/scheduler.md`).
+//! The leader keeps a short list of the open runs that no worker has taken. While the list has new runs, a
+//! worker reads it up to ten times a second, and otherwise about once a second. When a run is due, the worker
+//! waits for a random time. A worker with more active runs waits longer on average, so that the runs are spread
+//! over the workers. Then the worker reads the run's record, and takes the run only if a majority of nodes
+//! stores the same record (rule R3 of `docs/design/scheduler.md`).
 
 use crate::scheduler::{
     Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
@@ -44,9 +44,10 @@ const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
 /// The pause between two reads of the records of active runs, which show cancellations.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 /// The upper limit of the random wait before a worker tries to take a run. The limit is the first value, plus
-/// the second value for each run that the worker executes. So idle workers usually take runs first.
+/// the second value for each run that the worker already executes. So workers without runs usually take new
+/// runs first.
 const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
-/// The largest number of executed runs that are counted for this wait.
+/// The largest number of executed runs that count for the limit of the random wait.
 const SHARE_WAIT_RUNS: u32 = 10;
 /// The pause before the next attempt to take a run, after an attempt that too few nodes answered.
 const TAKE_RETRY: Duration = Duration::from_millis(200);
@@ -59,14 +60,15 @@ pub(in crate::scheduler) struct Taking {
     pub(in crate::scheduler) ledger: Ledger,
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) max_running: usize,
-    /// The TTL of the claim on a slot, and so the longest time for which a crashed worker blocks a run.
+    /// The TTL of the claim on a slot. If a worker crashes after it has acquired the claim, no worker can take
+    /// the slot for at most this time.
     pub(in crate::scheduler) ttl: Duration,
     /// The time that the handler of a cancelled run has to return.
     pub(in crate::scheduler) grace: Duration,
 }
 
-/// Takes and executes runs until `stop` is cancelled or the scheduler is drained. Returns once the runs that the worker
-/// executes have ended.
+/// Takes and executes runs until `stop` is cancelled or the scheduler is being drained. Then waits until the
+/// runs that the worker executes have ended.
 pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToken) {
     let env = with.quorum.env().clone();
     let mut worker = Worker {
@@ -92,12 +94,12 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
-    /// The read of the list of open runs, if one is active, the time of the next read, and the present pause
-    /// between reads.
+    /// The active read of the list of open runs, if there is one. `list_at` is the time of the next read, and
+    /// `list_pause` the present pause between reads.
     listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
     list_at: BootTime,
     list_pause: Duration,
-    /// The read of the records of active runs, if one is active, and the time of the next read.
+    /// The active read of the records of active runs, if there is one. `poll_at` is the time of the next read.
     polling: Option<ScopedTask<Result<Polled, LedgerError>>>,
     poll_at: BootTime,
 }
@@ -105,10 +107,10 @@ struct Worker {
 /// The answers of the nodes to the read of one key: each node's memory, and its record under the key.
 type Answers = Vec<(Memory, Option<Record>)>;
 
-/// The keys of active runs, and the answers for each key.
+/// The keys of active runs, and the answers of the nodes for each key.
 type Polled = (Vec<Arc<str>>, Vec<Answers>);
 
-/// A run that is listed as open, of a job that this worker has.
+/// A run in the list of open runs whose job this worker has.
 #[derive(Debug)]
 struct Candidate {
     not_before: WallTime,
@@ -126,9 +128,10 @@ struct Active {
 /// The result of an attempt to take a run.
 #[derive(Debug)]
 enum Tried {
-    /// The worker has executed the run, or must not take this generation of it. It makes no further attempt.
+    /// The worker has executed the run, or must not take this generation of the run. It does not repeat the
+    /// attempt.
     Finished,
-    /// The run is not taken yet. The worker may try again after this time.
+    /// The worker has not taken the run. It may try again after this time.
     Again(Duration),
 }
 
@@ -159,8 +162,8 @@ impl Worker {
         self.last_runs(stop).await;
     }
 
-    /// Takes no more runs, and waits until the runs that this worker executes have ended. Until then, the
-    /// leader may still cancel them.
+    /// Waits until the runs that this worker executes have ended, and takes no more runs. The leader may still
+    /// cancel active runs.
     async fn last_runs(&mut self, stop: &CancellationToken) {
         loop {
             if stop.is_cancelled() {
@@ -184,12 +187,14 @@ impl Worker {
         }
     }
 
-    /// Returns the time of the next read of the list, or `None` if the worker has no jobs.
+    /// Returns the time of the next read of the list. Returns `None` if a read is active, or if the worker has
+    /// no jobs.
     fn next_list(&self) -> Option<BootTime> {
         (self.listing.is_none() && !self.with.registry.jobs().is_empty()).then_some(self.list_at)
     }
 
-    /// Returns the time of the next read of the records of active runs, or `None` if there are none.
+    /// Returns the time of the next read of the records of active runs. Returns `None` if a read is active, or
+    /// if no run is active.
     fn next_poll(&self) -> Option<BootTime> {
         (self.polling.is_none() && !self.active.is_empty()).then_some(self.poll_at)
     }
@@ -296,7 +301,8 @@ impl Worker {
             cancel,
         };
         let trying = self.env.spawn_scoped(attempt.run());
-        // A panic of the task is treated as an end. The leader finds the run's state in the slot.
+        // A panic of the task is treated as `Finished`. The leader finds the state of the run in the
+        // slot.
         self.runs.push(trying.map(move |tried| (key, tried.unwrap_or(Tried::Finished))).boxed());
     }
 
@@ -304,8 +310,8 @@ impl Worker {
         let Some(Active { not_before, .. }) = self.active.remove(key) else { return };
         let after = match tried {
             Tried::Again(after) => *after + self.env.random_below(SHARE_WAIT.0),
-            // The run is not tried again at once, because the list that this worker has still names it. The
-            // leader soon removes it from the list, unless it opens another generation.
+            // This worker still has an old list, which contains the run. So the worker waits before it tries
+            // the run again. The leader soon removes the run from the list, unless it opens another generation.
             Tried::Finished => LIST_PAUSE.1,
         };
         let try_at = Some(self.env.now() + after);
@@ -313,7 +319,7 @@ impl Worker {
         self.list_at = self.list_at.min(self.env.now() + LIST_PAUSE.0);
     }
 
-    /// Returns the next time at which `read_list`, `poll` or `take` has work.
+    /// Returns the time of the next call at which `read_list`, `poll` or `take` has something to do.
     fn wake(&self) -> BootTime {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
@@ -325,12 +331,12 @@ impl Worker {
     }
 }
 
-/// Returns the name of the job to which a run's key belongs.
+/// Returns the name of the job in a run's key.
 fn job_of(key: &str) -> Option<&str> {
     job_and_tick(key).map(|(job, _)| job)
 }
 
-/// Returns the reason of the cancellation, if the newest record of the run in `answers` contains one.
+/// Returns the reason for which the run must be cancelled, if the deciding record in `answers` has one.
 fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     let decides =
         answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
@@ -366,15 +372,16 @@ impl Attempt {
         }
         match self.slots.claim(&open.slot(&self.key)).await {
             Claimed::Free(claim) => self.execute(claim, open).await,
-            // Another attempt on this slot was counted or has ended, so a worker may have started the run. The
-            // leader decides whether another generation follows.
+            // The slot was taken before, or has ended. So a worker may have started the run, and the leader
+            // decides whether another generation follows.
             Claimed::Counted(_) | Claimed::Ended(_) => Tried::Finished,
             Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
             Claimed::Unavailable => Tried::Again(TAKE_RETRY),
         }
     }
 
-    /// Reads the generation that a majority of nodes stores as open. Returns `None` if no record has a majority yet.
+    /// Reads the open generation of the run, which a majority of nodes must store. Returns `None` if no record
+    /// has a majority yet.
     async fn read(&self) -> Result<Option<OpenRun>, Tried> {
         let keys = [Arc::clone(&self.key)];
         match self.with.ledger.read_keys(&keys).await {
@@ -421,8 +428,8 @@ impl Attempt {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Finished;
         };
-        // If only the shutdown of this worker cancelled the run, its result is *interrupted*, and another
-        // worker executes the run again.
+        // If the handler stopped only because this worker is shutting down, the run's result is *interrupted*.
+        // Another worker then executes the run again.
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
@@ -438,8 +445,8 @@ impl Attempt {
             output: result.output,
         };
         if output.is_unreleased() {
-            // Processes of the handler may still be running. So the slot is completed only one TTL later. The
-            // next run then starts no sooner than it would after an expired claim.
+            // Processes of the handler may still be running. So the worker records the end of the run only one
+            // TTL later. The next run then starts no earlier than it would if the claim had expired.
             env.sleep(self.with.ttl).await;
         }
         if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
@@ -449,9 +456,10 @@ impl Attempt {
     }
 }
 
-/// A slot that this worker has taken. If this value is dropped while the handler runs, it releases the claim,
-/// so that the leader sees the loss at once. If the handler has called
-/// [`end_without_release`](crate::scheduler::RunContext::end_without_release), the claim is left to expire.
+/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released,
+/// so that the leader sees at once that the run is lost. If the handler has called
+/// [`end_without_release`](crate::scheduler::RunContext::end_without_release), the claim is not released, but
+/// expires.
 struct TakenSlot {
     claim: SlotClaim,
     output: RunOutput,

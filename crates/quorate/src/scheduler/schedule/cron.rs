@@ -12,20 +12,21 @@ use std::{fmt, sync::Arc};
 ///
 /// The number of fields selects one of two dialects:
 ///
-/// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7; names (`mon`,
-///   `jan`), ranges, lists and steps as in `crontab(5)`. If neither day field begins with `*`, the line is
-///   due on a day that matches *either* field. Also `@hourly`, `@daily` (`@midnight`), `@weekly`, `@monthly`,
-///   `@yearly` (`@annually`).
-/// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`.
-///   Sunday is 1; a day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed
-///   `cron::Schedule` is accepted as well.
+/// * **crontab**, 5 fields: `minute hour day-of-month month day-of-week`. Sunday is 0 or 7. Names (`mon`,
+///   `jan`), ranges, lists and steps are written as in `crontab(5)`. If neither day field begins with `*`, the
+///   line is due on a day that matches *either* field. The words `@hourly`, `@daily` (`@midnight`), `@weekly`,
+///   `@monthly` and `@yearly` (`@annually`) are accepted too.
+/// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
+///   is 1. A day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed
+///   `cron::Schedule` is accepted too.
 ///
-/// In both dialects, a day-of-month may be `L` (the month's last), `L-3` (three days before it), `15W` (the
-/// weekday, Monday to Friday, nearest to the 15th in the same month) or `LW` (the month's last weekday), and
-/// a day-of-week `fri#2` (the second Friday) or `friL` (the last one), alone or in a list.
+/// Both dialects accept these forms, alone or in a list. A day-of-month may be `L` (the last day of the month),
+/// `L-3` (three days before that day), `15W` (the day from Monday to Friday that is nearest to the 15th in the
+/// same month) or `LW` (the last day from Monday to Friday of the month). A day-of-week may be `fri#2` (the
+/// second Friday of the month) or `friL` (the last one).
 ///
-/// Skipped and repeated local times follow one rule in both dialects, set with [`Cron::dst`]. A line has no
-/// ticks after the year 9999.
+/// In both dialects, the same rule applies to skipped and repeated local times. [`Cron::dst`] sets this rule. A
+/// line has no ticks after the year 9999.
 ///
 /// ```
 /// use quorate::scheduler::Cron;
@@ -47,11 +48,11 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Parses a cron line. Its zone is UTC unless [`Cron::zone`] sets another one.
+    /// Parses a cron line. The zone is UTC unless [`Cron::zone`] sets another zone.
     ///
     /// # Errors
-    /// [`InvalidSchedule`], with the field, the value and the fix. A line that never fires (30 February) is
-    /// an error too.
+    /// [`InvalidSchedule`], with the field, the value and the fix. A line that no date matches, such as 30
+    /// February, is an error too.
     pub fn parse(text: &str) -> Result<Self, InvalidSchedule> {
         let cron = Self::read(text)?;
         if cron.times.next(0).is_none() {
@@ -60,8 +61,8 @@ impl Cron {
         Ok(cron)
     }
 
-    /// Parses a line that was valid when it was stored. Unlike [`Cron::parse`], it accepts a line that has no
-    /// more ticks.
+    /// Parses a line that was valid when it was stored. Unlike [`Cron::parse`], this function accepts a line
+    /// that has no more ticks.
     pub(super) fn read(text: &str) -> Result<Self, InvalidSchedule> {
         let times = crontab::read(text)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -71,7 +72,7 @@ impl Cron {
     /// Sets the zone by its IANA name.
     ///
     /// # Errors
-    /// [`InvalidSchedule::Zone`] if there is no such zone, with the most similar name.
+    /// [`InvalidSchedule::Zone`] if there is no such zone. The error has the most similar name.
     pub fn zone(self, name: &str) -> Result<Self, InvalidSchedule> {
         Ok(self.in_zone(Zone::named(name)?))
     }
@@ -103,7 +104,8 @@ impl Cron {
         &self.text
     }
 
-    /// Returns the first tick strictly later than `after`, or `None` if there is none up to the year 9999.
+    /// Returns the first tick strictly later than `after`. Returns `None` if there is no tick up to the year
+    /// 9999.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         let after = i64::try_from(after.as_micros() / 1_000_000).ok()?;
         let tick = u64::try_from(local::next_after(&self.times, &self.zone, self.dst, after)?).ok()?;

@@ -1,21 +1,21 @@
-//! Conversions from the parsed schedules of the `cron` crate (0.17). This is the only module that names the
-//! crate, which depends on `chrono`.
+//! Conversions from the parsed schedules of the `cron` crate (0.17). No other module uses this crate, which
+//! depends on `chrono`.
 
 use crate::scheduler::schedule::{
     cron::Cron,
     dst::Dst,
     kinds::Schedule,
-    line::{Fields, Line},
+    line::{Fields, Line, Years},
     local::LocalTimes,
     zone::Zone,
 };
 use ::cron::TimeUnitSpec;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Converts a line that the `cron` crate has parsed. The line is in UTC unless [`Cron::zone`] sets another
-/// zone. The text of the line decides whether it is a fixed-time or an interval job ([`Dst`]), as for
-/// [`Cron::parse`]. A line that never fires is accepted, and has no ticks. If the line names no year, its ticks
-/// continue after 2100, where the crate itself stops.
+/// Converts a line that the `cron` crate has parsed. The zone is UTC unless [`Cron::zone`] sets another zone.
+/// As with [`Cron::parse`], the text of the line decides whether it is a fixed-time or an interval job
+/// ([`Dst`]). A line that no date matches is accepted, and has no ticks. If the line has no year field, its
+/// ticks continue after 2100, although the ticks of the crate end there.
 impl From<::cron::Schedule> for Cron {
     fn from(line: ::cron::Schedule) -> Self {
         let as_written = normalized(line.source());
@@ -28,7 +28,7 @@ impl From<::cron::Schedule> for Cron {
     }
 }
 
-/// Converts the line to a [`Cron`] in UTC, and the [`Cron`] to a [`Schedule`].
+/// Converts the line to a [`Cron`] in UTC, and then to a [`Schedule`].
 impl From<::cron::Schedule> for Schedule {
     fn from(schedule: ::cron::Schedule) -> Self {
         Cron::from(schedule).into()
@@ -40,7 +40,7 @@ impl From<&::cron::Schedule> for Line {
         fn values(field: &impl TimeUnitSpec) -> BTreeSet<u32> {
             field.iter().collect()
         }
-        let years = if line.years().is_all() { super::line::YEARS.collect() } else { values(line.years()) };
+        let years = if line.years().is_all() { Years::All } else { Years::of(&values(line.years())) };
         Self::new(&Fields {
             clock: [values(line.seconds()), values(line.minutes()), values(line.hours())],
             days: values(line.days_of_month()),
@@ -57,8 +57,8 @@ fn is_fixed(text: &str) -> bool {
     text.split_whitespace().take(3).all(|field| !field.starts_with('*'))
 }
 
-/// Returns the text of a line with spaces only between the fields. The crate also accepts spaces within a list,
-/// but the number of fields is found by splitting at spaces.
+/// Returns the text of a line without spaces inside its fields. The crate accepts spaces within a list, but
+/// this library splits a line into fields at its spaces.
 fn normalized(text: &str) -> String {
     let mut result = String::new();
     for word in text.split_whitespace() {
@@ -71,7 +71,7 @@ fn normalized(text: &str) -> String {
     result
 }
 
-/// Returns a text for a line, written from the values of its fields.
+/// Returns a text for a line, created from the values of its fields.
 fn rewritten(line: &::cron::Schedule) -> String {
     fn text(field: &impl TimeUnitSpec) -> String {
         if field.is_all() { "*".to_owned() } else { list(field.iter()) }

@@ -8,7 +8,7 @@ mod words;
 
 use crate::scheduler::schedule::{
     error::{InvalidSchedule, shown},
-    line::{Fields, Line},
+    line::{Fields, Line, Years},
     local::LocalTimes,
 };
 use days::Days;
@@ -60,8 +60,8 @@ impl<'a> LineFields<'a> {
         Ok(Self { dialect, clock, day, month, weekday, year })
     }
 
-    /// Returns whether a day that matches either day field matches the line. Otherwise it must match both.
-    /// (Cronie looks only at the first character, so `*/2` counts as a star.)
+    /// Returns whether a day matches the line if it matches either day field. Otherwise a day must match both
+    /// fields. As in cronie, only the first character of a field is examined, so `*/2` is treated like `*`.
     fn either_day(&self) -> bool {
         self.dialect == Dialect::Crontab && !self.day.starts_with('*') && !self.weekday.starts_with('*')
     }
@@ -70,8 +70,8 @@ impl<'a> LineFields<'a> {
 fn count_hint(fields: &[&str]) -> &'static str {
     match fields {
         [] => "; an empty line has no ticks",
-        // A text that begins with one of these words is meant as another kind of schedule, so the hint names
-        // that kind.
+        // A text that begins with one of these words is probably another kind of schedule. The hint says how to
+        // write that kind.
         ["every", ..] => "; for a fixed period use `every` instead of a cron line",
         ["at", ..] => "; for one time use `at` instead of a cron line",
         ["delay", ..] => "; to wait after each end use `delay` instead of a cron line",
@@ -100,7 +100,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Returns the lines whose times together are the times of the text.
+    /// Returns the lines whose times together are the times of the cron line.
     fn line(&self, fields: &LineFields<'_>) -> Result<LocalTimes, InvalidSchedule> {
         let [second, minute, hour] = fields.clock;
         let fixed = match self.dialect {
@@ -109,7 +109,11 @@ impl Reader<'_> {
         };
         let clock = [self.values(&SECOND, second)?, self.values(&MINUTE, minute)?, self.values(&HOUR, hour)?];
         let days = self.days(fields)?;
-        let (months, years) = (self.values(&MONTH, fields.month)?, self.values(&YEAR, fields.year)?);
+        let months = self.values(&MONTH, fields.month)?;
+        let years = match fields.year {
+            "*" => Years::All,
+            year => Years::of(&self.values(&YEAR, year)?),
+        };
         let line = |days: Days| {
             let Days { days, weekdays, length } = days;
             let (clock, months, years) = (clock.clone(), months.clone(), years.clone());
@@ -118,7 +122,7 @@ impl Reader<'_> {
         Ok(LocalTimes { lines: days.into_iter().map(line).collect(), fixed })
     }
 
-    /// Returns the days that match both day fields, or either of them ([`LineFields::either_day`]).
+    /// Returns the days that match the two day fields, as [`LineFields::either_day`] requires.
     fn days(&self, fields: &LineFields<'_>) -> Result<BTreeSet<Days>, InvalidSchedule> {
         let of_month = self.dialect.days_of_month(fields.day);
         let of_month = of_month.map_err(|invalid| self.fail(DAY.name, invalid))?;

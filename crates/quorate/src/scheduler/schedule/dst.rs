@@ -4,10 +4,10 @@ use std::{fmt, str::FromStr};
 /// The rule for local times that the clock of a zone skips or shows twice. The rule applies in the same way
 /// to both dialects of a [`Cron`](super::Cron) line.
 ///
-/// A **fixed-time** job is one whose minute field and hour field (and seconds field, where there is one) do
-/// not begin with `*`; any other job is an **interval** job. [`Dst::Vixie`] is the rule of cronie (Vixie
+/// A job is a **fixed-time** job if neither its minute field nor its hour field (nor its seconds field, if it
+/// has one) begins with `*`. Any other job is an **interval** job. [`Dst::Vixie`] is the rule of cronie (Vixie
 /// cron), from its manual `cron(8)`, "Daylight Saving Time and other time changes". Each of the other rules
-/// changes one case of it:
+/// differs from it in one case:
 ///
 /// | rule | skipped, fixed-time | skipped, interval | repeated, fixed-time | repeated, interval |
 /// | --- | --- | --- | --- | --- |
@@ -16,16 +16,17 @@ use std::{fmt, str::FromStr};
 /// | `first` | right after the gap | not | first pass | **first pass** |
 /// | `both` | right after the gap | not | **both passes** | both passes |
 ///
-/// *Right after the gap*: the job runs once for each skipped time, first at the instant at which the gap
-/// ends, then one second apart. Seconds at which the job is due anyway are left out, so that every tick has
-/// an instant of its own. At most 60 skipped times of one gap run, and only within a time after the gap that
-/// is as long as the gap.
+/// *Right after the gap*: the job runs once for each skipped time. The first run is at the instant at which the
+/// gap ends, and each further run is one second later. Seconds at which the job is due anyway are left out, so
+/// that every tick has a different instant. At most 60 skipped times of one gap run. They run only within the
+/// time after the gap that is as long as the gap.
 ///
-/// *First pass*: if a change of the offset repeats a local time, the time is a tick only when the clock shows
-/// it for the first time.
+/// *First pass*: if the clock shows a local time twice because of a change of the offset, that time is a tick
+/// only the first time.
 ///
-/// A change of three hours or more is a correction of the calendar (Samoa had no 30 December 2011). The new
-/// time counts at once: under every rule, no skipped time runs later and no repeated time is left out.
+/// A change of three hours or more is a correction of the calendar. For example, Samoa had no 30 December 2011.
+/// The rules do not apply to a correction: no skipped time runs later, and every repeated time is a tick both
+/// times.
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Dst};
@@ -38,8 +39,8 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dst {
-    /// The rule of cronie. A fixed-time job runs once per tick: right after a gap, and in the first pass of a
-    /// repeated hour. An interval job follows real time.
+    /// The rule of cronie. Each tick of a fixed-time job runs once: a skipped tick right after the gap, and a
+    /// repeated tick in the first pass. An interval job follows real time.
     #[default]
     Vixie,
     /// Like `Vixie`, but skipped times do not run.

@@ -2,8 +2,7 @@ use crate::env::WallTime;
 use crate::scheduler::schedule::error::InvalidSchedule;
 use std::{fmt, time::Duration};
 
-/// The shortest period. It is about the time that it takes to write the records of a tick, so shorter periods
-/// could not be kept.
+/// The shortest period. To write the records of a tick takes about this time, so a job cannot run more often.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A schedule with a tick at each whole multiple of a period since the Unix epoch.
@@ -39,7 +38,7 @@ impl fmt::Display for Every {
     }
 }
 
-/// Returns `time` in microseconds. Returns an error if it cannot be the time between two ticks.
+/// Returns `time` in microseconds. Returns an error if `time` cannot be the time between two ticks.
 pub(super) fn whole_micros(name: &'static str, time: Duration) -> Result<u64, InvalidSchedule> {
     let fraction = !time.subsec_nanos().is_multiple_of(1_000);
     match u64::try_from(time.as_micros()) {

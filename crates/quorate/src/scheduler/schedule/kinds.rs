@@ -10,8 +10,8 @@ use crate::scheduler::schedule::{
 };
 use std::{fmt, time::Duration};
 
-/// The points in time at which a job is due, its *ticks*. A schedule is made by [`every`], [`delay`], [`at`], a
-/// [`Cron`] line, or [`Schedule::custom`].
+/// The points in time at which a job is due, its *ticks*. The functions [`every`], [`delay`] and [`at`] return
+/// a schedule. A [`Cron`] line and a [`Timetable`] (with [`Schedule::custom`]) can be converted to one.
 ///
 /// ```
 /// use quorate::scheduler::{Cron, Schedule, every};
@@ -36,8 +36,8 @@ pub(super) enum Kind {
     Custom(GuardedTimetable),
 }
 
-/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers agree
-/// on these ticks, whenever each of them started.
+/// Returns a schedule with a tick at each whole multiple of `period` since the Unix epoch. All workers compute
+/// the same ticks, because the ticks do not depend on the time at which a worker started.
 ///
 /// # Errors
 /// [`InvalidSchedule::Interval`] if the period is shorter than a millisecond, has a fraction of a
@@ -46,14 +46,13 @@ pub fn every(period: Duration) -> Result<Schedule, InvalidSchedule> {
     Every::new(period).map(|every| Schedule(Kind::Every(every)))
 }
 
-/// Returns a schedule whose next tick is due `delay` after the end of the last run. The runs of two ticks
-/// never overlap, however long a run takes.
+/// Returns a schedule whose next tick is due `delay` after the end of the last run. Two runs of the job never
+/// overlap, however long a run takes.
 ///
-/// The first tick is the moment at which the job is first registered. Each later tick is the end of the run
-/// before it, *as the ledger records it*, plus the delay. Every leader reads the same end, and so computes
-/// the same tick. A run that was lost, skipped or cancelled ends when a leader writes that outcome to the
-/// ledger, so the chain of runs continues. A late tick never misfires, because otherwise no further tick
-/// would follow.
+/// The first tick is the moment at which the job is first registered. Each later tick is the recorded end of
+/// the previous run, plus the delay. The ledger stores this end, so every leader computes the same tick. A run
+/// that is lost, skipped or cancelled ends when a leader writes that outcome to the ledger, and the next tick
+/// follows from that end. A late tick is never skipped as a misfire, because then no further tick would follow.
 ///
 /// # Errors
 /// As for [`every`].
@@ -61,8 +60,8 @@ pub fn delay(delay: Duration) -> Result<Schedule, InvalidSchedule> {
     Delay::new(delay).map(|delay| Schedule(Kind::Delay(delay)))
 }
 
-/// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. A job that is registered
-/// after `moment` has no tick.
+/// Returns a schedule with one tick, at `moment`. A moment in the past is accepted. If a job is registered
+/// after `moment`, it has no tick.
 pub const fn at(moment: WallTime) -> Schedule {
     Schedule(Kind::At(At(moment)))
 }
@@ -76,10 +75,10 @@ impl Schedule {
 
     /// Returns the first tick strictly later than `after`, or `None` if there is none.
     ///
-    /// This is a pure function, so every worker computes the same ticks. If each result is passed to the next
-    /// call, the calls return all ticks in order. If ticks depend on the ends of runs
-    /// ([`Schedule::is_after_end`]), `after` is the end of the last run. A sequence of calls then gives the
-    /// ticks that would follow if each run took no time.
+    /// This is a pure function, so every worker computes the same ticks. To get all ticks in order, pass each
+    /// result to the next call. If ticks depend on the ends of runs ([`Schedule::is_after_end`]), `after` must
+    /// be the end of the last run. Calls that pass each result to the next call then return the ticks that
+    /// would follow if each run took no time.
     pub fn next_after(&self, after: WallTime) -> Option<WallTime> {
         match &self.0 {
             Kind::Every(every) => every.next_after(after),
@@ -90,14 +89,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs,
-    /// the first tick is `since` itself, because no run has ended yet.
+    /// Returns the first tick of a job that is registered at `since`. If ticks depend on the ends of runs, this
+    /// is `since`, because no run has ended yet.
     pub fn first(&self, since: WallTime) -> Option<WallTime> {
         if self.is_after_end() { Some(since) } else { self.next_after(since) }
     }
 
-    /// Returns whether each tick depends on the end of the run before it, as with [`delay`]. If so, at most one
-    /// tick is known in advance. No tick may be skipped, because without its run no further tick would follow.
+    /// Returns whether each tick depends on the end of the previous run, as with [`delay`]. If so, at most one
+    /// tick is known in advance. Such a tick must not be skipped, because without its run no further tick would
+    /// follow.
     pub const fn is_after_end(&self) -> bool {
         matches!(self.0, Kind::Delay(_))
     }
@@ -115,8 +115,8 @@ impl Schedule {
     /// it. If ticks depend on the ends of runs, returns at most one tick.
     pub fn upcoming(&self, from: WallTime, count: usize) -> impl Iterator<Item = WallTime> + '_ {
         let count = if self.is_after_end() { count.min(1) } else { count };
-        // `std::iter::successors` would compute one tick more than `count`. After the last tick of a cron line,
-        // this search may be slow.
+        // `std::iter::successors` would compute one tick more than `count`. This additional search may be slow
+        // if the last tick of a cron line has been reached.
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.next_after(at)?;
@@ -125,8 +125,8 @@ impl Schedule {
         .take(count)
     }
 
-    /// Returns the fixed time between two ticks, or between the end of a run and the next tick. Returns `None`
-    /// if this time varies, or if there is only one tick.
+    /// Returns the time between two ticks, or between the end of a run and the next tick, if this time is
+    /// always the same. Returns `None` if it varies, or if there is only one tick.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
             Kind::Every(every) => Some(every.period()),
@@ -135,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the reason why a [`Timetable`] has no more ticks, if it has violated its contract.
+    /// Returns the error of a [`Timetable`] that has violated its contract. Such a timetable has no more ticks.
     pub fn error(&self) -> Option<&str> {
         match &self.0 {
             Kind::Custom(custom) => custom.error(),
@@ -145,8 +145,8 @@ impl Schedule {
 
     /// Returns the last tick that is later than `after` and not later than `until`.
     ///
-    /// The search is a bisection. It takes about fifty calls of [`Schedule::next_after`], however many ticks
-    /// are in the span.
+    /// The search is a bisection. It makes about fifty calls of [`Schedule::next_after`], even if the span has
+    /// many more ticks.
     pub fn last_within(&self, after: WallTime, until: WallTime) -> Option<WallTime> {
         let upto = |at| self.next_after(at).filter(|tick| *tick <= until);
         let mut last = upto(after)?;
@@ -185,9 +185,9 @@ impl Schedule {
         }
     }
 
-    /// Returns a moment, not before `after`. At most `most` ticks are due between this moment and `until`. If
-    /// the gap between ticks is known, the result is the earliest moment for which this is certain. The gap of
-    /// a custom timetable is not known. In this case as few as half of `most` ticks may be due after the
+    /// Returns a moment at or after `after`, such that at most `most` ticks are due between this moment and
+    /// `until`. If the gap between the ticks is known, this is the earliest moment for which that is certain.
+    /// The gap of a custom timetable is not known. As few as half of `most` ticks may then be due after the
     /// moment.
     pub(in crate::scheduler) fn cut(&self, after: WallTime, until: WallTime, most: usize) -> WallTime {
         let gaps = u32::try_from(most).unwrap_or(u32::MAX);
@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(sevens.busiest_gap(), 7 * SECOND);
         assert_eq!(sevens, Schedule::custom(Sevens));
         assert_ne!(sevens, same);
-        // The job missed a week of ticks. The gap between the ticks of a timetable is not known, so fewer ticks
-        // than the limit may run. At least half of the limit run, among them the latest tick.
+        // The job missed a week of ticks. The gap between the ticks of a timetable is not known. So fewer ticks
+        // than the limit may run, but at least half of the limit. The latest tick is among them.
         let week = Duration::from_secs(7 * 24 * 3600);
         let plan = due(&sevens, Misfire::run_all(week), START, START + week, SECOND);
         assert!((DUE_MAX / 2..=DUE_MAX).contains(&plan.run.len()), "{}", plan.run.len());

@@ -8,13 +8,13 @@ use jiff::{
 };
 use std::collections::BTreeSet;
 
-/// The first and the last year that a line can name. The last year is also the last one of the calendar.
+/// The first and the last year that a line can contain. The calendar ends with the same last year.
 pub(super) const YEARS: std::ops::RangeInclusive<u32> = 1970..=9999;
 /// The number of years after which the dates of the calendar fall on the same weekdays again.
 const CYCLE: i16 = 400;
 const LAST_YEAR: i16 = 9999;
 
-/// The values of each field of a line, in a form that can be searched fast.
+/// The values of each field of a line, in a form in which the search is fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     seconds: Values,
@@ -24,7 +24,7 @@ pub(super) struct Line {
     months: Values,
     /// The days of the week. Sunday is 1.
     weekdays: Values,
-    /// The length of the month, if only months of this number of days match.
+    /// If this is set, only months with this number of days match.
     length: Option<i8>,
     years: Years,
 }
@@ -38,13 +38,13 @@ pub(super) struct Fields {
     pub(super) months: BTreeSet<u32>,
     /// The days of the week. Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The length of the month, if only months of this number of days match.
+    /// If this is set, only months with this number of days match.
     pub(super) length: Option<u32>,
-    pub(super) years: BTreeSet<u32>,
+    pub(super) years: Years,
 }
 
 impl Line {
-    /// Creates a line with these values. A number that a field cannot have matches no time.
+    /// Creates a line with these values. A number that is not possible in its field matches no time.
     pub(super) fn new(fields: &Fields) -> Self {
         let [seconds, minutes, hours] = &fields.clock;
         Self {
@@ -55,12 +55,12 @@ impl Line {
             months: Values::of(&fields.months),
             weekdays: Values::of(&fields.weekdays),
             length: fields.length.map(|length| i8::try_from(length).unwrap_or(0)),
-            years: Years::of(&fields.years),
+            years: fields.years.clone(),
         }
     }
 
-    /// Returns the first local time later than `local`, or `None` if there is none up to the year 9999. Local
-    /// times are in seconds since the epoch, as if they were UTC.
+    /// Returns the first local time later than `local`. Returns `None` if there is no such time up to the year
+    /// 9999. Local times are in seconds since the epoch, as if local time were UTC.
     pub(super) fn next(&self, local: i64) -> Option<i64> {
         let from = TimeZone::UTC.to_datetime(Timestamp::from_second(local.checked_add(1)?).ok()?);
         let found = self.on(from).or_else(|| {
@@ -70,14 +70,14 @@ impl Line {
         Some(TimeZone::UTC.to_timestamp(found).ok()?.as_second())
     }
 
-    /// Returns the first match on the date of `from`, at or after `from`.
+    /// Returns the first matching time at or after `from`, on the date of `from`.
     fn on(&self, from: DateTime) -> Option<DateTime> {
         let date = from.date();
         let matches = self.date_from(date) == Some(date);
         matches.then(|| self.time_from(from.time())).flatten().map(|time| DateTime::from_parts(date, time))
     }
 
-    /// Returns the first time of a day that matches, at or after `from`.
+    /// Returns the first matching time of a day, at or after `from`.
     fn time_from(&self, from: Time) -> Option<Time> {
         let (hour, minute) = (from.hour(), from.minute());
         let at = |hour, minute, second| Time::new(hour, minute, second, 0).ok();
@@ -94,7 +94,7 @@ impl Line {
         at(self.hours.not_below(hour + 1)?, self.minutes.not_below(0)?, self.seconds.not_below(0)?)
     }
 
-    /// Returns the first date that matches, on or after `from`.
+    /// Returns the first matching date, on or after `from`.
     fn date_from(&self, from: Date) -> Option<Date> {
         let last = self.years.last(from.year());
         let (mut month, mut day) = (from.month(), from.day());
@@ -115,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Returns the first day that matches, on or after `day`, in the month that begins on `first`.
+    /// Returns the first matching day, on or after `day`, in the month that begins on `first`.
     fn day_from(&self, first: Date, day: i8) -> Option<Date> {
         let length = first.days_in_month();
         if self.length.is_some_and(|only| only != length) {
@@ -154,15 +154,16 @@ impl Values {
     }
 }
 
-/// The years of a line: all years, or only the listed ones.
+/// The years of a line: all years, or a list of years.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Years {
+pub(super) enum Years {
     All,
     Listed(BTreeSet<i16>),
 }
 
 impl Years {
-    fn of(numbers: &BTreeSet<u32>) -> Self {
+    /// Returns the years with these numbers. For a field that has all years, [`Years::All`] is much faster.
+    pub(super) fn of(numbers: &BTreeSet<u32>) -> Self {
         if numbers.iter().copied().eq(YEARS) {
             return Self::All;
         }
@@ -176,8 +177,8 @@ impl Years {
         }
     }
 
-    /// Returns the last year that a search from the year `from` must examine. If no later date matches by then,
-    /// none ever does.
+    /// Returns the last year that a search from the year `from` must examine. If no date matches up to that
+    /// year, no later date matches either.
     fn last(&self, from: i16) -> i16 {
         match self {
             Self::All => from.saturating_add(CYCLE).min(LAST_YEAR),

@@ -1,22 +1,22 @@
-//! Converts local times to instants, by the rules for gaps and repetitions (see [`Dst`]).
+//! Converts local times to instants. For skipped and repeated local times, the rules of [`Dst`] apply.
 //!
-//! All values are whole seconds since the epoch. An *instant* is in UTC. A *local* time is the number that a
-//! clock in the zone shows, converted as if it were UTC.
+//! All values are whole seconds since the epoch. An *instant* is in UTC. A *local* time is what a clock in the
+//! zone shows, converted to a number as if local time were UTC.
 
 use crate::scheduler::schedule::{dst::Dst, line::Line, zone::Zone};
 use std::ops::Range;
 
-/// The smallest change of the offset, in seconds, that counts as a correction of the calendar. The rules for
-/// gaps and repetitions do not apply to a correction.
+/// A change of the offset by at least this number of seconds is a correction of the calendar. The rules for
+/// skipped and repeated local times do not apply to a correction.
 const CORRECTION: i64 = 3 * 3600;
-/// The maximal number of skipped times of a fixed-time job that run after one gap.
+/// The largest number of skipped times of a fixed-time job that run after one gap.
 const CATCH_UP_MAX: usize = 60;
 
 /// The local times that match a cron line.
 #[derive(Debug)]
 pub(super) struct LocalTimes {
-    /// The lines whose times together are the local times. There are several lines if either day field may
-    /// match, or if a day depends on the length of its month.
+    /// The lines whose times together are the local times of the cron line. There are several lines if a day
+    /// matches when it matches either day field, or if a day depends on the length of its month.
     pub(super) lines: Vec<Line>,
     /// True if the line is a fixed-time job, as [`Dst`] defines it.
     pub(super) fixed: bool,
@@ -46,8 +46,8 @@ impl LocalTimes {
 
 /// Returns the first tick later than the instant `after`.
 ///
-/// The search goes from one change of the offset to the next. Between two changes the offset is constant, so
-/// the first matching local time gives the first tick.
+/// The search goes from one change of the offset to the next. Between two changes the offset is constant. So
+/// the first matching local time there gives the first tick.
 pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64) -> Option<i64> {
     let (runs_skipped, ignores_second_pass) =
         (rule.runs_skipped(times.fixed), rule.ignores_second_pass(times.fixed));
@@ -68,7 +68,7 @@ pub(super) fn next_after(times: &LocalTimes, zone: &Zone, rule: Dst, after: i64)
     }
 }
 
-/// A change of the offset, with the offsets before and after it.
+/// A change of the offset, with the offset before the change and the offset after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockChange {
     /// The first instant with the new offset.
@@ -100,7 +100,7 @@ impl ClockChange {
         self.at + self.after..self.at + self.before
     }
 
-    /// Returns the instants right after the change at which a job runs for a skipped local time.
+    /// Returns the instants, right after the change, at which a job runs for the skipped local times.
     pub(super) fn late_ticks(&self, times: &LocalTimes, zone: &Zone, rule: Dst) -> Vec<i64> {
         let mut ticks = Vec::new();
         let mut from = self.at;
@@ -120,8 +120,8 @@ fn change_within(zone: &Zone, from: i64, to: i64) -> Option<i64> {
     zone.changes_after(from).take_while(|at| *at <= to).find(|at| zone.ahead_at(*at) != ahead)
 }
 
-/// Returns the change of the offset in the three hours up to and including `at`, if there is one and it is
-/// not a correction of the calendar.
+/// Returns the change of the offset in the three hours up to `at`, included. Returns `None` if there is no such
+/// change, or if it is a correction of the calendar.
 fn recent_change(zone: &Zone, at: i64) -> Option<ClockChange> {
     let since = at - CORRECTION;
     let changed = change_within(zone, since, at)?;
@@ -129,15 +129,15 @@ fn recent_change(zone: &Zone, at: i64) -> Option<ClockChange> {
     (!change.is_correction()).then_some(change)
 }
 
-/// If the clock shows the local time of the instant `at` for the second time, returns the instant at which the
-/// repetition ends. Otherwise returns `None`.
+/// If the instant `at` has a local time that the clock shows for the second time, returns the instant at which
+/// the repetition ends. Otherwise returns `None`.
 fn second_pass(zone: &Zone, at: i64) -> Option<i64> {
     let change = recent_change(zone, at)?;
     Some(change.at + change.before - change.after).filter(|over| at < *over)
 }
 
-/// Returns the first instant, at or after `from`, at which a fixed-time job runs for a time that a recent gap
-/// skipped.
+/// Returns the first instant, at or after `from`, at which a fixed-time job runs for a local time that was
+/// skipped by a recent gap.
 fn catch_up_from(times: &LocalTimes, zone: &Zone, from: i64) -> Option<i64> {
     let gap = recent_change(zone, from).filter(|change| change.after > change.before)?;
     let end = gap.at + gap.after - gap.before;

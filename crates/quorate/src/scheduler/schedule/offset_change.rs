@@ -1,4 +1,4 @@
-//! The next change of a zone's offset, and its effect on a schedule. All functions are pure.
+//! The next change of a zone's offset from UTC, and its effect on a schedule. All functions are pure.
 
 use crate::env::WallTime;
 use crate::scheduler::schedule::{
@@ -24,16 +24,16 @@ pub struct OffsetChange {
 /// The effect of a change of the offset on the ticks of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OffsetEffect {
-    /// The schedule counts real time, so the offset does not matter.
+    /// The ticks of the schedule do not depend on local time, so the change of the offset does not matter.
     Independent,
-    /// No tick is at a skipped or repeated local time. Each later tick has the same local time as before, and
-    /// another time in UTC.
+    /// No tick is at a skipped or repeated local time. After the change, each tick has the same local time as
+    /// before, but another time in UTC.
     Shifted,
     /// The clock skips local times of the schedule.
     Skipped {
         /// The number of local times of the schedule that the clock skips.
         times: u64,
-        /// The number of these local times that run later, right after the change.
+        /// The number of those skipped local times for which the job runs later, right after the change.
         late: usize,
         /// The instant of the first late run.
         first_late: Option<WallTime>,
@@ -42,14 +42,14 @@ pub enum OffsetEffect {
     Repeated {
         /// The number of local times of the schedule that the clock shows twice.
         times: u64,
-        /// True if each of them is a tick both times; false if it is a tick only the first time.
+        /// True if each of these times is a tick both times, false if it is a tick only the first time.
         twice: bool,
     },
 }
 
 impl Schedule {
-    /// Returns the next change of the offset of `zone` later than `after`, and its effect on this schedule. The
-    /// zone is that of the schedule, if it has one. Returns `None` if the tables have no later change.
+    /// Returns the first change of the offset of `zone` after `after`, and its effect on this schedule. If the
+    /// schedule has a zone of its own, that zone is used. Returns `None` if the tables have no later change.
     #[doc(hidden)]
     pub fn next_offset_change(&self, zone: &Zone, after: WallTime) -> Option<OffsetChange> {
         let cron = match &self.0 {
@@ -171,7 +171,7 @@ mod tests {
                 OffsetEffect::Skipped { late, .. } => {
                     assert_eq!(ticks.iter().filter(|tick| !is_listed(tick)).count(), late, "{case}");
                 }
-                // The repeated times come right after the change for the second time.
+                // After the change, the clock shows the repeated times for the second time.
                 OffsetEffect::Repeated { times, twice } => {
                     assert_eq!(ticks.len() as u64, if twice { times } else { 0 }, "{case}");
                 }

@@ -10,12 +10,12 @@ use crate::scheduler::schedule::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A schedule as data, in the form that the ledger stores. [`Schedule::spec`] writes it, and
-/// [`Schedule::from_spec`] reads it.
+/// A schedule as data, in the form that the ledger stores. [`Schedule::spec`] creates it, and
+/// [`Schedule::from_spec`] converts it back to a schedule.
 ///
-/// A spec can be read even if this version cannot use its schedule. A kind that a newer version has added is
-/// read as [`ScheduleSpec::Unknown`]. An invalid line or zone is an error of [`Schedule::from_spec`] only. A
-/// [`Timetable`](super::Timetable) has no spec.
+/// A spec can be read even if this version cannot use its schedule. A kind of schedule that a newer version has
+/// added is read as [`ScheduleSpec::Unknown`]. If the line or the zone is invalid, only [`Schedule::from_spec`]
+/// returns an error. A [`Timetable`](super::Timetable) has no spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -84,7 +84,7 @@ impl Schedule {
         })
     }
 
-    /// Reads a schedule back from its data.
+    /// Converts a spec to a schedule.
     ///
     /// # Errors
     /// [`InvalidSchedule`].

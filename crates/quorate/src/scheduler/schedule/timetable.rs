@@ -9,20 +9,21 @@ use std::{
 
 /// A user-defined schedule, for [`Schedule::custom`](super::Schedule::custom).
 ///
-/// [`Timetable::next_after`] must be pure: for the same argument, it returns the same tick on every worker, at
-/// any time. Otherwise workers disagree about the ticks, and a tick may run twice or not at all. If each result
-/// is passed to the next call, the calls must return all ticks in order. The method should not read files or
-/// use the network, because a new leader calls it about a hundred times when it takes over.
+/// [`Timetable::next_after`] must be a pure function: for the same argument, it returns the same tick on every
+/// worker and at any time. Otherwise the workers compute different ticks, and a tick may run twice or not at
+/// all. If each result is passed to the next call, the calls must return all ticks in order. The method should
+/// not read files or use the network, because a new leader calls it about a hundred times when it takes over
+/// the job.
 pub trait Timetable: fmt::Debug + Send + Sync {
     /// Returns the first tick strictly later than `after`, or `None` after the last tick.
     ///
-    /// A result that is not later than `after`, or a panic, is an error. The error is logged once, and
+    /// A panic is an error, and so is a result that is not later than `after`. The error is logged once, and
     /// [`Schedule::error`](super::Schedule::error) returns it. From then on the job has no ticks on this
     /// worker.
     fn next_after(&self, after: WallTime) -> Option<WallTime>;
 
-    /// Returns a description for people, in one line. Timetables with the same description are equal. If the
-    /// description changes, the schedule of the job counts as changed.
+    /// Returns a description for people, in one line. Two timetables with the same description are treated as
+    /// equal. If the description changes, the schedule of the job has changed.
     fn describe(&self) -> String;
 }
 
@@ -44,8 +45,8 @@ impl GuardedTimetable {
         Self { table: Arc::new(table), text: text.into(), error: Arc::new(error) }
     }
 
-    /// Returns the first tick strictly later than `after`. Returns `None` if the timetable has none, or if it
-    /// once returned an error.
+    /// Returns the first tick strictly later than `after`. Returns `None` if the timetable has no such tick, or
+    /// if the timetable has caused an error before.
     pub(super) fn next_after(&self, after: WallTime) -> Option<WallTime> {
         if self.error.get().is_some() {
             return None;

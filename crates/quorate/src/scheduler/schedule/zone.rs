@@ -13,8 +13,8 @@ const LONGEST: usize = 40;
 
 /// A time zone of the IANA tables.
 ///
-/// The tables are compiled into the library, so that every worker of one version computes the same ticks. The
-/// tables on the worker's machine do not matter. See [`Zone::tables_version`].
+/// The tables are compiled into the library, so every worker with the same version of the library computes the
+/// same ticks. The tables on the worker's machine are not used. See [`Zone::tables_version`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -25,12 +25,12 @@ impl Zone {
     /// Returns the zone of an IANA name, such as `Europe/Kyiv`.
     ///
     /// # Errors
-    /// [`InvalidSchedule::Zone`] if the tables have no such zone, with the most similar name.
+    /// [`InvalidSchedule::Zone`] if the tables have no such zone. The error has the most similar name.
     pub fn named(name: &str) -> Result<Self, InvalidSchedule> {
         let unknown = || InvalidSchedule::Zone { name: plain(name, 80), nearest: nearest(name) };
         let zone = Self(TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?);
-        // The search ignores case. Workers compare schedules by the names of their zones, so only the exact
-        // spelling in the tables is accepted.
+        // The search above ignores case. Workers compare schedules by the names of their zones. So a name is
+        // accepted only if it is spelt exactly as in the tables.
         if zone.name() == name { Ok(zone) } else { Err(unknown()) }
     }
 
@@ -56,20 +56,21 @@ impl Zone {
         }
     }
 
-    /// Returns the number of seconds by which local time is ahead of UTC at the second `utc` after the epoch.
+    /// Returns the number of seconds by which local time is ahead of UTC. `utc` is the instant, in seconds
+    /// since the epoch.
     pub(super) fn ahead_at(&self, utc: i64) -> i64 {
         i64::from(self.0.to_offset(timestamp(utc)).seconds())
     }
 
-    /// Returns the instants after `utc` at which the rules of the zone change, in seconds after the epoch.
-    /// Some of these changes leave the offset unchanged.
+    /// Returns the instants after `utc` at which the rules of the zone change, in seconds since the epoch. Some
+    /// of these changes leave the offset unchanged.
     pub(super) fn changes_after(&self, utc: i64) -> impl Iterator<Item = i64> + '_ {
         self.0.following(timestamp(utc)).map(|change| change.timestamp().as_second())
     }
 }
 
-/// Returns the instant at the second `utc` after the epoch. If the calendar does not reach that far, returns
-/// its first or last instant.
+/// Returns the instant `utc`, which is in seconds since the epoch. If the instant is outside the calendar,
+/// returns the first or the last instant of the calendar.
 fn timestamp(utc: i64) -> Timestamp {
     Timestamp::from_second(utc).unwrap_or(if utc < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
@@ -86,12 +87,11 @@ impl fmt::Display for Zone {
     }
 }
 
-/// Returns the name of the zone that is most similar to `name`. The whole names are compared, and the names of
-/// the cities.
+/// Returns the name of the zone that is most similar to `name`. Whole names are compared, and names of cities.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
-    // A long name is not compared. The time and memory to compute a distance grow with the product of the
-    // lengths, and no name of a zone is similar to one that is twice as long.
+    // A long name is not compared. The cost of a comparison grows with the product of the two lengths, and no
+    // name of a zone is similar to a name that is twice as long.
     if wanted.len() > LONGEST * 2 {
         return None;
     }

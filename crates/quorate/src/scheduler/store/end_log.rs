@@ -1,29 +1,29 @@
-//! The log events of ended runs and skipped ticks: one event for each end. Repeated events are logged at a
-//! lower level.
+//! The log events of ended runs and skipped ticks. There is one event for each end. An event that repeats an
+//! earlier one is logged at a lower level.
 
 use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
 use tracing::Level;
 
-/// The ends of one job that were logged in this term. If many ticks in a row are skipped, only the first is
-/// logged at its full level, and the others at DEBUG.
+/// The log messages so far about the ends of one job in this term. If many ticks in a row are skipped, the first is
+/// logged at its normal level, and the others at DEBUG.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct LoggedEnds {
-    /// The outcome of the last skipped tick, or of the last run that the overlap rule cancelled.
+    /// The outcome that was logged last for a skipped tick, or for a run that the overlap rule cancelled.
     last: Option<RunOutcome>,
-    /// The number of runs that have ended since that outcome was logged.
+    /// The number of runs with another outcome that have ended since `last`.
     runs_since: u32,
 }
 
 impl LoggedEnds {
     /// Returns the level at which an end is logged.
     ///
-    /// A run that is done has the level INFO, and a run with any other end has the level WARN, except that a
-    /// run which the overlap rule cancels has the level INFO. A skipped tick has the level INFO, or WARN if it
-    /// is a misfire.
+    /// A run that is done is logged at INFO. A run with another end is logged at WARN, or at INFO if the
+    /// overlap rule cancelled the run. A skipped tick is logged at INFO, or at WARN if it is a misfire.
     ///
-    /// A skip or an overlap cancellation is logged at DEBUG if it only repeats the last one. For a misfire, no
-    /// run may have ended since the last one. For the others, at most one run may have ended since then. So if
-    /// runs and skipped ticks alternate, only the first skip is logged at INFO.
+    /// A skipped tick, or a run that the overlap rule cancelled, is logged at DEBUG if it repeats the previous
+    /// such outcome. A misfire repeats the previous misfire if no run has ended in between. Any other such
+    /// outcome repeats the previous one if at most one run has ended in between. So if runs and skipped ticks
+    /// alternate, only the first skipped tick is logged at INFO.
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,
@@ -45,7 +45,7 @@ impl LoggedEnds {
     }
 }
 
-/// Logs the end of a run, or of a tick without a run, as one event. The message is the outcome and the
+/// Logs one event for the end of a run, or for a tick without a run. The message has the outcome and the
 /// reason.
 pub(in crate::scheduler) fn log_end(level: Level, job: &Job, history: &HistoryEntry) {
     let HistoryEntry { worker, reason, cause, .. } = history;

@@ -10,6 +10,9 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+/// The beginning of the reason of ticks that a freeze of the group left out.
+pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
+
 /// The history entry of one tick, or of several ticks in a row that were skipped together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
@@ -36,17 +39,17 @@ pub struct HistoryEntry {
     /// The time at which the first attempt began. `None` if no attempt began, or its time is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<WallTime>,
-    /// The duration of the run: all attempts, and the pauses between them. In JSON, in microseconds, rounded
-    /// up.
+    /// The duration of the run, which includes all attempts and the pauses between them. In JSON, in
+    /// microseconds, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub took: Option<Duration>,
     /// The number of attempts.
     pub attempts: u32,
-    /// The error of the last failed attempt, if the run then ended in another way: a later attempt succeeded,
-    /// or the run was cancelled. [`HistoryEntry::last_error`] returns the error of a run with any outcome.
+    /// The error of the last failed attempt, if the run did not end with that error: a later attempt succeeded,
+    /// or the run was cancelled. [`HistoryEntry::last_error`] returns the last error of any run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_error: Option<Arc<str>>,
-    /// The end of the run's output; only if the job keeps output.
+    /// The last part of the run's output, if the job keeps output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
 }
@@ -62,18 +65,18 @@ pub enum RunOutcome {
     Failed,
     /// The last attempt took longer than the job's timeout.
     TimedOut,
-    /// The run was cancelled: at a step-down, by a later tick, on request, or because its job was removed
-    /// before it started. The reason says which of these was the cause.
+    /// The run was cancelled: at a step-down, because of a later tick, on request, or because its job was
+    /// removed before the run started. The entry's reason says which of these applies.
     Cancelled,
-    /// The tick was skipped, because an earlier run of the job was still active, or a later tick replaced
-    /// this one.
+    /// The tick was skipped, because an earlier run of the job was still active, or because a later tick
+    /// replaced this tick.
     SkippedOverlap,
-    /// The tick was skipped, because no worker ran it in time, or the job's schedule or placement changed
-    /// while it waited.
+    /// The tick was skipped, because no worker ran it in time, or because the job's schedule or placement
+    /// changed while the tick waited.
     SkippedMisfire,
     /// The tick was skipped, because the job was paused.
     SkippedPaused,
-    /// The run was started, or may have been started, and its end is unknown.
+    /// The run was or may have been started, and its end is unknown.
     Lost,
 }
 
@@ -90,7 +93,7 @@ impl RunOutcome {
         Self::Lost,
     ];
 
-    /// Returns the name that JSON, events and metrics use.
+    /// Returns the name of the outcome in JSON, in log events and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -118,9 +121,9 @@ impl fmt::Display for RunOutcome {
 pub enum RunCause {
     /// The tick was due, and the leader planned it in time.
     Scheduled,
-    /// The tick was missed or interrupted before, and this is its catch-up run.
+    /// The run is the catch-up run of a tick that was missed or interrupted before.
     CatchUp,
-    /// An operator or a program requested a run now.
+    /// An operator or a program requested one run now.
     Triggered {
         /// The request.
         id: RequestId,
@@ -133,7 +136,7 @@ pub enum RunCause {
 }
 
 impl RunCause {
-    /// Returns the request that caused the run, if one did.
+    /// Returns the request that caused the run. Returns `None` if the run is that of a tick.
     pub const fn request(self) -> Option<RequestId> {
         match self {
             Self::Scheduled | Self::CatchUp => None,
@@ -154,7 +157,8 @@ impl fmt::Display for RunCause {
 }
 
 impl HistoryEntry {
-    /// Creates the entry of a tick that was not executed. An executed run adds its data to it.
+    /// Creates the entry of a tick that was not executed. If a run was executed, the caller adds the data of
+    /// the run.
     pub(in crate::scheduler) fn new(
         job: &Arc<str>,
         tick: WallTime,
@@ -196,7 +200,7 @@ impl HistoryEntry {
     }
 
     /// Returns the key of the entry in the ledger. The key begins with the tick. All leaders that write an
-    /// entry of the same run use the same key, so that the run gets one entry.
+    /// entry of the same run use the same key, so the run gets only one entry.
     #[doc(hidden)]
     pub fn key(&self) -> Arc<str> {
         let (tick, term) = (self.tick.as_micros(), self.term.get());
@@ -206,11 +210,12 @@ impl HistoryEntry {
         }
     }
 
-    /// Returns the record of the entry, written at `now`. A reason or an error over 512 bytes is cut.
+    /// Returns the record of the entry, with the time `now`. If the reason or the error is longer than 512
+    /// bytes, its end is cut off.
     ///
-    /// All records of a history have the term 0, so that every leader can write them. If they had the terms of
-    /// leaders, a node would refuse the records of terms older than the newest that it has seen. The term of
-    /// the entry is part of its value.
+    /// All records of a history have the term 0, so that every leader can write them. If a record had the term
+    /// of its leader, a node that has seen a later term would refuse the record. The term of the entry is part
+    /// of the record's value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {
@@ -220,7 +225,7 @@ impl HistoryEntry {
         Record { at: now.as_micros(), term: FencingToken::default(), last: true, value }
     }
 
-    /// Reads an entry's record.
+    /// Reads an entry from the value of its record.
     ///
     /// # Errors
     /// [`RecordError`] if the value is not an entry.
@@ -231,8 +236,8 @@ impl HistoryEntry {
     }
 
     /// Merges the nodes' answers to a read of a job's history. Returns the entries, the oldest tick first, and
-    /// the errors of records that cannot be read. If nodes have different entries of one run, an entry that is
-    /// not *lost* has precedence.
+    /// an error for each record that cannot be read. If nodes have different entries of the same run, an entry
+    /// with another outcome than *lost* counts.
     #[doc(hidden)]
     pub fn merge(answers: &[Answered]) -> (Vec<Self>, Vec<RecordError>) {
         let mut entries: BTreeMap<&str, Self> = BTreeMap::new();

@@ -1,14 +1,14 @@
-//! Writes the history of runs. An end is logged and counted at once. A task then writes its entry to the
-//! ledger.
+//! Writes the history of runs. The end of a run is logged and counted at once. A task then writes the history
+//! entry of the run to the ledger.
 //!
 //! # What is not guaranteed
 //!
-//! An entry is written a little after its run has ended. If the leader crashes in between, the next leader
+//! An entry is written a little after the end of its run. If the leader crashes in between, the next leader
 //! creates the entry from the run's record in the ledger. The record has the outcome and the duration, but not
 //! the beginning, the number of attempts or the output. The entry gets the earliest time at which the run can
-//! have ended, so that it displaces no entry of a later run. The next leader makes no entry for a requested
-//! run, nor for a tick whose record has been pruned. Entries are lost if the queue overflows because no
-//! majority answers.
+//! have ended, so that entries of later runs are not pruned before it. The next leader creates no entry for a
+//! requested run, nor for a tick whose record has been pruned. If no majority answers for a long time, the
+//! queue of entries becomes full, and further entries are lost.
 
 use crate::{
     election::Term,
@@ -39,9 +39,10 @@ const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
 /// The number of attempts to write an entry, and the pause after the first failed attempt. The pause grows with
-/// each attempt.
+/// each further attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
-/// The pause after a history could not be read, or could not be completed, before it is read again.
+/// The pause before a history is read again, if it could not be read, or if an entry that it lacks could not be
+/// written.
 const READ_RETRY: Duration = Duration::from_millis(500);
 
 /// A handle to the task that writes history entries.
@@ -53,8 +54,8 @@ pub(in crate::scheduler) struct HistoryWriter {
     logged: Mutex<BTreeMap<Arc<str>, LoggedEnds>>,
 }
 
-/// A closed record that must be written before the history entry of its run. The run was dropped, or was not
-/// executed in this term.
+/// A closed record that this leader must write before the history entry of the run. The leader dropped the run,
+/// or did not execute it in this term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) run: RunId,
@@ -62,18 +63,19 @@ pub(in crate::scheduler) struct Close {
     pub(in crate::scheduler) record: Record,
 }
 
-/// A history entry, and the record that must be closed before the entry is written.
+/// A history entry, and the closed record that must be written before the entry, if there is one.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) entry: HistoryEntry,
     pub(in crate::scheduler) close: Option<Close>,
-    /// The time of the run's end, if an earlier leader recorded it. `None` if the end is in this leader's term.
+    /// The time of the run's end, if an earlier leader recorded that end. `None` if the run ended in this
+    /// leader's term.
     pub(in crate::scheduler) ended: Option<WallTime>,
 }
 
-/// The ends of one job's runs that the seal found in the ledger. If the previous leader crashed, the history
-/// may lack entries for the latest of them.
+/// The recorded ends of one job's runs, as the seal found them. If the previous leader crashed, the history may
+/// lack entries for the latest of these ends.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Ends {
     job: Arc<str>,
@@ -85,14 +87,14 @@ pub(in crate::scheduler) struct Ends {
 #[derive(Debug)]
 struct RecordedEnd {
     entry: HistoryEntry,
-    /// The time with which the entry is written: the end of the run. With the present time, pruning would keep
+    /// The time of the entry's record, which is the end of the run. With the present time, pruning would keep
     /// this entry and delete entries of later runs.
     at: WallTime,
 }
 
 impl Ends {
-    /// Returns the job's newest ends that the seal found, or `None` if there are none. Returns at most as many
-    /// as the job's history keeps.
+    /// Returns the newest recorded ends of a job, at most as many as the job's history keeps. Returns `None` if
+    /// the seal found no end.
     pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
         let ended = sealed.ended(&job.name).take(job.history);
         let entries: Vec<_> =
@@ -100,13 +102,14 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Returns the time of the job's last successful run, as far as the seal shows.
+    /// Returns the end of the job's last successful run, if the seal found one.
     fn last_success(&self) -> Option<WallTime> {
         let done = self.entries.iter().filter(|end| end.entry.end == RunOutcome::Done);
         done.map(|end| end.at).max()
     }
 
-    /// Returns the entries that a history with these keys lacks. An entry older than all keys of a full history was pruned.
+    /// Returns the entries that the history lacks. `keys` are the keys of its entries. If the history is full,
+    /// an entry that is older than all of these was pruned, and is not lacking.
     fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = RecordedEnd> {
         let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
         self.entries.into_iter().filter(move |end| {
@@ -116,8 +119,8 @@ impl Ends {
     }
 }
 
-/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record is not a
-/// readable closed record.
+/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
+/// or is not closed.
 fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
     let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
         RunRecord::parse(&record.value).ok()?
@@ -135,13 +138,25 @@ fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<Recorde
     Some(RecordedEnd { entry, at: recorded_end(record, took) })
 }
 
-/// Returns the earliest time at which the run of this record can have ended: the record's time plus `took`, the
-/// duration of the run.
+/// Returns the entries of the job's ends that the seal found, the oldest tick first, each with the time of the
+/// end.
+pub(in crate::scheduler) fn recorded_entries(
+    job: &Arc<str>,
+    sealed: &LedgerSnapshot,
+) -> Vec<(HistoryEntry, WallTime)> {
+    let ends = sealed.ended(job).filter_map(|(tick, record)| entry_from(job, tick, record));
+    let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
+    ends.reverse();
+    ends
+}
+
+/// Returns the earliest time at which the run of this record can have ended. It is the time of the record plus
+/// `took`, the duration of the run.
 pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
     WallTime::from_micros(record.at) + took.unwrap_or_default()
 }
 
-/// A command of the handle to the task that writes the history.
+/// A command from a [`HistoryWriter`] to the task that writes the history.
 #[derive(Debug)]
 enum Order {
     Enter(Box<RunReport>),
@@ -150,8 +165,8 @@ enum Order {
 }
 
 impl HistoryWriter {
-    /// Starts the task. It first writes the entries that the history lacks, from `ends`. It ends once the
-    /// handle is dropped and every entry is written, or when the term ends.
+    /// Starts the task. First, the task writes those entries of `ends` that the histories lack. The task ends
+    /// when the term ends, or when the handle is dropped and every entry is written.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -181,11 +196,11 @@ impl HistoryWriter {
         (handle, term.spawn_scoped(task.serve(entries)))
     }
 
-    /// Asks the task to drop its data of a removed job's history.
+    /// Asks the task to drop its data about a removed job's history.
     pub(in crate::scheduler) fn close(&self, job: &Arc<str>) {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
-        // If the queue is full, the order is dropped. The task then keeps its data of the removed job until the
-        // term ends, which does no harm.
+        // If the queue is full, this command is dropped. The task then keeps its data about the removed job
+        // until the term ends, which does no harm.
         let _ = self.queue.try_send(Order::Close(Arc::clone(job)));
     }
 
@@ -212,7 +227,8 @@ struct HistoryTask {
     counts: Counts,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
-    /// Jobs whose histories must be read and pruned, because they may have too many entries or lack some.
+    /// The jobs whose histories must be read and pruned. Such a history may have too many entries, or may lack
+    /// some.
     to_prune: BTreeSet<Arc<str>>,
 }
 
@@ -222,22 +238,25 @@ struct JobHistory {
     keep: usize,
     /// The times at which the stored entries were written, the oldest first.
     written: VecDeque<u64>,
-    /// True once the stored entries were read in this term.
+    /// True once the task has read the stored entries in this term.
     read: bool,
-    /// True once this term has set the lifetime of the history on the nodes.
+    /// True once the task has set the lifetime of the history on the nodes in this term.
     has_lifetime: bool,
     /// The number of entries that are being written.
     writing: usize,
-    /// True if the job was removed. The task drops this data once no entry of the job is being written.
+    /// True if the job was removed. The task drops this data when no entry of the job is being written any
+    /// more.
     closed: bool,
-    /// The ends for which the history may lack entries. `None` once they were compared with the stored entries.
+    /// The recorded ends for which the history may lack entries. `None` once the task has compared them with
+    /// the stored entries.
     ends: Option<Ends>,
 }
 
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
-    /// The result of reading and pruning a history. It has the times of the stored entries, which are empty if
-    /// they could not be read, and the ends for which the history may still lack entries.
+    /// The result of reading and pruning a history. The second value has the times of the stored entries, and
+    /// is empty if they could not be read. The third value has the ends for which the history may still lack
+    /// entries.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -279,7 +298,7 @@ impl HistoryTask {
                         busy.extend(self.forget(&job));
                     }
                     None if busy.is_empty() => return,
-                    // The handle was dropped. The task only waits for the writes in progress.
+                    // The handle was dropped, so the task only waits for the writes in progress.
                     None => while let Some(finished) = busy.next().await {
                         drop(finished);
                     },
@@ -293,7 +312,7 @@ impl HistoryTask {
         let (job, keep) = (Arc::clone(&job.name), job.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
-        // The first entry of a term also sets the lifetime of the history. Without that, the nodes delete the
+        // The first entry of a term also sets the lifetime of the history. Otherwise the nodes would delete the
         // history after their default lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
@@ -303,8 +322,8 @@ impl HistoryTask {
             if let Some(Close { run, seen, record }) = close
                 && let Err(error) = run_writer.write(&run, seen, &record, false).await
             {
-                // The run's record could not be closed, so no entry is written. The next leader decides on the
-                // run.
+                // The closed record of the run could not be written, so no entry is written either. The next
+                // leader decides on the run.
                 tracing::debug!(job = &*job, "not closed: {error}");
                 return Finished::Written(job, keep, None);
             }
@@ -326,8 +345,8 @@ impl HistoryTask {
         .boxed()
     }
 
-    /// Drops the data of a removed job, once all its entries are written. Also renews the lifetime of the
-    /// history, so that the nodes keep it for the ledger's retention from now on.
+    /// Drops the data of a removed job, if all its entries are written. Also renews the lifetime of the
+    /// history, so that from now on the nodes keep it for the ledger's retention.
     fn forget(&mut self, job: &Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         self.histories.get(job).filter(|history| history.closed && history.writing == 0)?;
         self.histories.remove(job);
@@ -342,16 +361,15 @@ impl HistoryTask {
         history.writing = history.writing.saturating_sub(1);
         if let Some(at) = at {
             history.written.push_back(at);
-            // The entries of earlier terms are not counted in `written` until the history was read once in this
-            // term.
+            // Until the history has been read in this term, `written` lacks the entries of earlier terms.
             if !history.read || history.written.len() > keep.saturating_mul(2).max(16) {
                 self.to_prune.insert(job);
             }
         }
     }
 
-    /// Starts to read and prune one job's history. If the history was not read in this term, the entries that
-    /// it lacks are written first.
+    /// Starts to read and prune one job's history. If the history was not read in this term yet, first writes
+    /// the entries that the history lacks.
     fn prune(&mut self) -> Option<BoxFuture<'static, Finished>> {
         let job = self.to_prune.pop_first()?;
         let history = self.histories.get_mut(&job)?;
@@ -398,8 +416,8 @@ impl HistoryTask {
         )
     }
 
-    /// Handles the result of [`HistoryTask::prune`]. An entry that was written meanwhile may be counted twice
-    /// until the next pruning. If the history still lacks entries, it is read again.
+    /// Handles the result of [`HistoryTask::prune`]. If the history still lacks entries, it will be read again.
+    /// An entry that was written during the pruning may be counted twice until the next pruning.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };
         if ends.is_some() {
@@ -414,7 +432,7 @@ impl HistoryTask {
     }
 }
 
-/// Sets the lifetime of a job's history on the nodes. Without that, the nodes delete the history after their
+/// Sets the lifetime of a job's history on the nodes. Otherwise the nodes would delete the history after their
 /// default lifetime.
 async fn set_lifetime(retention: &Retention, job: &str) {
     if let Err(error) = retention.keep_history(job).await {
@@ -422,8 +440,8 @@ async fn set_lifetime(retention: &Retention, job: &str) {
     }
 }
 
-/// Returns the key of each stored entry, with the earliest time that any node stores for it. Nodes store
-/// different times if the entry was written again.
+/// Returns the key of each stored entry, with the time of its record. If an entry was written twice, nodes may
+/// have different times, and the earliest of them counts.
 fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     let mut first = BTreeMap::new();
     for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -433,9 +451,9 @@ fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     first
 }
 
-/// Writes an entry, with a few attempts while the term lasts. The record gets the time `ended`, or the present
-/// time if the run ended in this term, and this time is returned. If the nodes already have a record under the
-/// key, the write fails as [`LedgerError::Standing`], because the run already has an entry.
+/// Writes an entry, with a few attempts while the term lasts. Returns the time of the written record. This time
+/// is `ended`, or the present time if the run ended in this term. If the nodes already have a record under the
+/// key, the run already has an entry, and the write fails with [`LedgerError::Standing`].
 async fn write_entry(
     term: &Term,
     part: &Ledger,
@@ -443,8 +461,8 @@ async fn write_entry(
     ended: Option<WallTime>,
 ) -> Result<u64, LedgerError> {
     let now = term.quorum().wall();
-    // A node counts for this write if it remembers the present time. It need not remember the time of the run,
-    // because the record is new.
+    // The record is new, so a node counts for this write if it remembers the present time. The node need not
+    // remember the time of the run.
     let (key, record, remembered) =
         (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)), now.as_micros());
     let (most, pause) = ENTRY_ATTEMPTS;

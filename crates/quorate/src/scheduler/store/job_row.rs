@@ -1,24 +1,33 @@
-use crate::scheduler::{control::RequestId, store::RecordError};
+use crate::scheduler::{
+    control::RequestId,
+    store::{RecordError, health::JobHealth},
+};
 use crate::{env::WallTime, node::FencingToken, scheduler::schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The time of records that pruning never removes: the largest number that the Lua scripts on the nodes can
-/// compare.
+/// The time of records that pruning never removes. It is the largest number that the Lua scripts on the nodes
+/// can compare.
 pub(in crate::scheduler) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
-/// The largest number of requests that a row remembers.
+/// The largest number of request ids that a row stores.
 const REQUESTS_MAX: usize = 8;
 
-/// The row of a job in its group's ledger, under `job/NAME`. The leader writes it, and any client may read it.
+/// The row of a job in its group's ledger, under `job/NAME`. The leader writes the row, and any client may read
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// The time at which a leader first had the job or its present schedule or placement, or at which the job
-    /// was last resumed. No earlier tick is due.
+    /// No tick before this time is due. A leader sets this time when it first has the job, when the schedule or
+    /// the placement of the job changes, when a pause of the job ends, and when the job is added again.
     pub since: WallTime,
-    /// The number of changes of the row. If nodes store different rows, the row with the highest term counts,
-    /// and of the same term the row with the highest revision.
+    /// The value of `since` when a leader last set `since` to a later time on purpose: at a change of the
+    /// schedule or of the placement, at the end of a pause, or when the job was added again. The earlier
+    /// `since` of an older row then no longer counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised: Option<WallTime>,
+    /// The number of changes of the row. If nodes store different rows, the row with the highest term counts.
+    /// Of several rows with this term, the row with the highest revision counts.
     pub rev: u64,
-    /// The schedule, in the form that people write.
+    /// The schedule, as a text for people.
     pub schedule: Arc<str>,
     /// The pause, if the job is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,16 +42,28 @@ pub struct JobRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WallTime>,
     /// The time for which the ledger keeps the records of the job's ticks, even under a leader that does not
-    /// have the job. It is the misfire window, plus the jitter, plus the time by which runs are opened ahead.
-    /// In JSON, in microseconds.
+    /// have the job. It is the sum of the misfire window, the jitter, and the time by which runs are opened
+    /// ahead. In JSON, in microseconds.
     #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// The schedule, in the form that programs read. `None` for a custom timetable.
+    /// The schedule, as data for programs. `None` for a custom timetable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<ScheduleSpec>,
+    /// The time within which the job is expected to succeed again. In JSON, in microseconds.
+    #[serde(default, with = "super::wire::maybe_micros", skip_serializing_if = "Option::is_none")]
+    pub expect_within: Option<Duration>,
+    /// The time at which a leader first found the job with an `expect_within`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_from: Option<WallTime>,
+    /// The end of the last successful run, if the job has an `expect_within`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<WallTime>,
+    /// The condition of the job, and its unreported alerts. `None` until the first alert.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<JobHealth>,
     /// The last eight requests that changed the row, the newest last. If a leader crashes before it answers a
-    /// request, the next leader receives the request again. The row then shows that the request was carried
-    /// out.
+    /// request, the next leader receives the request again. The next leader then sees here that the request was
+    /// already carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestId>,
 }
@@ -54,17 +75,17 @@ pub struct Paused {
     pub by: Arc<str>,
     /// The time at which the pause began.
     pub at: WallTime,
-    /// The reason, in the words of the requester. The rows of older versions have none.
+    /// The reason, as the requester gave it. The rows of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Arc<str>>,
-    /// The time at which the pause ends: a tick at that time runs. `None` if the pause lasts until the job is
+    /// The time at which the pause ends. A tick at that time runs. `None` if the pause lasts until the job is
     /// resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<WallTime>,
 }
 
 impl Paused {
-    /// Returns the end of the pause, if it has come.
+    /// Returns the end of the pause, if it is not later than `now`.
     pub fn ended(&self, now: WallTime) -> Option<WallTime> {
         self.until.filter(|until| *until <= now)
     }
@@ -73,10 +94,18 @@ impl Paused {
 impl JobRow {
     /// The prefix of the keys of rows.
     pub const PREFIX: &str = "job/";
+    /// The key of the row of the group's freeze, which has the form of a job's row.
+    pub const FREEZE: &str = "freeze";
 
     /// Returns the key of a job's row.
     pub fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
+    }
+
+    /// Sets `since` to a later time. No earlier tick is then due, even if older rows have an earlier `since`.
+    pub(in crate::scheduler) fn raise_since(&mut self, since: WallTime) {
+        self.since = since;
+        self.raised = Some(since);
     }
 
     /// Adds a request to the requests that have changed the row.
@@ -92,10 +121,11 @@ impl JobRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Reads a record's value: a row, or the microseconds of `since` alone, which early versions wrote.
+    /// Reads a row from the value of a record. Early versions wrote only the microseconds of `since`, which
+    /// this function reads too.
     ///
     /// # Errors
-    /// [`RecordError`] if the value is neither.
+    /// [`RecordError`] if the value has neither of these forms.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         if let Ok(micros) = value.parse() {
             let since = WallTime::from_micros(micros);

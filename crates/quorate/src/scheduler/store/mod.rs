@@ -1,7 +1,9 @@
 //! The data that the scheduler stores in the ledger: the records of runs, the rows of jobs, and the history.
 
+mod condition;
 mod end_log;
 mod error;
+pub(super) mod health;
 mod history;
 pub(super) mod history_writer;
 pub(super) mod job_row;
@@ -16,6 +18,7 @@ pub(super) mod snapshot;
 pub(super) mod wire;
 
 pub use error::RecordError;
+pub(super) use history::FROZEN;
 pub use history::{HistoryEntry, RunCause, RunOutcome};
 pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
@@ -26,8 +29,7 @@ pub(super) use slot_result::{SlotResult, VoidResult, tail};
 
 use std::time::Duration;
 
-/// The longest reason, and the longest error, that a record of a run or an entry of the history stores, in
-/// bytes.
+/// The largest number of bytes of a reason, and of an error, in a record of a run or in a history entry.
 pub(in crate::scheduler) const REASON_MAX: usize = 512;
-/// The pause before a write that found no majority is sent again.
+/// The pause before a write is sent again, if no majority stored it.
 const WRITE_RETRY: Duration = Duration::from_millis(50);

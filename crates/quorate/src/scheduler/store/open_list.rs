@@ -5,26 +5,26 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The list of the runs that are open to workers and not known to be taken. It is one row of the ledger, which
-/// the leader writes and the workers read.
+/// The list of the runs that are open to workers and that, as far as the leader knows, no worker has taken. The
+/// list is one row of the ledger. The leader writes it, and the workers read it.
 ///
-/// A worker uses the list only to find runs. Before it takes a run, it reads the run's record, which decides
-/// whether the run may be taken.
+/// A worker uses the list only to find runs. Before it takes a run, it reads the run's record. Only this record
+/// decides whether the worker may take the run.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct OpenList {
     rows: RowWriter,
     runs: Arc<Mutex<Listed>>,
 }
 
-/// The listed runs, by key, each with the time before which no worker starts it.
+/// The listed runs, by key. The value is the time before which no worker starts the run.
 type Listed = BTreeMap<Arc<str>, WallTime>;
 
 impl OpenList {
     /// The key of the row.
     pub(in crate::scheduler) const KEY: &str = "open";
 
-    /// Creates the list of a new leader: the list `found`, which an earlier leader wrote, without the runs that
-    /// are no longer `open`.
+    /// Creates the list of a new leader from `found`, the list that an earlier leader wrote. Runs that are not
+    /// in `open` are left out, because they have ended.
     pub(in crate::scheduler) fn new(
         rows: &RowWriter,
         found: &[Option<Record>],
@@ -41,7 +41,7 @@ impl OpenList {
         list
     }
 
-    /// Adds a run that workers may take to the list, and writes the row.
+    /// Adds an open run to the list, and writes the row.
     pub(in crate::scheduler) fn add(&self, key: &Arc<str>, not_before: WallTime) {
         let mut runs = self.runs();
         if runs.insert(Arc::clone(key), not_before) != Some(not_before) {
@@ -49,7 +49,7 @@ impl OpenList {
         }
     }
 
-    /// Removes a run from the list, because a worker has taken the run or the run has ended.
+    /// Removes a run from the list, because a worker has taken the run or because the run has ended.
     pub(in crate::scheduler) fn remove(&self, key: &str) {
         let mut runs = self.runs();
         if runs.remove(key).is_some() {
@@ -57,7 +57,7 @@ impl OpenList {
         }
     }
 
-    /// Returns the listed runs, from the answers of a majority of nodes to a read of the row.
+    /// Returns the listed runs. `shown` are the answers of a majority of the nodes to a read of the row.
     pub(in crate::scheduler) fn read(shown: &[(Memory, Option<Record>)]) -> BTreeMap<Arc<str>, WallTime> {
         newest(shown.iter().filter_map(|(_, record)| record.as_ref()))
     }
@@ -71,8 +71,8 @@ impl OpenList {
     }
 }
 
-/// Returns the union of the lists of the highest term. A leader writes the list again and again, so nodes may
-/// store different lists of one term.
+/// Returns the union of those lists that have the highest term. A leader writes its list many times, so nodes
+/// may store different lists of one term.
 fn newest<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Listed {
     let Some(term) = records.clone().map(|record| record.term).max() else { return Listed::new() };
     let of_term = records.filter(|record| record.term == term);

@@ -25,14 +25,14 @@ pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 pub enum RunRecord {
     /// The leader is about to execute the run itself.
     Started {
-        /// The worker that led when it started the run.
+        /// The worker that was the leader when it started the run.
         worker: Arc<str>,
     },
     /// Workers may take this generation of the run.
     Open(OpenRun),
     /// The run has ended.
     Closed {
-        /// The worker that executed the run, or decided on it.
+        /// The worker that executed the run, or the leader that decided on it.
         worker: Arc<str>,
         /// The outcome.
         end: RunOutcome,
@@ -41,7 +41,7 @@ pub enum RunRecord {
         /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
         took: Option<Duration>,
-        /// The time before which a node's memory must have begun, so that the node counts for this record.
+        /// A node counts for this record only if the node's memory began before this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         memory: Option<WallTime>,
         /// The term of the run's history entry, if it differs from the term of this record.
@@ -50,47 +50,47 @@ pub enum RunRecord {
     },
 }
 
-/// One execution of a run that a worker may take.
+/// One generation of a run, which a worker may take.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRun {
-    /// The number of this execution of the run, from 1. Under at-least-once, another generation follows a
-    /// lost one.
+    /// The number of this generation of the run, from 1. If the job is at-least-once, another generation
+    /// follows a lost one.
     pub generation: u32,
-    /// The time before which a node's memory must have begun, so that the node counts for this generation.
+    /// A node counts for this generation only if the node's memory began before this time.
     pub at: WallTime,
     /// No worker starts the generation before this time.
     pub not_before: WallTime,
     /// The time after which workers no longer take the generation.
     pub take_by: WallTime,
-    /// The time after which nodes refuse to let a worker take the generation.
+    /// The time after which no node allows a worker to take the generation.
     pub horizon: WallTime,
-    /// The job's delivery rule when the run was opened.
+    /// The delivery rule that the job had when the run was opened.
     pub delivery: Delivery,
     /// The cause of the run: a due tick, a catch-up, or a request.
     pub cause: RunCause,
-    /// The term that first opened the run, which is the term of its history entry.
+    /// The term that first opened the run. The history entry of the run has the same term.
     pub term: FencingToken,
     /// The state that earlier runs of the job have saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// The reason why the worker must cancel the run. `None` if the run is not cancelled.
+    /// The reason for which the worker must cancel the run. `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
 }
 
 impl OpenRun {
-    /// Returns the slot by which a worker takes the generation of the run under the key `run`.
+    /// Returns the slot through which a worker takes this generation. `run` is the key of the run.
     pub(in crate::scheduler) fn slot(&self, run: &Arc<str>) -> SlotId {
         SlotId { run: Arc::clone(run), generation: self.generation, at: self.at, horizon: self.horizon }
     }
 }
 
-/// The stage of a run's record. The stages are ordered as a leader writes them.
+/// The stage of a run's record. The stages are in the order in which a leader writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) enum Stage {
     Started,
-    /// The run is open, in the generation of this number. The flag is true if the worker must cancel the run.
+    /// The run is open, in the generation with this number. The flag is true if the worker must cancel the run.
     Open(u32, bool),
     Closed,
 }
@@ -120,8 +120,8 @@ impl RunRecord {
         Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
     }
 
-    /// Returns this closed record with two more fields: `since`, the time before which a node's memory must
-    /// have begun for the node to count for the record, and `under`, the term of the run's history entry.
+    /// Sets two more fields of this closed record, and returns the record. A node counts for the record only if
+    /// the node's memory began before `since`. `under` is the term of the run's history entry.
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
@@ -129,7 +129,8 @@ impl RunRecord {
         self
     }
 
-    /// Returns the worker that executed the run or decided on it, if the record names one.
+    /// Returns the worker that executed the run, or the leader that decided on it, if the record has this
+    /// worker.
     pub fn worker(&self) -> Option<&Arc<str>> {
         match self {
             Self::Started { worker } | Self::Closed { worker, .. } => Some(worker),
@@ -156,7 +157,7 @@ impl RunRecord {
         Record { at: at.as_micros(), term, last: false, value }
     }
 
-    /// Reads the value of a run's record.
+    /// Reads a [`RunRecord`] from the value of a record.
     ///
     /// # Errors
     /// [`RecordError`] if [`RunRecord::into_record`] could not have written the value.
@@ -165,7 +166,7 @@ impl RunRecord {
     }
 }
 
-/// The key of a tick's record in its group's ledger. The keys of one job sort by time.
+/// The key of a tick's record in its group's ledger. The keys of a job are sorted by time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunKey {
     /// The job's name.
@@ -185,7 +186,7 @@ impl RunKey {
         format!("{TICK_PREFIX}{}/{:020}", self.job, self.tick.as_micros()).into()
     }
 
-    /// Reads a key of the ledger. Returns `None` if it is not the key of a tick.
+    /// Reads a key of the ledger. Returns `None` if the key is not that of a tick.
     ///
     /// # Errors
     ///
@@ -203,8 +204,8 @@ pub(in crate::scheduler) fn requested_key(request: RequestId, job: &str, tick: W
     format!("{REQUESTED_PREFIX}{request}/{job}/{:020}", tick.as_micros()).into()
 }
 
-/// Returns the job and the tick of the key of a run: `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`. Returns `None`
-/// for any other key.
+/// Returns the job and the tick from the key of a run, which is `tick/JOB/TIME` or `run/REQUEST/JOB/TIME`.
+/// Returns `None` for any other key.
 pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> {
     let requested = || Some(key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.1);
     split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)

@@ -1,23 +1,24 @@
 //! Determines how long the nodes keep the data of a job after its last worker has stopped.
 //!
-//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time: it declares
-//! that it has them. A part of the group's ledger, `jobs`, stores for each job the last time at which a worker
-//! vouched for it. At the same time, the worker renews the lifetimes of the job's history and of the group's
-//! ledgers. If no worker vouches for a job any more, the data of the job ends:
+//! Every worker that runs a scheduler, leader or not, *vouches* for its jobs from time to time. This means that
+//! the worker stores the present time for each of its jobs in `jobs`, a part of the group's ledger. So this
+//! part has, for each job, the last time at which a worker vouched for the job. At the same time, the worker
+//! renews the lifetimes of the job's history and of the group's ledgers. If no worker vouches for a job any
+//! more, the data of the job ends:
 //!
 //! * The nodes remove a history by their own clocks, with or without a leader,
 //!   [`QuorumConfig::ledger_retention`](crate::config::QuorumConfig::ledger_retention) after the job's last
 //!   worker has stopped. They remove all ledgers of a group without workers in the same way.
-//! * The row, the state and the open requests of a job end once no worker has vouched for the job for the same
-//!   time. The leader then closes them, unless it has the job itself, and pruning removes them from the ledger.
-//!   So a leader of another version does not remove the data of a job while a worker with the job runs.
+//! * If no worker has vouched for a job during `ledger_retention`, the leader closes the job's row, state and
+//!   open requests, unless the leader has the job itself. Pruning then removes them from the ledger. So a
+//!   leader of another version does not remove the data of a job while a worker with the job runs.
 //! * If a worker with the job starts within that time, it vouches for the job, and no data is lost.
 //!
 //! # What is not guaranteed
 //!
-//! A worker that cannot reach a majority for as long as the retention counts as stopped. If the nodes have lost
-//! the time at which a job was last vouched for, the job's retention starts again when a leader notices the
-//! loss.
+//! A worker that cannot reach a majority for as long as the retention is treated as stopped. If the nodes have
+//! lost the time at which a worker last vouched for a job, the retention of the job starts again when a leader
+//! notices the loss.
 
 use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
 use crate::{
@@ -36,20 +37,21 @@ use std::{
 const PART: &str = "jobs";
 /// The longest time between two rounds in which a worker vouches for its jobs.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
-/// The pause after the first round that too few nodes answered. The pause doubles with each further such round.
+/// The pause after the first failed round, which too few nodes answered. The pause doubles with each further
+/// failed round.
 const ROUND_RETRY: Duration = Duration::from_secs(1);
 /// The number of failed rounds in a row after which a warning is logged, once.
 const FAILED_ROUNDS_WARN: u32 = 5;
-/// The largest number of jobs that are vouched for at the same time.
+/// The largest number of jobs for which a worker vouches at the same time.
 const RENEWALS_MAX: usize = 64;
-/// The largest number of records that one write overwrites, one after another. Another worker may write the
-/// same record in between.
+/// The largest number of records that one write overwrites, one after another. Other workers may write the same
+/// key while this write is repeated.
 const VOUCH_OVERWRITES_MAX: usize = 8;
-/// The shortest lifetime of a group's ledger, so that a leader finds the data that it needs after an outage.
+/// The shortest lifetime of a group's ledger. A leader thus finds the data that it needs after an outage.
 const GROUP_LIFE_MIN: Duration = Duration::from_secs(3600);
 
-/// The task by which a worker vouches for its jobs, that is, stores in the ledger that it has them. Also finds
-/// the jobs for which no worker vouches any more.
+/// Vouches for the jobs of a worker: stores in the ledger, from time to time, that a worker has them. Also
+/// finds the jobs for which no worker vouches any more.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Retention {
     main: Ledger,
@@ -59,8 +61,8 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The content of the `jobs` part of the ledger: for each job, the time at which a worker last vouched for it,
-/// and the record.
+/// The content of the `jobs` part of the ledger: for each job, the last time at which a worker vouched for the
+/// job, and the record.
 #[derive(Debug, Default)]
 struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
 
@@ -82,8 +84,8 @@ impl Retention {
         (self.retention / 8).min(EVERY_MAX)
     }
 
-    /// Returns the lifetime of a history. It is longer than the retention by two rounds of vouching, so that
-    /// the history is kept for the retention after the job's last worker has stopped.
+    /// Returns the lifetime of a history. It is the retention plus two rounds of vouching. So the nodes keep
+    /// the history for at least the retention after the job's last worker has stopped.
     pub(in crate::scheduler) fn history_life(&self) -> Duration {
         self.retention + self.every() * 2
     }
@@ -93,8 +95,8 @@ impl Retention {
         self.main.part(&HistoryEntry::part(job)).keep(self.history_life()).await
     }
 
-    /// Vouches for the registry's jobs until the future is dropped. If several tasks call this for one
-    /// registry, only one of them vouches at a time.
+    /// Vouches for the registry's jobs until the future is dropped. If several tasks call this function for the
+    /// same registry, only one of them vouches at a time.
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
@@ -102,8 +104,8 @@ impl Retention {
         loop {
             let round = self.round(&registry).await;
             let pause = match round {
-                // The random part of the pause keeps workers from vouching at the same time. So the second
-                // worker sees that the first has vouched, and skips those jobs.
+                // The pause is partly random, so that workers usually vouch at different times. A worker that
+                // vouches later finds the times that another worker has stored, and skips those jobs.
                 Ok(()) => {
                     failed = 0;
                     self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
@@ -161,9 +163,9 @@ impl Retention {
         self.note(job, seen, now).await
     }
 
-    /// Returns the jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have. If
-    /// the time at which a worker last vouched for a job is not stored, the present time is stored, so that the
-    /// job's retention starts now.
+    /// Returns those jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have.
+    /// If the ledger does not have the time at which a worker last vouched for a job, the present time is
+    /// stored, and the job's retention starts now.
     pub(in crate::scheduler) async fn ended(
         &self,
         unknown: BTreeSet<Arc<str>>,
@@ -190,7 +192,8 @@ impl Retention {
         self.main.part(PART)
     }
 
-    /// Stores that a worker vouched for `job` at the time `at`. Does nothing if a later time is already stored.
+    /// Stores that a worker vouched for `job` at the time `at`. Does nothing if the ledger already has a later
+    /// time.
     async fn note(&self, job: &str, seen: Option<&Record>, at: WallTime) -> Result<(), LedgerError> {
         let value = Arc::clone(&self.worker);
         let record = Record { at: at.as_micros(), term: FencingToken::default(), last: false, value };
@@ -199,7 +202,8 @@ impl Retention {
 }
 
 impl Vouched {
-    /// Reads the `jobs` part from the nodes' answers. Of several records of one job, the latest counts.
+    /// Reads the `jobs` part from the nodes' answers. If the nodes have several records of a job, the latest
+    /// counts.
     fn read(answers: &[Answered]) -> Self {
         let mut all: BTreeMap<Arc<str>, (WallTime, Record)> = BTreeMap::new();
         for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
@@ -222,13 +226,13 @@ impl Vouched {
     }
 }
 
-/// Returns the time for which a group's ledgers stay after its last worker has stopped. It is longer than a
-/// leader needs any of their records.
+/// Returns the time for which the nodes keep a group's ledgers after the group's last worker has stopped. The
+/// returned time is longer than the time for which a leader needs the records.
 fn group_life(retention: Duration, needed: Duration) -> Duration {
     (retention + retention / 4).max(needed.saturating_mul(2)).max(GROUP_LIFE_MIN)
 }
 
-/// Writes `record`, and overwrites older records of other workers that it meets.
+/// Writes `record`. If the write finds older records of other workers, it overwrites them.
 async fn write_over(
     ledger: &Ledger,
     key: &Arc<str>,

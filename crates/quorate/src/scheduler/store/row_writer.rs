@@ -1,15 +1,15 @@
 //! Writes the leader's rows: the records of the ledger that are not runs, such as a job's row and its state.
 //!
-//! A job's row shows a leader since when the job exists. Without the row, the leader could not distinguish a
-//! tick that no worker ran from a tick before the job existed. So the writer sends each row until a majority
-//! stores it, while the term lasts. Every leader also writes the row again to nodes that have lost it.
-//! Otherwise the row would be lost once all nodes have lost their memory, one after another. One task writes
-//! all rows: rows of different keys at the same time, and the values of one key in order.
+//! A leader learns from a job's row since when the job exists. Without the row, the leader could not
+//! distinguish a tick that no worker ran from a tick before the job existed. So the writer sends each row until
+//! a majority stores it, while the term lasts. Every leader also writes the row again to nodes that have lost
+//! it. Otherwise the row would be lost after every node has lost its memory once. One task writes all rows. It
+//! writes rows of different keys at the same time, and the values of one key in order.
 //!
 //! # What is not guaranteed
 //!
-//! A row that a majority of the nodes loses between two terms is lost. The row may contain the time since which
-//! a job's ticks count, the pause of a job, its state, or an open request.
+//! If a majority of the nodes loses a row between two terms, the row is lost. The lost data may be the time
+//! since which a job's ticks count, the pause of a job, its state, or an open request.
 
 use crate::{
     election::Term,
@@ -26,8 +26,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The longest pause before a write is sent again. The pause is long, because a node that refuses a write for
-/// lack of memory usually continues to do so for a while.
+/// The longest pause before a write is sent again. The pause is long, because a node that has no memory for a
+/// write usually has none for a while.
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
@@ -37,19 +37,19 @@ const ROW_WRITES_MAX: usize = 256;
 struct Put {
     key: Arc<str>,
     value: Arc<str>,
-    /// The time of the record. [`FOR_EVER`] means that pruning never removes the record. Any other time lets
-    /// pruning remove it later.
+    /// The time of the record. With [`FOR_EVER`], pruning never removes the record. With any other time,
+    /// pruning removes it later.
     at: WallTime,
     last: bool,
     waiters: Vec<Waiter>,
 }
 
-/// A caller that waits until a row is stored, or cannot be stored any more.
+/// A caller that waits until a row is stored, or until it is certain that this term cannot store it.
 #[derive(Debug)]
 struct Waiter {
     to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// True if the caller waits until a majority stores the row. False if the first result, even a failure,
-    /// ends the wait.
+    /// True if the caller waits until a majority stores the row. False if the caller waits only for the first
+    /// result, which may be a failure.
     until_stored: bool,
 }
 
@@ -58,8 +58,8 @@ struct Waiter {
 pub(in crate::scheduler) struct RowWriter(mpsc::UnboundedSender<Put>);
 
 impl RowWriter {
-    /// Starts the task. It ends once every clone of the handle is dropped and every row is written, or the
-    /// term is over.
+    /// Starts the task. The task ends when the term ends, or when every clone of the handle is dropped and
+    /// every row is written.
     pub(in crate::scheduler) fn start(
         ledger: &Ledger,
         term: &Term,
@@ -76,13 +76,13 @@ impl RowWriter {
     /// Queues a write of a row that pruning never removes.
     pub(in crate::scheduler) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
-        // The send fails only if the task has ended. Then the term has ended too.
+        // The send fails only if the task has ended, and then the term has ended too.
         let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
     }
 
-    /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` once a
-    /// majority stores the row. An error has one of two meanings. Either no majority stores the row yet, and
-    /// the task sends it again. Or this term cannot write the row any more.
+    /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` when a
+    /// majority stores the row. It completes with an error if the first attempt did not reach a majority, or if
+    /// this term cannot write the row any more. In the first case, the task continues to send the row.
     pub(in crate::scheduler) fn write(
         &self,
         key: &Arc<str>,
@@ -91,8 +91,9 @@ impl RowWriter {
         self.send(key, value, false)
     }
 
-    /// Queues a write like [`RowWriter::write`]. The returned future completes with `Ok` once a majority stores
-    /// the row, however long that takes. An error means that this term cannot write the row any more.
+    /// Queues a write in the same way as [`RowWriter::write`]. The returned future completes with `Ok` when a
+    /// majority stores the row, however long that takes. It completes with an error if this term cannot write
+    /// the row any more.
     pub(in crate::scheduler) fn insist(
         &self,
         key: &Arc<str>,
@@ -125,15 +126,15 @@ impl RowWriter {
 struct RowSlot {
     /// The record that most nodes are likely to store.
     seen: Option<Record>,
-    /// Other records that nodes stored under this key at the seal. A write must replace them too.
+    /// Other records that nodes stored under this key at the seal. A write must overwrite these records too.
     stale: Vec<Record>,
     next: Option<Put>,
     writing: bool,
 }
 
 impl RowSlot {
-    /// Creates the data of a key from the records that the nodes stored at the seal. The record of the highest
-    /// term is probably on most nodes.
+    /// Creates the data of a key from the records that the nodes stored at the seal. Most nodes probably store
+    /// the record of the highest term.
     fn found(records: &[Option<Record>]) -> Self {
         let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
         all.sort_by_key(|record| record.term);
@@ -142,17 +143,18 @@ impl RowSlot {
         Self { seen, stale: all, ..Self::default() }
     }
 
-    /// Sets the next value to write. It replaces a value that was not sent yet. A newer value contains all data
-    /// of the older one, so callers that wait for the older value now wait for the newer one.
+    /// Sets the next value to write. If an earlier value was not sent yet, the new value replaces it. The new
+    /// value contains all data of the earlier one, so callers that wait for the earlier value now wait for the
+    /// new one.
     fn take(&mut self, mut put: Put) {
         let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
         put.waiters.extend(older);
         self.next = Some(put);
     }
 
-    /// Returns whether pruning will remove the stored record. If so, the leader probably does not write the key
-    /// again, so this data is dropped to save memory. If the leader does write the key again, the write meets
-    /// the stored record and replaces it.
+    /// Returns whether the stored record is final, or has a time at which pruning removes it. The leader
+    /// probably does not write such a key again, so the task drops the data of the key to save memory. If the
+    /// leader does write the key again, the write finds the stored record on the nodes and overwrites it.
     fn is_closed(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
@@ -163,7 +165,7 @@ struct RowTask {
     term: Term,
     slots: BTreeMap<Arc<str>, RowSlot>,
     queue: VecDeque<Arc<str>>,
-    /// True as long as a handle exists, so that new rows may arrive.
+    /// True while a handle exists. New rows may then still arrive.
     open: bool,
 }
 
@@ -224,7 +226,8 @@ impl RowTask {
     }
 }
 
-/// Writes a record until a majority has it, while the term lasts. Returns the record that the nodes then store.
+/// Writes a record until a majority stores it, while the term lasts. Returns the record that the nodes then
+/// store.
 async fn write(
     ledger: Ledger,
     term: Term,
@@ -243,7 +246,7 @@ async fn write(
             {
                 seen = Some(other);
             }
-            // The stored record is final: no node will ever accept `record`.
+            // The stored record is final, so no node will ever accept `record`.
             Err(LedgerError::Standing(other)) if other.last => {
                 tracing::debug!(group = &**term.group(), key = &*key, "not written: another record is final");
                 report(&mut waiters, &Err("another record is final".into()), true);
@@ -256,8 +259,8 @@ async fn write(
                 tracing::warn!(group = &**term.group(), key = &*key, "not written: {error}");
                 report(&mut waiters, &Err(error.to_string().into()), true);
                 if matches!(error, LedgerError::Superseded { .. }) {
-                    // A later term has sealed the ledger, so this term can neither write a record nor start a
-                    // run.
+                    // A later term has sealed the ledger. So this term can neither write records nor start
+                    // runs.
                     term.resign();
                 }
                 return seen;
@@ -267,8 +270,8 @@ async fn write(
         pause = (pause * 2).min(WRITE_RETRY_MAX);
     }
     report(&mut waiters, &Ok(()), true);
-    // Some nodes refused the write because they store another record than `seen`. The write is sent again, with
-    // that other record as the one to replace.
+    // Some nodes refused the write, because they store another record than `seen`. The write is sent again, and
+    // now names that other record as the one to overwrite.
     for old in stale.iter().filter(|old| seen.as_ref() != Some(old) && !old.last) {
         if let Err(error) = ledger.write(&key, Some(old), &record).await {
             tracing::trace!(key = &*key, "a majority has the row, other nodes do not yet: {error}");
@@ -277,12 +280,12 @@ async fn write(
     Some(record)
 }
 
-/// Sends a result to the waiting callers. If `all` is false, callers that wait until a majority stores the row
-/// continue to wait.
+/// Sends a result to the waiting callers. If `all` is false, the callers that wait until a majority stores the
+/// row get no result yet.
 fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     for waiter in std::mem::take(waiters) {
         if all || !waiter.until_stored {
-            // The send fails if the caller has dropped its future, which needs no answer.
+            // The send fails if the caller has dropped its future. This is not an error.
             let _ = waiter.to.send(result.clone());
         } else {
             waiters.push(waiter);
@@ -290,8 +293,8 @@ fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
     }
 }
 
-/// Returns the highest value that nodes have under a key, by term and then by `rank`. The flag is true if every
-/// node that answered stores that value.
+/// Returns the highest value that the nodes have under a key, by term and then by `rank`. The flag is true if
+/// all nodes that answered store that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     records: &'a [Option<Record>],
     read: impl Fn(&'a Record) -> Option<T>,

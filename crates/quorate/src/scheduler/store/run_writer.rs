@@ -1,4 +1,4 @@
-//! Writes the records of runs, as the rules R13 and R14 of the protocol demand (`docs/design/scheduler.md`).
+//! Writes the records of runs. The rules R13 and R14 of the protocol (`docs/design/scheduler.md`) apply.
 
 use crate::{
     election::Term,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The largest number of other records that one write overwrites. They are overwritten one after another.
+/// The largest number of other records of a run that one write overwrites, one after another.
 const OVERWRITES_MAX: usize = 32;
 
 /// Writes the records of runs under one term.
@@ -25,14 +25,14 @@ pub(in crate::scheduler) struct RunId {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if a majority of the nodes that answered the seal would remember a record of the time `at`.
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`.
     pub(in crate::scheduler) remembering: bool,
 }
 
 /// The reason why a record was not written.
 #[derive(Debug)]
 pub(in crate::scheduler) enum NotWritten {
-    /// The nodes have another record, which now decides on the run, and which this leader may not overwrite.
+    /// The nodes have another record, which decides on the run. This leader may not overwrite that record.
     Met(Record),
     Ledger(LedgerError),
 }
@@ -50,8 +50,8 @@ impl RunWriter {
         &self.term.quorum().config().worker
     }
 
-    /// Returns the time before which a node's memory must have begun, so that the node counts for this leader's
-    /// writes of the run (rule R13).
+    /// Returns a time for this leader's writes of the run: a node counts for them only if the node's memory
+    /// began before this time (rule R13).
     pub(in crate::scheduler) fn memory(&self, run: &RunId) -> WallTime {
         memory_needed(run.at, self.term.began())
     }
@@ -61,9 +61,9 @@ impl RunWriter {
         written.into_record(run.at, self.term.token())
     }
 
-    /// Writes `target` until enough nodes store it: a majority of nodes whose memories count for the run
-    /// ([`RunWriter::memory`]). The write overwrites `seen`, and any other record that rule R14 permits. If no
-    /// majority answers, the write is repeated until the term ends, or not at all with `once`.
+    /// Writes `target` until a majority of nodes whose memories count for the run ([`RunWriter::memory`])
+    /// stores it. The write overwrites `seen`, and any other record that rule R14 permits. If no majority
+    /// answers, the write is repeated until the term ends. With `once` it is not repeated.
     pub(in crate::scheduler) async fn write(
         &self,
         run: &RunId,
@@ -74,10 +74,11 @@ impl RunWriter {
         self.write_to(run, seen, target, self.memory(run), once).await
     }
 
-    /// Tries once to store `target`, the *open* record of a generation, on a majority of the nodes whose
-    /// memories began before `at`, the generation's time. Workers take a generation only if such a majority
-    /// stores the same record (rule R3). A leader that continues an earlier leader's generation may have
-    /// written the record to another majority. `seen` is the record that decided at the seal.
+    /// Tries once to store `target`, the *open* record of a generation, on a majority of those nodes whose
+    /// memories began before `at`, the time of the generation. Workers take a generation only if such a
+    /// majority stores the same record (rule R3). A leader that continues the generation of an earlier leader
+    /// may have written its record to another majority of the nodes. `seen` is the record that decided at the
+    /// seal.
     pub(in crate::scheduler) async fn spread(
         &self,
         run: &RunId,
@@ -93,7 +94,8 @@ impl RunWriter {
         }
     }
 
-    /// Writes like [`RunWriter::write`]. A node counts only if its memory began before `memory`.
+    /// Writes in the same way as [`RunWriter::write`], but a node counts only if its memory began before
+    /// `memory`.
     async fn write_to(
         &self,
         run: &RunId,

@@ -1,7 +1,7 @@
 use crate::{env::WallTime, scheduler::store::row_writer::RowWriter};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The state that a run of a job leaves to the job's later runs. Clones share it.
+/// The state that a run of a job saves for the job's later runs. Clones of this value share the state.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct SavedState {
     key: Arc<str>,
@@ -11,8 +11,8 @@ pub(in crate::scheduler) struct SavedState {
 /// The value of a job's state in the ledger, under the key `state/NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::scheduler) struct StateRow {
-    /// The number of changes of the row. If nodes store different rows of one term, the row with the highest
-    /// revision counts.
+    /// The number of changes of the row. If nodes store different rows of the same term, the row with the
+    /// highest revision counts.
     pub(in crate::scheduler) rev: u64,
     pub(in crate::scheduler) text: Option<Arc<str>>,
 }
@@ -31,21 +31,21 @@ impl SavedState {
         Self { key: Self::key(job), row: Arc::new(Mutex::new(row)) }
     }
 
-    /// Writes the state with a time, so that pruning removes it later, because the job was removed.
+    /// Writes the state of a removed job. The record has the time `now`, so that pruning removes it later.
     pub(in crate::scheduler) fn close(&self, rows: &RowWriter, now: WallTime) {
         if let Some(value) = self.next_value() {
             rows.close(&self.key, value, now, false);
         }
     }
 
-    /// Writes the state so that pruning does not remove it, because the job was added again.
+    /// Writes the state of a job that was added again, so that pruning does not remove the state.
     pub(in crate::scheduler) fn keep(&self, rows: &RowWriter) {
         if let Some(value) = self.next_value() {
             rows.put(&self.key, value);
         }
     }
 
-    /// Returns the same text as a row of the next revision, or `None` if there is no text.
+    /// Returns the value of a row with the same text and the next revision. Returns `None` if there is no text.
     fn next_value(&self) -> Option<Arc<str>> {
         let mut row = self.row();
         row.text.as_ref()?;
@@ -57,8 +57,8 @@ impl SavedState {
         self.row().text.clone()
     }
 
-    /// Sets a new text and writes it. The returned future completes once a majority stores the text, or once a
-    /// first write has failed to reach a majority.
+    /// Sets a new text and writes it. The returned future completes when a majority stores the text, or when a
+    /// first attempt to write the text has not reached a majority.
     pub(in crate::scheduler) fn set(
         &self,
         text: Arc<str>,

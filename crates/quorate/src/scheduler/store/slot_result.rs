@@ -1,5 +1,5 @@
-//! The result that the worker of an open run records in the run's slot. The leader reads it to write the
-//! history entry and the state of the job.
+//! The result of an open run, which its worker records in the run's slot. The leader reads the result, and
+//! writes the history entry and the state of the job.
 
 use crate::scheduler::store::RunOutcome;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The beginning of the text in a slot that a leader ended before a worker started the run.
+/// The beginning of the text in a slot through which a leader ended the run before a worker started it.
 const VOID: &str = "void";
 /// The largest number of bytes of the reason, and of the error, in a slot's result.
 const SLOT_REASON_MAX: usize = 200;
@@ -18,15 +18,15 @@ const SLOT_REASON_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
-    /// The outcome of the run. `None` if it was interrupted and must be executed again.
+    /// The outcome of the run. `None` if the run was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
     pub(in crate::scheduler) reason: Arc<str>,
     pub(in crate::scheduler) began: WallTime,
-    /// The duration of the run. `None` if no handler is known to have run.
+    /// The duration of the run. `None` if it is not known whether a handler ran.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
     pub(in crate::scheduler) took: Option<Duration>,
     pub(in crate::scheduler) attempts: u32,
-    /// The error of the last failed attempt, if the run ended as neither failed nor timed out.
+    /// The error of the last failed attempt, if the outcome is neither *failed* nor *timed out*.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::scheduler) error: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,9 +36,9 @@ pub(in crate::scheduler) struct SlotResult {
 }
 
 impl SlotResult {
-    /// Returns the text of the slot's result, shortened to the limit. First the reason and the error are cut to
-    /// their own limits. If the text is still too long, the output loses its beginning, then the error and the
-    /// reason lose their ends. The state is dropped last.
+    /// Returns the text for the slot, shortened to the limit. First, the reason and the error are cut to their
+    /// own limits. If the text is still too long, the output loses its beginning, then the error loses its end,
+    /// then the reason loses its end. As the last step, the state is dropped.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
         fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
@@ -65,8 +65,8 @@ impl SlotResult {
     }
 }
 
-/// The end of a run that a leader ended through its slot before a worker started it. The slot stores this
-/// value, so that a later leader enters the same end and reason in the history.
+/// The end of a run that a leader ended through its slot before a worker started the run. The slot stores this
+/// value, so that a later leader writes the same end and reason to the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct VoidResult {
     pub(in crate::scheduler) end: RunOutcome,
@@ -74,7 +74,7 @@ pub(in crate::scheduler) struct VoidResult {
 }
 
 impl VoidResult {
-    /// Returns the text of the slot's result. The reason is shortened if it is long.
+    /// Returns the text for the slot. A long reason is shortened.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = Self { why: cut(&self.why, SLOT_REASON_MAX).into(), ..self.clone() };
         loop {
@@ -86,15 +86,15 @@ impl VoidResult {
         }
     }
 
-    /// Reads the text of a slot. Returns `None` if no leader ended the run through the slot. The inner value is
-    /// `None` if the stored reason cannot be read.
+    /// Reads the text of a slot. The outer value is `None` if no leader ended the run through the slot. The
+    /// inner value is `None` if a leader ended the run, but the stored end cannot be read.
     pub(in crate::scheduler) fn parse(text: &str) -> Option<Option<Self>> {
         text.strip_prefix(VOID).map(|reason| serde_json::from_str(reason).ok())
     }
 }
 
-/// Returns the end of `text`, in at most `most` bytes. It may be a little shorter, so that no character is cut
-/// in two.
+/// Returns the end of `text`, at most `most` bytes. The result may be a little shorter, so that no character is
+/// split.
 pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
     let from = text.len().saturating_sub(most);
     (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()

@@ -21,12 +21,12 @@ use std::{
 /// The prefixes of the keys of runs.
 const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
 
-/// The number of records after which the construction of a snapshot yields to other tasks, such as the renewal
-/// of the lease.
+/// The construction of a snapshot yields to other tasks, such as the renewal of the lease, each time after this
+/// number of records.
 const RECORDS_PER_TURN: usize = 2_000;
 
-/// The ledger as the nodes showed it in their answers to the seal. Of the records of one run, only the record
-/// of the highest [`rank`] is kept, because it decides on the run.
+/// The contents of the ledger, from the nodes' answers to the seal. If the nodes have several records of one
+/// run, only the record of the highest [`rank`] is kept, because it decides on the run.
 #[derive(Debug)]
 pub(in crate::scheduler) struct LedgerSnapshot {
     nodes: Vec<Node>,
@@ -43,29 +43,29 @@ struct Node {
     low_water: u64,
 }
 
-/// The record that decides on a run, and the number of nodes on which it counts.
+/// The deciding record of a run, and the number of nodes that count for it.
 #[derive(Debug)]
 struct SealedRun {
     record: Record,
     closed: bool,
-    /// For a closed record, the time before which a node's memory must have begun, so that the node counts.
+    /// For a closed record: a node counts only if its memory began before this time.
     memory: Option<WallTime>,
     /// The number of nodes that store exactly this record and count for it.
     stored_on: usize,
 }
 
-/// The leader's decision on a run, with the records that it is based on.
+/// The leader's decision on a run, and the records on which the decision is based.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) struct Decided {
     pub(in crate::scheduler) decision: Decision,
-    /// The record that decides on the run, if it is not closed.
+    /// The deciding record of the run, if there is one and it is not closed.
     pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record of the run, but too few nodes would remember one.
+    /// True if no node has a record of the run, but too few nodes would remember such a record.
     pub(in crate::scheduler) unknown: bool,
-    /// True if a majority of the nodes would remember a record of the earliest time at which one may have been
+    /// True if a majority of the nodes remember the earliest time at which a record of the run may have been
     /// written.
     pub(in crate::scheduler) remembering: bool,
-    /// The deciding record, if it is closed but possibly stored on a minority only.
+    /// The deciding record, if it is closed but may be stored on a minority of the nodes only.
     pub(in crate::scheduler) unsettled: Option<Record>,
 }
 
@@ -79,8 +79,8 @@ impl SealedRun {
         Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
-    /// Returns whether a majority stores this end. Then no later leader finds another end, and the end need not
-    /// be written again.
+    /// Returns whether a majority stores this end. If so, every later leader finds the same end, and this
+    /// leader need not write it again.
     fn is_settled(&self, quorum: usize) -> bool {
         self.closed && self.stored_on >= quorum
     }
@@ -88,7 +88,7 @@ impl SealedRun {
 
 impl LedgerSnapshot {
     /// Builds the snapshot from the nodes' answers. The answers may be long, so the construction yields to
-    /// other tasks in between.
+    /// other tasks from time to time.
     pub(in crate::scheduler) async fn take(
         answers: Vec<Answered>,
         quorum: usize,
@@ -159,8 +159,9 @@ impl LedgerSnapshot {
             let decision = Decision::Skip(SkipReason::Final);
             return Decided { decision, seen: None, unknown: false, remembering, unsettled };
         }
-        // `verdict` takes one record for each node. The snapshot keeps only the deciding record, and not the
-        // node that stores it. The verdict does not depend on that node, so the first node gets the record.
+        // `verdict` expects one record for each node. The snapshot has only the deciding record, and not the
+        // node that stores it. The verdict does not depend on the node that has the record, so the record is
+        // passed as that of the first node.
         let seen = known.map(|known| &known.record);
         let records = seen.into_iter().map(Some).chain(std::iter::repeat(None));
         let views = self.nodes.iter().zip(records);
@@ -173,15 +174,16 @@ impl LedgerSnapshot {
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
     }
 
-    /// Returns whether a majority of the sealed nodes would still have a record that was written at this time.
+    /// Returns whether a majority of the nodes that answered the seal would still have a record from the time
+    /// `at`.
     pub(in crate::scheduler) fn remembers(&self, at: WallTime) -> bool {
         let remembers = |node: &&Node| node.since + self.max_clock_offset <= at;
         self.nodes.iter().filter(remembers).count() >= self.quorum
     }
 
-    /// Returns the ticks of a job on which a new leader must act. They have a record, and either have not
-    /// ended, or have an end that may be stored on a minority only. Runs below the low-water mark of any node
-    /// are left out: an earlier leader has closed them, or has let the ledger prune them.
+    /// Returns the ticks of a job for which a new leader must do something. Such a tick has a record. Either
+    /// the record has no end, or a minority of the nodes only may store the end. Runs below the low-water mark
+    /// of any node are left out: an earlier leader has closed them, or has let the ledger prune them.
     pub(in crate::scheduler) fn unfinished(
         &self,
         job: &str,
@@ -193,14 +195,13 @@ impl LedgerSnapshot {
         open.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, known.record.clone())))
     }
 
-    /// Returns the keys of all runs that have not ended, including those of jobs that this leader does not
-    /// have.
+    /// Returns the keys of all runs that have not ended, including runs of jobs that this leader does not have.
     pub(in crate::scheduler) fn unfinished_keys(&self) -> BTreeSet<Arc<str>> {
         let open = self.runs.iter().filter(|(_, known)| !known.closed);
         open.map(|(key, _)| Arc::clone(key)).collect()
     }
 
-    /// Returns the ticks of a job whose end a majority stores, the newest first, each with its record.
+    /// Returns those ended ticks of a job whose end a majority stores, the newest first, each with its record.
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &Record)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, known)| known.is_settled(self.quorum));
         ended.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, &known.record)))
@@ -220,7 +221,7 @@ impl LedgerSnapshot {
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
-    /// Returns the ticks of a job from `first` to `last` that have a record.
+    /// Returns those ticks of a job between `first` and `last`, both included, that have a record.
     pub(in crate::scheduler) fn recorded(
         &self,
         job: &str,
@@ -239,28 +240,30 @@ impl LedgerSnapshot {
         RunKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
     }
 
-    /// Returns the record of each node under `key`; an empty slice if no node has one.
+    /// Returns the records that the nodes have under `key`, one element for each node. The slice is empty if no
+    /// node has such a record.
     pub(in crate::scheduler) fn row(&self, key: &str) -> &[Option<Record>] {
         self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Removes the data of a job from the snapshot, after the nodes have pruned it: the records of the job's
-    /// runs, and the rows under the keys `rows`.
+    /// Removes the records of a job's runs, and the rows under the keys `rows`, from the snapshot. The nodes
+    /// have pruned them.
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
         rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
-    /// Returns the runs of all jobs that have not ended, each with the record that decides on it. Runs below
-    /// the low-water mark of any node are left out.
+    /// Returns the runs of all jobs that have not ended, each with its deciding record. Runs below the
+    /// low-water mark of any node are left out.
     pub(in crate::scheduler) fn open_runs(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
         let low_water = self.nodes.iter().map(|node| node.low_water).max().unwrap_or_default();
         let open = self.runs.iter().filter(move |(_, known)| !known.closed && known.record.at >= low_water);
         open.map(|(key, known)| (key, &known.record))
     }
 
-    /// Notes that this leader has closed a run at a majority, so that it does not decide on the run again.
+    /// Notes that this leader has closed a run at a majority, so that the leader makes no further decision on
+    /// the run.
     pub(in crate::scheduler) fn settle(&mut self, key: &str) {
         if let Some(known) = self.runs.get_mut(key) {
             (known.closed, known.stored_on) = (true, self.quorum);
@@ -277,12 +280,13 @@ impl LedgerSnapshot {
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
-    /// Returns the time from which the ticks of a new job count. It is now or, if later, the time since which a
-    /// majority of the nodes remembers every tick. The time also allows for other nodes whose memories began up
-    /// to `max_clock_offset` later.
+    /// Returns the time from which the ticks of a new job count. It is `now`, or the time from which a majority
+    /// of the nodes remembers every tick, whichever is later. If the memories of further nodes began up to
+    /// `max_clock_offset` after that time, the result is the latest of their beginnings.
     ///
-    /// A node counts for the slot of a run only if the node's memory began before the run. If only a bare
-    /// majority of the nodes counted, a worker could take a slot only while all of them answer.
+    /// The reason for waiting for further nodes is this: a node counts for the slot of a run only if the node's
+    /// memory began before the run. If only a bare majority of the nodes counted, a worker could take a slot
+    /// only while all of these nodes answer.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
         let mut since: Vec<WallTime> =
             self.nodes.iter().map(|node| node.since + self.max_clock_offset).collect();
@@ -324,8 +328,8 @@ pub(in crate::scheduler) mod tests {
         (RunKey::new("j", at).key(), written.into_record(at, term))
     }
 
-    /// Returns the snapshot of three nodes whose memory began at 0. Two of them store a *started* record for
-    /// each tick in `started`, and a closed record for each tick in `done`.
+    /// Returns the snapshot of three nodes whose memories began at the time 0. Two of the nodes store a
+    /// *started* record for each tick in `started`, and a closed record for each tick in `done`.
     pub(in crate::scheduler) fn sealed(started: &[u64], done: &[u64]) -> LedgerSnapshot {
         let open = started.iter().map(|&tick| tick_record(tick, 1, false));
         let records: Vec<_> = open.chain(done.iter().map(|&tick| tick_record(tick, 1, true))).collect();
@@ -333,8 +337,8 @@ pub(in crate::scheduler) mod tests {
         LedgerSnapshot::new(answers, 2, SECOND)
     }
 
-    /// Returns the snapshot of nodes that each have one record of the tick 5. Each record is given by its term,
-    /// and by a flag that is true if the record is closed.
+    /// Returns the snapshot of nodes that each have one record of the tick 5. `records` has the term of each
+    /// record, and a flag that is true if the record is closed.
     fn each(records: &[(u64, bool)]) -> LedgerSnapshot {
         let nodes = records.iter().map(|&(term, closed)| node(at(0), vec![tick_record(5, term, closed)]));
         LedgerSnapshot::new(nodes.collect(), 2, SECOND)
@@ -379,8 +383,8 @@ pub(in crate::scheduler) mod tests {
     #[test]
     fn every_leader_takes_the_same_of_two_ends_of_one_term() {
         let key = RunKey::new("j", at(5)).key();
-        // A leader may write two different ends of a run in one term. It may drop the run's task while the task
-        // writes an end, and then write another end itself.
+        // A leader may write two different ends of a run in one term: it may drop the task of the run while the
+        // task writes an end, and then write another end itself.
         let ended = |end| {
             let record = RunRecord::closed("w", end, "").into_record(at(5), FencingToken::new(7));
             vec![(Arc::clone(&key), record)]

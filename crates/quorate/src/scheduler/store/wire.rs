@@ -16,7 +16,7 @@ pub(in crate::scheduler) mod millis {
     }
 }
 
-/// An optional duration as microseconds, rounded up: only a duration of zero is written as 0.
+/// An optional duration in microseconds, rounded up. So only a duration of zero is written as 0.
 pub(in crate::scheduler) mod maybe_micros {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::time::Duration;

@@ -24,8 +24,9 @@ fn read(histories: &mut Histories, entries: &[HistoryEntry]) -> Result<(), Strin
     made::see(histories, 0, &Event::HistoryRead { job: &job, entries, page })
 }
 
-/// Returns the invariant's judgement of a history with one entry of the outcome `end`, for a run of `job` that
-/// is due at 2 s. The run's handler ended as `ended` says, or never started if `ended` is `None`.
+/// Lets the invariant judge a history with one entry: a run of `job` that is due at 2 s, with the outcome
+/// `end`. Returns the judgement. The run's handler ended as `ended` says, or never started if `ended` is
+/// `None`.
 fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: RunOutcome) -> Result<(), String> {
     let mut histories = Histories { promises, ..Histories::default() };
     if let Some(ended) = ended {

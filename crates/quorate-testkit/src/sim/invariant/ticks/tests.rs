@@ -1,8 +1,8 @@
 use super::*;
 use quorate::node::{FencingToken, LedgerState};
 
-/// The wall time at which these tests begin, in microseconds, at which a tick of every job is due. The second
-/// constant is the same moment as a time since the simulation began.
+/// The wall time at which these tests begin, in microseconds. A tick of every job is due at this time.
+/// `BEGAN` is the same moment, as a time since the simulation began.
 const EPOCH: u64 = 1_700_001_072_000_000;
 const BEGAN: Duration = Duration::from_secs(1_072);
 const NODES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
@@ -84,7 +84,8 @@ impl History {
         }
     }
 
-    /// Reports that a server received a marker with a memory that begins at `since`.
+    /// Reports that a server received a marker. According to the marker, the server's memory begins at
+    /// `since`.
     fn marked(&mut self, node: usize, since: u64) {
         let marker = format!("quorate-marker 2\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
         let request = Request::Mark { expect: None, marker: marker.into() };
@@ -111,12 +112,20 @@ impl History {
         self.0.see(BEGAN, &Event::Sealed { term, nodes: &nodes })
     }
 
-    /// Reports that the leader gives the tick up as lost, for this reason.
+    /// Reports to the invariant that the leader declares the tick lost, for this reason.
     fn lost(&mut self, job: &str, due: u64, term: u64, reason: &str) -> Result<(), String> {
-        let spec = specs().into_iter().find(|spec| spec.name == job).unwrap();
+        let spec = specs().iter().find(|spec| spec.name == job).unwrap();
         let tick = spec.schedule.format(at(due));
         let lost = Event::TickLost { job, tick: &tick, term, reason };
         self.0.see(BEGAN + Duration::from_secs(9), &lost)
+    }
+
+    fn save(&mut self, node: usize) {
+        self.0.see(BEGAN, &Event::Saved { node: NODES[node] }).unwrap();
+    }
+
+    fn restore(&mut self, node: usize) {
+        self.0.see(BEGAN, &Event::Restored { node: NODES[node] }).unwrap();
     }
 
     fn forget(&mut self, node: usize, now: u64) {
@@ -241,8 +250,8 @@ const FORGOTTEN: &str = "not started: too few nodes can remember a record of tha
 const STARTED: &str = "it was started by w0, who left no word of its end";
 const STANDING: &str = "not started: another record stands: …";
 
-/// Checks when a leader may report a tick as unknown. It may do so only if there are too few servers, out of
-/// all servers, that answered its seal and also remember the tick: fewer than a majority.
+/// Checks when a leader may report a tick as unknown: only if fewer than a majority of all servers both
+/// answered the leader's seal and remember the time of the tick.
 #[test]
 fn a_tick_is_unknown_only_where_no_majority_of_the_answers_remembers_it() {
     let report = |forgot: &[usize], answered: &[usize], due| {
@@ -312,6 +321,28 @@ fn a_tick_that_a_leader_knows_to_have_ended_does_not_start() {
     };
     assert!(start(&[1, 2, 3]).is_ok(), "the one that knows did not answer");
     assert!(start(&[0, 2, 3]).is_err());
+}
+
+/// Checks that a server which starts again with its last snapshot reports the records in the snapshot. Here
+/// the later *started* record in the snapshot decides, although another server has an earlier end.
+#[test]
+fn a_server_reports_the_records_of_its_last_snapshot() {
+    let starts = |saves: bool| {
+        let mut history = History::new();
+        history.stands("each", 700, 1, true, 1);
+        let key = RunKey::new("each", at(700)).key();
+        let later = RunRecord::started("w").into_record(at(700), FencingToken::new(2));
+        history.written(1, &key, &later).unwrap();
+        if saves {
+            history.save(1);
+        }
+        history.forget(1, 900);
+        history.restore(1);
+        history.sealed(3, &[0, 1, 2]).unwrap();
+        history.start(&tick("each", 700, 3))
+    };
+    assert!(starts(true).is_ok());
+    assert!(starts(false).unwrap_err().contains("when it sealed"));
 }
 
 #[test]

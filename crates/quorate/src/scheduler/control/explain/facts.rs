@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The facts about a job that can be read from outside of its workers.
+/// The facts about a job that any client of the nodes can read.
 #[derive(Debug)]
 pub(in crate::scheduler::control) struct JobFacts {
     pub(in crate::scheduler::control) job: Arc<str>,
@@ -28,33 +28,33 @@ pub(in crate::scheduler::control) struct JobFacts {
     pub(in crate::scheduler::control) ledger: Option<LedgerFacts>,
 }
 
-/// The facts about a job that the ledger and the election have.
+/// The facts about a job that are read from the ledger and the election.
 #[derive(Debug)]
 pub(in crate::scheduler::control) struct LedgerFacts {
     pub(in crate::scheduler::control) leader: Option<Arc<str>>,
     /// The job, if a leader has registered it.
     pub(in crate::scheduler::control) job: Option<RegisteredJob>,
-    /// The most similar name of a job, and the number of jobs.
+    /// If the job is unknown, the most similar name of another job.
     pub(in crate::scheduler::control) nearest: Option<Arc<str>>,
     pub(in crate::scheduler::control) others: usize,
     /// The entries of the job's history, oldest first.
     pub(in crate::scheduler::control) history: Vec<HistoryEntry>,
 }
 
-/// The nodes that do not vote, or did not answer.
+/// The number of nodes that vote, and the reasons why the other nodes do not vote or did not answer.
 #[derive(Debug, Default)]
 pub(in crate::scheduler::control) struct NodeFacts {
     pub(in crate::scheduler::control) voting: usize,
     pub(in crate::scheduler::control) needed: usize,
     pub(in crate::scheduler::control) total: usize,
-    /// The number of nodes that do not vote because of a clock.
+    /// The number of nodes that do not vote because a clock is wrong.
     pub(in crate::scheduler::control) by_clock: usize,
-    /// The reason of each node that does not vote.
+    /// For each node that does not vote, the reason.
     pub(in crate::scheduler::control) reasons: Vec<String>,
 }
 
 impl NodeFacts {
-    /// Returns the nodes that do not vote.
+    /// Computes the facts about the nodes from the status of the quorum.
     pub(in crate::scheduler::control) fn of_status(status: &QuorumStatus) -> Self {
         let reason = |node: &crate::trust::NodeStatus| Some(format!("{}: {}", node.name, node.reason()?));
         Self {
@@ -66,7 +66,7 @@ impl NodeFacts {
         }
     }
 
-    /// Returns the nodes that did not answer a read.
+    /// Computes the facts about the nodes from the report of a read that too few nodes answered.
     pub(in crate::scheduler::control) fn of_report(report: &NoMajority) -> Self {
         let failed = |outcome: &NodeOutcome| !matches!(outcome, NodeOutcome::Granted);
         let others = report.outcomes().iter().filter(|(_, outcome)| failed(outcome));
@@ -85,7 +85,7 @@ impl NodeFacts {
     }
 }
 
-/// Returns whether a clock is the reason why the node does not vote.
+/// Returns whether the node does not vote because a clock is wrong.
 fn is_clock(state: &NodeState) -> bool {
     let (NodeState::Quarantined { why, .. } | NodeState::Refused(why)) = state else { return false };
     matches!(
@@ -99,7 +99,7 @@ fn is_clock(state: &NodeState) -> bool {
 pub(super) enum Due {
     Yes,
     No,
-    /// It is a tick of the schedule from before the job counted its ticks.
+    /// The time is a tick of the schedule, but the job's ticks count only from a later time.
     BeforeRegistration,
     /// The ledger does not contain the schedule.
     Unknown,
@@ -120,7 +120,7 @@ impl JobFacts {
         }
     }
 
-    /// Returns the latest tick that is due now.
+    /// Returns the latest tick that is due, if there is one.
     pub(super) fn latest_due(&self, job: &RegisteredJob) -> Option<WallTime> {
         let schedule = job.schedule().ok()?;
         if schedule.is_after_end() {
@@ -129,21 +129,27 @@ impl JobFacts {
         schedule.last_within(job.row.since, self.now)
     }
 
-    /// Returns the pause of the job at `at`.
+    /// Returns the pause that the job has at the time `at`, if there is one.
     pub(super) fn pause_at<'a>(&self, job: &'a RegisteredJob, at: WallTime) -> Option<&'a Paused> {
-        // A pause whose end has come may still be stored, because there is no leader to end it.
+        // If there is no leader, the ledger may still have a pause whose end has passed.
         job.row.paused.as_ref().filter(|paused| paused.at < at && paused.ended(at).is_none())
     }
 
-    /// Returns the next tick that is not left out by a pause, if it is known.
-    pub(super) fn next(&self, job: &RegisteredJob) -> Option<WallTime> {
-        match job.row.paused.as_ref().map(|paused| paused.until) {
-            Some(until) => self.neighbours(job, self.now.max(until? - Duration::from_micros(1))).1,
-            None => self.neighbours(job, self.now).1,
-        }
+    /// Returns the freeze of the group at `at`.
+    pub(super) fn freeze_at<'a>(&self, job: &'a RegisteredJob, at: WallTime) -> Option<&'a Paused> {
+        job.freeze_at(at).filter(|frozen| frozen.at < at)
     }
 
-    /// Returns the ticks before and after `at`, if they are known.
+    /// Returns the next tick that is not skipped because of a pause or a freeze, if that tick is known.
+    pub(super) fn next(&self, job: &RegisteredJob) -> Option<WallTime> {
+        let mut after = self.now;
+        for paused in job.row.paused.iter().chain(job.freeze_at(self.now)) {
+            after = after.max(paused.until? - Duration::from_micros(1));
+        }
+        self.neighbours(job, after).1
+    }
+
+    /// Returns the last tick before `at` and the first tick after `at`, if they are known.
     pub(super) fn neighbours(
         &self,
         job: &RegisteredJob,
@@ -160,7 +166,7 @@ impl JobFacts {
     }
 }
 
-/// Returns the tick that follows the end of the last run.
+/// Returns the tick that follows the end of the last run, or the first tick of the job.
 fn after_end(schedule: &Schedule, job: &RegisteredJob) -> Option<WallTime> {
     match job.row.ended {
         Some(end) => schedule.next_after_end(end),

@@ -1,4 +1,4 @@
-//! A test for each reason.
+//! Tests of the explanations. For each [`Reason`] there is a test that expects it.
 
 use super::*;
 use crate::{
@@ -28,10 +28,11 @@ fn job(schedule: &Schedule) -> RegisteredJob {
         window: Some(60 * SECOND),
         ..JobRow::default()
     };
-    RegisteredJob { row, running: Vec::new(), waiting: Vec::new() }
+    RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new() }
 }
 
-/// The facts half an hour after [`TICK`] about a job that is due every hour, with a leader and three nodes.
+/// Returns the facts about a job that is due every hour, half an hour after [`TICK`]. There are a leader and
+/// three nodes. `change` can modify the facts.
 fn facts(change: impl FnOnce(&mut JobFacts)) -> JobFacts {
     let now = TICK + HOUR / 2;
     let mut facts = JobFacts {
@@ -71,7 +72,8 @@ fn run(tick: WallTime) -> RunStatus {
     RunStatus { tick, request: None, worker: "elm".into(), term: FencingToken::new(7), orphaned: false }
 }
 
-/// Checks the reason, and that the answer, the evidence and the advice contain a part each.
+/// Checks the reason, and checks that the explanation contains a given part of its text, its evidence and its
+/// advice.
 #[track_caller]
 fn answers(facts: &JobFacts, reason: Reason, [text, evidence, action]: [&str; 3]) -> Explanation {
     let answer = explain(facts);
@@ -175,6 +177,39 @@ fn paused() {
         ledger(facts).history.push(entry(RunOutcome::SkippedPaused, "the job was paused by ann"));
     });
     answers(&earlier, Reason::Paused, ["the job was paused by ann", "skipped-paused", "backfill"]);
+}
+
+#[test]
+fn frozen() {
+    let facts_of = |asked, from: WallTime, until: WallTime| {
+        facts(|facts| {
+            facts.asked = asked;
+            let reason = Some("a migration".into());
+            let freeze = Paused { by: "ann@host".into(), at: from, reason, until: Some(until) };
+            registered(facts).frozen = Some(freeze);
+        })
+    };
+    let parts = ["is frozen by ann@host since 2027-01-15 07:00:00", "", "quorate unfreeze"];
+    let answer = answers(&facts_of(None, TICK - HOUR, TICK + 2 * HOUR), Reason::Frozen, parts);
+    assert_eq!(answer.next, Some(TICK + 2 * HOUR), "a tick at the end of the freeze runs");
+    assert!(answer.text.ends_with("until 2027-01-15 10:00:00 +00:00 (UTC): a migration"), "{}", answer.text);
+    answers(&facts_of(Some(TICK), TICK - HOUR, TICK + 2 * HOUR), Reason::Frozen, parts);
+    let both = facts(|facts| {
+        let job = registered(facts);
+        job.row.paused = Some(Paused { by: "bob".into(), at: TICK - HOUR, ..Paused::default() });
+        job.frozen = Some(Paused { until: Some(TICK + HOUR), ..job.row.paused.clone().unwrap() });
+    });
+    let answer = answers(&both, Reason::Frozen, ["frozen by bob", "stays paused afterwards", "unfreeze"]);
+    assert_eq!(answer.next, None, "the pause has no end");
+    let over = facts_of(Some(TICK), TICK - 2 * HOUR, TICK - HOUR);
+    assert_eq!(explain(&over).reason, Reason::NoRecord, "the freeze ended before the tick");
+    let later = facts_of(Some(TICK), TICK + SECOND, TICK + HOUR);
+    assert_eq!(explain(&later).reason, Reason::NoRecord, "the freeze began after the tick");
+    let earlier = facts(|facts| {
+        let why = "the group was frozen by ann: a migration";
+        ledger(facts).history.push(entry(RunOutcome::SkippedPaused, why));
+    });
+    answers(&earlier, Reason::Frozen, ["because the group was frozen by ann", "skipped-paused", "backfill"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The texts of an [`Explanation`], one function for each reason.
+//! The texts of an [`Explanation`]. There is one function for each case.
 
 use super::{Explanation, JobFacts, LedgerFacts, Reason, reason_of};
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The longest name or reason that a text repeats, in bytes.
+/// The largest number of bytes of a name or a reason that a text repeats.
 const TEXT_MAX: usize = 300;
 
 impl JobFacts {
-    /// The ledger cannot be read.
+    /// Explains that the ledger cannot be read.
     pub(super) fn unread(&self) -> Explanation {
         let (voting, total, needed) = (self.nodes.voting, self.nodes.total, self.nodes.needed);
         let text = format!(
@@ -49,7 +49,7 @@ impl JobFacts {
         self.answer(Reason::NotRegistered, self.asked, text, evidence, action)
     }
 
-    /// The tick is older than the time from which the job's ticks count.
+    /// Explains that the tick is older than the time from which the job's ticks count.
     pub(super) fn registered_later(&self, at: WallTime, job: &RegisteredJob) -> Explanation {
         let text = format!(
             "the job's ticks count from {}, which is later: it was first registered, got its schedule or placement, or was \
@@ -69,7 +69,19 @@ impl JobFacts {
         self.answer(Reason::Paused, tick, text, Vec::new(), &action)
     }
 
-    /// There is no leader. The reason may be that too few nodes vote.
+    pub(super) fn frozen(&self, frozen: &Paused, job: &RegisteredJob, tick: Option<WallTime>) -> Explanation {
+        let until = frozen.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+        let why = frozen.reason.as_ref().map(|why| format!(": {}", plain(why, TEXT_MAX))).unwrap_or_default();
+        let (by, at) = (plain(&frozen.by, TEXT_MAX), utc(frozen.at));
+        let group = plain(&self.group, TEXT_MAX);
+        let text = format!("the group {group:?} is frozen by {by} since {at}{until}{why}");
+        let own =
+            job.row.paused.as_ref().map(|_| "the job is also paused, and stays paused afterwards".to_owned());
+        let action = "it runs again by itself at the end of the freeze; to run all jobs of the group before: quorate unfreeze";
+        self.answer(Reason::Frozen, tick, text, own.into_iter().collect(), action)
+    }
+
+    /// Explains that there is no leader. The cause may be that too few nodes may vote.
     pub(super) fn leaderless(&self, tick: Option<WallTime>, run: Option<&RunStatus>) -> Explanation {
         let nodes = &self.nodes;
         let mut evidence =
@@ -110,7 +122,7 @@ impl JobFacts {
         self.answer(Reason::Running, Some(run.tick), text, evidence, &action)
     }
 
-    /// The tick is due by this machine's clock, and not by the quorum's.
+    /// Explains that the tick is due by the clock of this machine, but not by the clock of the quorum.
     pub(super) fn clocks_differ(&self, at: WallTime) -> Explanation {
         let apart = self.now.until(self.local);
         let text = format!(
@@ -125,7 +137,7 @@ impl JobFacts {
         self.answer(Reason::Clock, Some(at), text, evidence, action)
     }
 
-    /// The job is not due at `at`, or is due later.
+    /// Explains that the job is not due at `at`, or that `at` is in the future.
     pub(super) fn not_due(
         &self,
         at: Option<WallTime>,
@@ -150,7 +162,7 @@ impl JobFacts {
         Explanation { next: is_tick.or(after), ..self.answer(Reason::Schedule, at, text, evidence, &action) }
     }
 
-    /// The tick has an outcome in the history.
+    /// Explains the tick by its entry in the history.
     pub(super) fn recorded(&self, at: WallTime, entry: &HistoryEntry) -> Explanation {
         let (reason, name) = (reason_of(entry), self.name());
         let why = plain(&entry.reason, TEXT_MAX);
@@ -159,6 +171,7 @@ impl JobFacts {
                 "it was or may have been started, and its end is not known".to_owned()
             }
             Reason::Ran => format!("it ran: {}", outcome(entry)),
+            Reason::Frozen => format!("it was skipped, because {why}"),
             Reason::Paused => format!("it was skipped, because the job was paused: {why}"),
             Reason::Overlap => format!("it was skipped by the overlap rule: {why}"),
             Reason::Misfire => format!("it was missed: {why}"),

@@ -1,4 +1,4 @@
-//! Tests that every tick ends with one entry in the history of its job.
+//! Tests that every tick gets exactly one entry in the history of its job.
 
 use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
 use crate::scheduler::{
@@ -56,8 +56,9 @@ async fn each_end_has_its_reason_worker_term_and_attempts_in_the_history() {
     let entry = &fails[1];
     assert_eq!((entry.end, entry.attempts, &*entry.reason), (RunOutcome::Failed, 2, "attempt 2 failed"));
     assert_eq!(entry.output.as_deref(), Some("the tail"));
-    // A later tick replaces the tick that waits for the slow run. The entries of replaced ticks may come before
-    // the entry of the slow run, so the test selects the entry by its outcome.
+    // The handler of `slow` is still active when its next ticks are due. Each of these ticks replaces the one
+    // that waits, and the replaced ticks get entries too. So the test selects the slow run's entry by its
+    // outcome.
     let slow = stage.history_when("slow", |all| !ends(all, RunOutcome::TimedOut).is_empty()).await;
     let entry = ends(&slow, RunOutcome::TimedOut)[0];
     assert_eq!(entry.attempts, 2);
@@ -134,8 +135,8 @@ async fn a_tick_that_comes_due_during_a_run_is_skipped_cancels_it_or_overlaps() 
     stage.history_when("allow", |all| all.len() > 5).await;
     assert!((3..=4).contains(&side_by_side.1.load(Ordering::Relaxed)), "{side_by_side:?}");
     leader.resigns().await;
-    // The skipped tick has a closed record. So the next leader does not run it as a catch-up, even under the
-    // rule `Misfire::RunAll`.
+    // The first leader wrote a closed record for the skipped tick. So the next leader does not run this tick as
+    // a catch-up, even under the rule `Misfire::RunAll`.
     let begun = once.load(Ordering::Relaxed);
     let again = stage.candidate("b", &jobs[..1]);
     let more = stage.history_when("skip", |all| ends(all, RunOutcome::Done).len() > begun + 2).await;
@@ -151,8 +152,8 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // The memories of the nodes have just begun. A node remembers a tick only if the tick is at least 1 s later
-    // than the beginning of its memory.
+    // The nodes have just started. A node remembers a tick only if the node's memory began at least 1 s before
+    // the tick.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
@@ -192,8 +193,8 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
                 begun.lock().unwrap().push(tick.at());
                 async move { if hangs { std::future::pending().await } else { ok().await } }
             });
-            // Under this misfire rule, no missed tick gets a catch-up run. So if the unfinished run is
-            // repeated, the delivery rule is the cause.
+            // Under this misfire rule, no missed tick gets a catch-up run. So if the run is repeated, the
+            // reason is the delivery rule.
             job.delivery(delivery).misfire(Misfire::Skip)
         };
         let first = stage.candidate("a", &[job(true)]);
@@ -241,7 +242,8 @@ async fn a_resignation_reports_the_runs_that_ended_and_those_it_dropped() {
     let [entry] = &ignores[..] else { panic!("{ignores:#?}") };
     assert_eq!(entry.end, RunOutcome::Cancelled);
     assert!(entry.reason.contains("did not stop within the grace"), "{entry:?}");
-    // The history has one entry for the dropped run. The run must not get another entry as lost.
+    // The dropped run has one history entry. The next leader must not add another entry that reports the run as
+    // lost.
     let starts = Arc::clone(&begun);
     let quick = Job::new("ignores", often(), move |_| {
         starts.fetch_add(1, Ordering::Relaxed);
@@ -289,11 +291,11 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
         starts.lock().unwrap().push(tick.at());
         ok()
     });
-    // The job keeps no history entries. So the ledger is as it would be if the first leader had crashed between
-    // each record and its entry.
+    // The job keeps no history entries. So the ledger is the same as if the first leader had crashed after each
+    // record, before it wrote the entry.
     let first = stage.candidate("a", &[job.clone().history(0)]);
-    // The memories of the nodes have just begun. They remember only ticks that are at least 1 s later than
-    // that.
+    // The nodes have just started. A node remembers a tick only if the node's memory began at least 1 s before
+    // the tick.
     let entered_from = stage.quorum.wall() + SECOND;
     let remembered = || begun.lock().unwrap().iter().filter(|tick| **tick > entered_from).count();
     stage.when("four runs", || remembered() > 4).await;
@@ -309,8 +311,8 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
         assert_eq!(&*made.reason, "entered by the next leader");
         let records = answers.iter().flat_map(|answer| &answer.state.records);
         for (_, record) in records.filter(|(key, _)| *key == made.key()) {
-            // A restored entry has the time of the run's end, not the time of the restoration. With the later
-            // time, pruning would keep this entry and delete entries of later runs.
+            // A restored entry has the time at which the run ended, not the time at which the entry was
+            // restored. With the second time, pruning would keep this entry and delete entries of later runs.
             let ended = made.tick + made.took.unwrap_or_default();
             assert_eq!(record.at, ended.as_micros(), "{made:?} keeps the time of the run's end");
         }
@@ -394,8 +396,8 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let schedule = crate::scheduler::delay(PERIOD).unwrap();
-    // The handler marks four runs as interrupted. After an interruption the leader starts a run again at once,
-    // but only three times.
+    // The handler marks the first four executions of its run as interrupted. The leader starts an interrupted
+    // run again at once only three times. After the fourth interruption, the run first waits for a pause.
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
@@ -447,8 +449,8 @@ enum Ending {
 const ENDINGS: [Ending; 4] = [Ending::Ok, Ending::Err, Ending::Panic, Ending::Timeout];
 
 impl Ending {
-    /// Returns a job whose first run is marked as interrupted and then ends as `self` says. Later runs are
-    /// counted in `runs`, and return `Ok`.
+    /// Returns a job whose handler adds 1 to `runs` at each start. In the first run, the handler marks the run
+    /// as interrupted and then ends in the way `self`. In later runs, it returns `Ok`.
     fn job(self, delivery: Delivery, runs: &Arc<AtomicUsize>) -> Job {
         let runs = Arc::clone(runs);
         let job = Job::new(&format!("{self:?}").to_lowercase(), often(), move |tick: RunContext| {
@@ -474,8 +476,8 @@ impl Ending {
 #[tokio::test]
 async fn a_run_that_is_marked_as_interrupted_is_interrupted_whatever_its_handler_returns() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
-        // On a busy machine the leader may lose its term, and a run then ends for that reason. The test of this delivery
-        // then begins again.
+        // On a busy machine the leader may lose its term. The interrupted run then ends for that reason, and
+        // the test starts again with this delivery rule.
         let mut within_one_term = false;
         for _ in 0..10 {
             let histories = interrupted_runs(delivery).await;

@@ -1,7 +1,8 @@
-//! Tests of leaders over memory nodes on the real clock: their rules, requests to them, open runs, and the
+//! Tests of leaders over memory nodes on the real clock: the rules of jobs, requests, open runs, and the
 //! takeover by the next leader.
 
 mod ends;
+mod freeze;
 mod opened;
 mod requests;
 mod scale;

@@ -11,14 +11,13 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Returns a job that is placed on any worker and is due once. These tests start no worker that takes its
-/// run.
+/// Returns a job that is placed on any worker and is due once. No worker takes the run unless a test does so.
 fn due_at(tick: WallTime, delivery: Delivery) -> Job {
     let job = Job::new("j", at(tick), |_| async { Ok::<(), String>(()) });
     job.placement(Placement::AnyWorker).delivery(delivery).misfire(Misfire::Skip)
 }
 
-/// Returns a job that is placed on any worker and runs on request only.
+/// Returns a job that is placed on any worker and runs only on request.
 fn on_request() -> Job {
     Job::new("j", never(), |_| async { Ok::<(), String>(()) }).placement(Placement::AnyWorker)
 }
@@ -99,8 +98,8 @@ async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted()
     let first = stage.candidate("a", std::slice::from_ref(&job));
     let (run, open) = open_record(&stage, |_| true).await;
     first.crashes().await;
-    // The slot shows that the first leader ended the run there. The leader crashed before it wrote the run's
-    // closed record.
+    // The test takes the slot and ends the run there, as the first leader would do just before it crashes. So
+    // the slot shows the end, but the run has no closed record.
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
     let Claimed::Free(claim) = slots.claim(&open.slot(&run)).await else { panic!("the slot is free") };
     assert!(claim.take().await);
@@ -155,7 +154,7 @@ async fn only_a_leader_with_the_job_opens_another_generation() {
     first.crashes().await;
     let next = stage.candidate("b", &[other_job()]);
     next_term_has(&stage, &slot.run, term).await;
-    // By then the worker's claim has expired, and the leader has inspected the slot again.
+    // After this sleep, the worker's claim has expired, and the leader has inspected the slot again.
     stage.quorum.env().sleep(4 * SECOND).await;
     let (_, still) = open_record(&stage, |_| true).await;
     assert_eq!(still.generation, 1, "its leader does not have the job");
@@ -171,8 +170,8 @@ async fn a_cancellation_and_a_removal_end_an_open_run_once() {
     let job = || Arc::<str>::from("j");
     for removed in [false, true] {
         let stage = Stage::new();
-        // The memories of the nodes have just begun. Until they are more than a second old, the nodes cannot
-        // prove that a requested run has no record. The test waits for that.
+        // The nodes have just started. A node must be more than a second old to prove that a requested run has
+        // no record.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

@@ -17,8 +17,8 @@ use std::{
     },
 };
 
-/// Returns a job that is not due during the test, so only requests run it. It appends the tick of each run to
-/// `begun`, and each run takes `takes`.
+/// Returns a job that is not due during the test, so that only requests run it. The handler appends the tick of
+/// its run to `begun`, and returns after the time `takes`.
 fn idle(begun: &Begun, takes: std::time::Duration) -> Job {
     let begun = Arc::clone(begun);
     Job::new("j", never(), move |tick: RunContext| {
@@ -53,8 +53,8 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     first.resigns().await;
     let paused_at = runs.load(Ordering::Relaxed);
     let next = stage.candidate("b", &jobs);
-    // A triggered run starts even during a pause, and takes long enough for a scheduled tick to be due. So the
-    // count of runs below shows that the pause prevents scheduled ticks.
+    // The triggered run starts even during the pause. A scheduled tick is due during the `sleep` below. The
+    // count of runs then shows that this tick was skipped.
     let trigger = stage.request(JobAction::Trigger { job: named("j") });
     assert_eq!(accepted(&next.ask(&trigger).await), 1);
     let triggered =
@@ -69,7 +69,7 @@ async fn a_job_stays_paused_under_every_leader_until_it_is_resumed() {
     let span = spans.iter().find(|entry| entry.until.is_some()).expect("one entry for the pause");
     assert!(span.reason.contains("me@here"), "{span:?}");
     next.resigns().await;
-    // The ticks of the pause were skipped, so no leader runs a catch-up for them.
+    // The ticks of the pause have an entry as skipped. So the last leader runs no catch-up for them.
     let last = stage.candidate("c", &jobs);
     let before = runs.load(Ordering::Relaxed);
     stage.when("it runs", || runs.load(Ordering::Relaxed) > before + 5).await;
@@ -106,14 +106,14 @@ async fn a_pause_ends_on_time_under_the_next_leader_too() {
     let why = refused(&answer);
     assert!(why.contains("ended already"), "{why}");
 
-    // The leader that accepted the pause ends it.
+    // The end of this pause comes during the term of the leader that accepted it.
     let before = runs.load(Ordering::Relaxed);
     let end = stage.quorum.wall() + PERIOD * 4;
     accepted(&first.ask(&stage.request(pause(end))).await);
     stage.when("it runs again", || runs.load(Ordering::Relaxed) > before + 3).await;
     assert!(stage.quorum.wall() > end);
 
-    // The next leader ends it.
+    // The end of this pause comes during the term of the next leader.
     let end = stage.quorum.wall() + PERIOD * 10;
     accepted(&first.ask(&stage.request(pause(end))).await);
     first.resigns().await;
@@ -185,11 +185,11 @@ async fn an_impossible_request_is_refused_with_the_reason() {
 async fn a_backfill_goes_on_under_the_next_leader_and_runs_no_tick_twice() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         let (stage, begun) = (Stage::new(), Begun::default());
-        // The memories of the nodes have just begun. Until they are more than a second old, the nodes cannot
-        // prove that an at-most-once run was not started. The test waits for that.
+        // The nodes have just started. A node must be more than a second old to prove that an at-most-once run
+        // was not started.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
-        // The scheduled ticks are so far apart that none is due during the test. The requested ticks are in the
-        // past.
+        // The job is scheduled so rarely that no scheduled tick is due during the test. The ticks of the
+        // back-fill are in the past.
         let jobs = [idle(&begun, PERIOD / 2).delivery(delivery)];
         let span = 1_000_000 * SECOND;
         let ask = JobAction::Backfill {
@@ -301,7 +301,8 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     accepted(&first.ask(&pause).await);
     accepted(&first.ask(&resume).await);
     first.resigns().await;
-    // The first leader answered no request, as if it had crashed before its answers.
+    // The ledger has no answers to the requests, because the candidates of these tests have no inbox. So the
+    // ledger is the same as if the first leader had crashed before it wrote its answers.
     let next = stage.candidate("b", &jobs);
     accepted(&next.ask(&pause).await);
     let answers = stage.ledger.read().await.unwrap();
@@ -317,7 +318,8 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
 
 #[tokio::test]
 async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
-    /// A value that sets the flag when it is dropped, so that a test sees when its owner was dropped.
+    /// A value that sets its flag when it is dropped. The test thus sees that the owner of the value was
+    /// dropped.
     struct Dropped(Arc<AtomicBool>);
     impl Drop for Dropped {
         fn drop(&mut self) {

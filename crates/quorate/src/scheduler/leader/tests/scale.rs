@@ -1,6 +1,5 @@
-//! Tests of many jobs under one leader. By default there are 300 jobs. To measure the cost of ten thousand
-//! jobs, run this command by hand:
-//! `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture many_jobs`.
+//! Tests of many jobs under one leader. By default there are 300 jobs. This command measures the cost of ten
+//! thousand jobs: `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture many_jobs`.
 
 use crate::scheduler::leader::tests::stage::{SECOND, Stage};
 use crate::scheduler::{Job, Misfire, RunOutcome, every};

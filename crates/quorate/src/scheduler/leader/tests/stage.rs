@@ -58,8 +58,8 @@ impl Stage {
         Self { nodes, quorum, ledger }
     }
 
-    /// Erases the data of these nodes, and waits until their new memories are old enough to remember the
-    /// present.
+    /// Erases the data of these nodes. Then waits for a little more than 1 s, so that the nodes remember the
+    /// records that are written after this call.
     pub(in crate::scheduler) async fn forget(&mut self, nodes: Range<usize>) {
         self.quorum.close().await;
         for node in nodes {
@@ -109,7 +109,7 @@ impl Stage {
         history
     }
 
-    /// Waits until `enough` is true for a job's history, and returns the history.
+    /// Reads a job's history until `enough` returns true for it. Returns that history.
     pub(in crate::scheduler) async fn history_when(
         &self,
         job: &str,
@@ -145,8 +145,8 @@ impl Stage {
 }
 
 impl Candidate {
-    /// Sends a request repeatedly until a leader answers. A leader whose term has just begun or ended may
-    /// give no answer.
+    /// Sends a request to this candidate, and repeats it until the candidate answers. The candidate may give no
+    /// answer when its term has just begun or ended.
     pub(in crate::scheduler) async fn ask(&self, request: &JobRequest) -> JobResponse {
         let env = self.quorum.env();
         let deadline = env.now() + 10 * SECOND;
@@ -172,7 +172,7 @@ impl Candidate {
         assert_eq!(self.quorum.env().tasks_alive(), 0);
     }
 
-    /// Drops all tasks of the candidate at once, as a crash would. So the candidate writes no further record.
+    /// Drops all tasks of the candidate at once, as a crash would. The candidate then writes no further record.
     pub(in crate::scheduler) async fn crashes(self) {
         drop(self.run);
         self.quorum.close().await;

@@ -47,8 +47,8 @@ async fn another_schedule_counts_from_its_first_leader_on_and_unfinished_runs_en
             Delivery::AtMostOnce => assert!(of_old.is_empty(), "no tick is caught up on: {of_old:?}"),
             Delivery::AtLeastOnce => assert_eq!(of_old, [cut], "only the unfinished run"),
         }
-        // The new version's first leader began with a schedule of its own. So a later leader of the new version
-        // runs catch-ups only for ticks since then.
+        // When the first leader with the new schedule began, the job's ticks started to count again from there. So a later
+        // leader with that schedule runs catch-ups only for ticks after that moment.
         let since = new.lock().unwrap().iter().copied().filter(|tick| *tick > before).min().expect("ticks");
         let last = stage.candidate("c", &[recording("j", odd, &new, false).delivery(delivery)]);
         let so_far = new.lock().unwrap().len();
@@ -90,8 +90,8 @@ async fn jobs_are_added_and_removed_while_others_run() {
     let names: Vec<_> = handle.jobs().iter().map(|job| job.name().to_string()).collect();
     assert_eq!(names, ["new", "steady"]);
     assert!(handle.remove("new") && !handle.remove("new"));
-    // The leader handles changes of the jobs in order. So once the job `third` has run, the leader has
-    // processed the removal of `new`.
+    // The leader handles changes of the jobs in their order. So when the job `third` runs, the leader has
+    // already removed the job `new`.
     let third = Begun::default();
     handle.add(recording("third", PERIOD, &third, false)).unwrap();
     stage.when("the third runs", || third.lock().unwrap().len() > 1).await;
@@ -132,7 +132,7 @@ async fn a_drain_waits_for_active_runs_and_starts_no_other() {
     run.await.expect("no panic").expect("a drain is Ok");
     assert!(scheduler.election().term().is_none());
     assert_eq!(handle.registry.phase(), Phase::Drained);
-    // A scheduler that never led is drained at once.
+    // The draining of a scheduler that never led ends at once.
     let other = crate::scheduler::Scheduler::new(&stage.quorum, "h");
     other.handle().drain().await;
 }
@@ -149,7 +149,8 @@ async fn a_drain_ends_with_the_term_even_if_another_worker_leads_next() {
     let draining = handle.clone();
     let drain = stage.quorum.env().spawn_scoped(async move { draining.drain().await });
     stage.when("it is being drained", || handle.registry.phase() == Phase::Draining).await;
-    // The handler does not return by itself. It returns only because its leader resigns the term.
+    // The handler returns only after its run is cancelled, and the run is cancelled because the term is
+    // resigned.
     scheduler.election().term().expect("it leads").resign();
     stage.when("the other one leads", || !others.lock().unwrap().is_empty()).await;
     let deadline = stage.quorum.env().now() + 10 * SECOND;

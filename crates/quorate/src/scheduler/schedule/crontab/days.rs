@@ -1,5 +1,5 @@
-//! Sets of days of the calendar, by their number, their weekday and the length of their month. The forms `L`,
-//! `W` and `#` of a cron line are unions of these sets.
+//! Sets of days of the calendar. A set is given by the days of the month, the weekdays, and the length of the
+//! month. The forms `L`, `W` and `#` of a cron line are unions of such sets.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ const FRIDAY: u32 = 6;
 /// The possible lengths of a month.
 const LENGTHS: std::ops::RangeInclusive<u32> = 28..=31;
 
-/// A set of days: those that match all three conditions.
+/// A set of days. A day is in the set if it meets all three conditions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Days {
     /// The days of the month.
     pub(super) days: BTreeSet<u32>,
     /// The days of the week. Sunday is 1.
     pub(super) weekdays: BTreeSet<u32>,
-    /// The length of the month, if only months of this number of days match.
+    /// If this is set, only months with this number of days match.
     pub(super) length: Option<u32>,
 }
 
@@ -29,21 +29,21 @@ impl Days {
         Self { days: (1..=31).collect(), weekdays, length: None }
     }
 
-    /// Returns the days of `L` and `L-3`. These are the day that is `days` before the last day of the month.
+    /// Returns the days of `L` and `L-3`: the day that comes `days` days before the last day of the month.
     pub(super) fn before_last(days: u32) -> Vec<Self> {
         let nth = |length: u32| length.checked_sub(days).filter(|day| *day > 0).map(|day| (day, length));
         LENGTHS.filter_map(nth).map(|(day, length)| Self::one(day, 1..=7, Some(length))).collect()
     }
 
-    /// Returns the days of `15W`: the day from Monday to Friday that is nearest to the `day`th, in the same
-    /// month.
+    /// Returns the days of a form such as `15W`: of the days from Monday to Friday in the same month, the one
+    /// that is nearest to the day `day`.
     pub(super) fn nearest_working(day: u32) -> Vec<Self> {
         let lengths = if day < 28 { vec![None] } else { LENGTHS.map(Some).collect() };
         let fits = |length: &Option<u32>| length.is_none_or(|length| day <= length);
         lengths.into_iter().filter(fits).flat_map(|length| Self::working_near(day, length)).collect()
     }
 
-    /// Returns the days of `LW`: the last day from Monday to Friday.
+    /// Returns the days of `LW`: the last day of the month that is from Monday to Friday.
     pub(super) fn last_working() -> Vec<Self> {
         LENGTHS.flat_map(|length| Self::working_near(length, Some(length))).collect()
     }
@@ -78,8 +78,9 @@ impl Days {
         Self { days: BTreeSet::from([day]), weekdays: weekdays.collect(), length }
     }
 
-    /// Returns the `day`th if it is a working day (Monday to Friday), and otherwise the working day next to it.
-    /// If that day is in another month, returns the nearest working day on the other side.
+    /// Returns the day `day` of the month if it is a working day (Monday to Friday), and otherwise the nearest
+    /// working day. If the nearest working day is in another month, returns the working day on the other side of
+    /// the weekend.
     fn working_near(day: u32, length: Option<u32>) -> [Self; 3] {
         let saturday = if day > 1 { (day - 1, FRIDAY) } else { (day + 2, MONDAY) };
         let sunday = if length == Some(day) { (day - 2, FRIDAY) } else { (day + 1, MONDAY) };

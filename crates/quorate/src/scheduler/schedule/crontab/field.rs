@@ -9,17 +9,17 @@ pub(super) enum Dialect {
     Seconds,
 }
 
-/// The description of one field of a cron line: its limits, its names, and its texts for errors.
+/// The properties of one field of a cron line: its limits, its names, and its texts for errors.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) least: u32,
     pub(super) most: u32,
-    /// The full names of the values, in order from `least`. Three letters of a name suffice.
+    /// The full names of the values, in order from `least`. A line may use the first three letters of a name.
     pub(super) names: &'static [&'static str],
-    /// The text at the end of the error for a number out of bounds.
+    /// The text at the end of the error for a number that is outside the limits.
     hint: &'static str,
-    /// The special forms that the field accepts, as a text for errors.
+    /// The special forms that the field accepts, such as `L`, as a text for errors.
     also: &'static str,
 }
 
@@ -54,7 +54,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 impl Field {
-    /// Returns the number of values that the field can have.
+    /// Returns the number of possible values of the field.
     pub(super) const fn size(&self) -> usize {
         (self.most - self.least) as usize + 1
     }
@@ -112,19 +112,20 @@ impl Dialect {
         Ok(days)
     }
 
-    /// Returns the days of an item of a day-of-week field that is not a special form; Sunday is 1.
+    /// Returns the days of the week of one item of a day-of-week field. The item is not a special form. Sunday
+    /// is 1.
     pub(super) fn weekdays(self, item: &str) -> Result<BTreeSet<u32>, InvalidItem> {
         let mut days = BTreeSet::new();
         self.item(self.weekday(), item, &mut days)?;
         Ok(days.into_iter().map(|day| self.counted_from_sunday(day)).collect())
     }
 
-    /// Returns the day of the week of a number or a name; Sunday is 1.
+    /// Returns the day of the week for a number or a name. Sunday is 1.
     pub(super) fn weekday_of(self, text: &str) -> Option<u32> {
         self.value(self.weekday(), text).ok().map(|day| self.counted_from_sunday(day))
     }
 
-    /// Parses `L`, `L-3`, `LW` and `15W`.
+    /// Parses an item of the forms `L`, `L-3`, `LW` and `15W`. Returns `None` for any other item.
     pub(super) fn special_day(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let upper = item.to_ascii_uppercase();
         if upper == "L" {
@@ -151,7 +152,7 @@ impl Dialect {
         }
     }
 
-    /// Parses `fri#2` and `friL`.
+    /// Parses an item of the forms `fri#2` and `friL`. Returns `None` for any other item.
     pub(super) fn special_weekday(self, item: &str) -> Result<Option<Vec<Days>>, InvalidItem> {
         let field = self.weekday();
         if let Some((day, nth)) = item.split_once('#') {

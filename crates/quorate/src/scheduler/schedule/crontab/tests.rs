@@ -14,18 +14,18 @@ fn error_of(text: &str) -> String {
     }
 }
 
-/// Parses a line of six or seven fields with this parser, in the dialect of the `cron` crate.
+/// Converts a line of six or seven fields that the `cron` crate has parsed.
 #[cfg(feature = "cron-crate")]
 fn crate_line(text: &str) -> Line {
     Line::from(&::cron::Schedule::from_str(text).unwrap())
 }
 
-/// Returns the midnight at which a date begins, as a local time: seconds since the epoch, as if it were UTC.
+/// Returns the local midnight at which a date begins, in seconds since the epoch, as if local time were UTC.
 fn midnight(date: Date) -> i64 {
     date.to_zoned(TimeZone::UTC).unwrap().timestamp().as_second()
 }
 
-/// Returns the date of a local time, which is in seconds since the epoch as if it were UTC.
+/// Returns the date of a local time. The time is in seconds since the epoch, as if local time were UTC.
 fn date_of(local: i64) -> Date {
     TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).unwrap()).date()
 }
@@ -169,8 +169,8 @@ fn last_days_nearest_weekdays_and_nth_weekdays_in_both_dialects() {
     }
 }
 
-/// For every day from 1999 to 2059, checks that the cron line is due exactly if a separate calculation with
-/// calendar dates says so.
+/// For every day from 1999 to 2059, checks whether the cron line is due. The expected result is calculated
+/// separately, from calendar dates.
 #[test]
 fn special_days_are_those_that_a_calendar_shows() {
     let working = |date: Date| !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday);

@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 /// The largest number of times of a day that are listed one by one.
 const TIMES_MAX: usize = 4;
 
-/// Returns the meaning of a line, such as `at 03:00 from Monday to Friday`; `None` if the line is invalid.
+/// Returns the meaning of a line, such as `at 03:00 from Monday to Friday`. Returns `None` if the line is
+/// invalid.
 pub(in crate::scheduler::schedule) fn words(text: &str) -> Option<String> {
     let fields = LineFields::split(text).ok()?;
     let values = |field, text| fields.dialect.values(field, text).ok();
@@ -32,9 +33,11 @@ pub(in crate::scheduler::schedule) fn words(text: &str) -> Option<String> {
     if months.len() < MONTH.size() {
         text = format!("{text}, {}", month_words(&months));
     }
-    let years = values(&YEAR, fields.year)?;
-    if years.len() < YEAR.size() {
-        text = format!("{text}, {}", year_words(&years));
+    if fields.year != "*" {
+        let years = values(&YEAR, fields.year)?;
+        if years.len() < YEAR.size() {
+            text = format!("{text}, {}", year_words(&years));
+        }
     }
     Some(text)
 }
@@ -43,7 +46,8 @@ fn month_words(months: &BTreeSet<u32>) -> String {
     let name = |month: u32| title(MONTH.names, month.saturating_sub(1));
     match Numbers::of(months) {
         Numbers::Range(first, last) => format!("from {} to {}", name(first), name(last)),
-        // Names are easier to read than steps, and there are twelve of them at most.
+        // The months are listed by name, because names are easier to read than steps, and there are at most
+        // twelve.
         _ => format!("in {}", join(months.iter().map(|month| name(*month)))),
     }
 }
@@ -58,7 +62,7 @@ fn year_words(years: &BTreeSet<u32>) -> String {
     }
 }
 
-/// The meaning of the seconds, the minutes and the hours of a line.
+/// The meaning of the seconds, minutes and hours of a line, in words.
 struct ClockWords {
     text: String,
     /// True if the text lists times of a day.
@@ -82,7 +86,8 @@ impl ClockWords {
         Self { text: Self::parts(seconds, minutes, hours), is_list: false }
     }
 
-    /// Describes each field on its own, beginning with the field of the shortest unit that has a meaning.
+    /// Describes each of the fields separately. The first is the seconds field, or the minutes field if the
+    /// only second is 0.
     fn parts(seconds: &BTreeSet<u32>, minutes: &BTreeSet<u32>, hours: &BTreeSet<u32>) -> String {
         let mut text = String::new();
         if only(seconds) != Some(0) {
@@ -100,14 +105,14 @@ impl ClockWords {
         if hours.len() < HOUR.size() {
             return format!("{text}, {}", hours_around(hours));
         }
-        // `at minute 5` alone does not say how often.
+        // The text `at minute 5` alone does not say how often the job is due.
         let names_minutes = text.rsplit(", ").next().is_some_and(|part| part.contains("minute "))
             || text.starts_with("at minutes");
         if names_minutes && !text.ends_with("every minute") { text + " of every hour" } else { text }
     }
 }
 
-/// Describes a line with one minute and one second, and with many hours.
+/// Describes a line that has one minute and one second, and several hours.
 fn hourly(second: u32, minute: u32, hours: &BTreeSet<u32>) -> ClockWords {
     let at = |hour| time(hour, minute, second);
     let (text, is_list) = match Numbers::of(hours) {
@@ -126,7 +131,7 @@ fn hourly(second: u32, minute: u32, hours: &BTreeSet<u32>) -> ClockWords {
     ClockWords { text, is_list }
 }
 
-/// Describes the values of the shortest unit.
+/// Describes the values of the first described field, which is the seconds or the minutes.
 fn shortest_unit(values: &BTreeSet<u32>, unit: &str) -> String {
     if values.len() == SECOND.size() {
         return format!("every {unit}");
@@ -145,7 +150,7 @@ fn shortest_unit(values: &BTreeSet<u32>, unit: &str) -> String {
     }
 }
 
-/// Describes the minutes to which ticks at certain seconds are limited.
+/// Describes the minutes in which the line is due, if the seconds are already described.
 fn minutes_around(minutes: &BTreeSet<u32>) -> String {
     match Numbers::of(minutes) {
         Numbers::Steps { first, step, last } => {
@@ -156,7 +161,7 @@ fn minutes_around(minutes: &BTreeSet<u32>) -> String {
     }
 }
 
-/// Describes the hours to which ticks at certain minutes are limited.
+/// Describes the hours in which the line is due, if the minutes are already described.
 fn hours_around(hours: &BTreeSet<u32>) -> String {
     match (Numbers::of(hours), only(hours)) {
         (_, Some(hour)) => format!("from {hour:02}:00 to {hour:02}:59"),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const NTH: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
 
-/// Returns the days of the line; `Some(None)` if it has a tick on every day.
+/// Returns the days of the line. Returns `Some(None)` if the line is due on every day.
 pub(super) fn words(fields: &LineFields<'_>) -> Option<Option<String>> {
     let month = days_of_month(fields.dialect, fields.day)?;
     let week = days_of_week(fields.dialect, fields.weekday)?;
@@ -21,7 +21,7 @@ pub(super) fn words(fields: &LineFields<'_>) -> Option<Option<String>> {
     })
 }
 
-/// Returns the days of a day-of-month field; `Some(None)` if every day matches.
+/// Returns the days of a day-of-month field. Returns `Some(None)` if every day matches.
 fn days_of_month(dialect: Dialect, text: &str) -> Option<Option<String>> {
     let (mut numbers, mut parts) = (BTreeSet::new(), Vec::new());
     for item in text.split(',') {
@@ -49,7 +49,7 @@ fn numbered_days(days: &BTreeSet<u32>) -> String {
     }
 }
 
-/// Describes `L`, `L-3`, `LW` and `15W`, in upper case.
+/// Describes an item of the forms `L`, `L-3`, `LW` and `15W`. The item is in upper case.
 fn special_day(item: &str) -> String {
     if let Some(before) = item.strip_prefix("L-") {
         let days = if before == "1" { "day" } else { "days" };
@@ -62,9 +62,9 @@ fn special_day(item: &str) -> String {
     }
 }
 
-/// Returns the days of a day-of-week field; `Some(None)` if every day matches.
+/// Returns the days of a day-of-week field. Returns `Some(None)` if every day matches.
 fn days_of_week(dialect: Dialect, text: &str) -> Option<Option<String>> {
-    // The days of the week from Monday, which is 0.
+    // The days of the week, as numbers. Monday is 0.
     let (mut days, mut parts) = (BTreeSet::new(), Vec::new());
     for item in text.split(',') {
         let day = |name: &str| Some(from_monday(dialect.weekday_of(name)?));
@@ -98,7 +98,7 @@ fn plain_weekdays(days: &BTreeSet<u32>) -> String {
     }
 }
 
-/// Converts a day of the week, of which Sunday is 1, to the number of days after Monday.
+/// Converts a day of the week from the numbering in which Sunday is 1 to the one in which Monday is 0.
 const fn from_monday(day: u32) -> u32 {
     (day + 5) % 7
 }

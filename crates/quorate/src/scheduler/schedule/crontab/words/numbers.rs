@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-/// The shortest run of numbers that is described by its ends.
+/// A set with fewer values than this is always a [`Numbers::List`], never a range or steps.
 const RUN_MIN: usize = 3;
 
 /// The shape of a set of numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Numbers {
-    /// At least three numbers, each one more than the number before it.
+    /// At least three consecutive numbers.
     Range(u32, u32),
-    /// At least three numbers with the same distance, which is greater than 1.
+    /// At least three numbers with the same distance from one to the next. The distance is greater than 1.
     Steps { first: u32, step: u32, last: u32 },
-    /// Any other set, as runs of consecutive numbers.
+    /// Any other set, as ranges of consecutive numbers.
     List(Vec<(u32, u32)>),
 }
 
@@ -58,8 +58,8 @@ fn run(first: u32, last: u32) -> Vec<String> {
     }
 }
 
-/// Returns the first number and the distance, if the distance is also that from the last number to the first
-/// one of the next cycle of `length` numbers.
+/// Returns the first number and the distance, if each number has the same distance to the next one. In a cycle
+/// of `length` numbers, the last number must also have this distance to the first number of the next cycle.
 pub(super) fn cycle(values: &BTreeSet<u32>, length: u32) -> Option<(u32, u32)> {
     let mut numbers = values.iter().copied();
     let (first, second) = (numbers.next()?, numbers.next()?);

@@ -1,0 +1,55 @@
+//! Freezes all jobs of a group.
+
+use crate::env::WallTime;
+use crate::scheduler::{
+    control::{
+        error::{JobsError, utc},
+        jobs::{Accepted, Jobs},
+        request::JobAction,
+    },
+    store::{Paused, REASON_MAX},
+};
+
+impl Jobs {
+    /// Skips the ticks of all jobs of the group from now on until `until`, under every leader. Active runs and
+    /// requested runs continue. Jobs that are added meanwhile are frozen too. If the group is frozen already, the reason
+    /// and the end replace those of that freeze. A job that is paused itself stays paused afterwards.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`], and [`JobsError::Input`] if `until` is not in the future.
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    pub async fn freeze(&self, reason: &str, until: WallTime) -> Result<Accepted, JobsError> {
+        if until <= self.now() {
+            let fix = "the freeze would have ended already; use a later time";
+            return Err(JobsError::Input { field: "until", value: utc(until), fix });
+        }
+        let reason = crate::plain::plain(reason, REASON_MAX).into();
+        self.send(JobAction::Freeze { reason, until }).await
+    }
+
+    /// Ends the freeze of the group now.
+    ///
+    /// # Errors
+    /// The same as for [`Jobs::pause`].
+    ///
+    /// # Cancel safety
+    /// The same as for [`Jobs::pause`].
+    pub async fn unfreeze(&self) -> Result<Accepted, JobsError> {
+        self.send(JobAction::Unfreeze).await
+    }
+
+    /// Returns the freeze of the group, if it is frozen.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn frozen(&self) -> Result<Option<Paused>, JobsError> {
+        let frozen = self.last_freeze().await?;
+        Ok(frozen.filter(|frozen| frozen.ended(self.now()).is_none()))
+    }
+}
