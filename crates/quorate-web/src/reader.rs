@@ -1,0 +1,419 @@
+//! Reads the state of a group from the nodes, one round after the other, and remembers what one round cannot tell.
+
+use crate::{
+    changes::Past,
+    page::Page,
+    snapshot::{
+        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, RunEnd, STRIP, Snapshot, Vote,
+        name, text,
+    },
+    source::{Examination, Messages, NodeSource},
+    time::Zone,
+    watch::{Key, Round},
+};
+use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use quorate::{
+    election::{Election, Observer},
+    env::{BootTime, Env, ScopedTask, WallTime},
+    quorum::Quorum,
+    scheduler::{Jobs, JobsError},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The longest wait for the first handshakes with the nodes.
+const MEET: Duration = Duration::from_secs(2);
+/// The longest time for one read of the leader or of the jobs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The most histories that are read in one round.
+const HISTORIES: usize = 48;
+/// The histories that are read at the same time.
+const AT_ONCE: usize = 8;
+/// The number of round trips that are kept.
+const TRIPS: usize = 180;
+/// The number of history entries on the page of a job.
+const ENTRIES: usize = 100;
+/// The number of next runs on the page of a job.
+const NEXT: usize = 5;
+/// The most messages that are read.
+const MESSAGES: usize = 1_000;
+/// The age after which the part of a page is read again.
+const DETAIL_AGE: Duration = Duration::from_secs(2);
+/// The age after which messages and the facts of the nodes are read again. These reads are expensive.
+const SLOW_AGE: Duration = Duration::from_secs(5);
+/// The most parts of pages that are read in one round.
+const DETAILS: usize = 8;
+
+/// The reader of one group.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    quorum: Quorum,
+    election: Election,
+    env: Env,
+    ttl: Option<Duration>,
+    observer: Option<Observer>,
+    jobs: Option<Jobs>,
+    source: Option<Arc<dyn NodeSource>>,
+    has_met: bool,
+    nodes: Vec<NodeMemory>,
+    vacant_since: Option<WallTime>,
+    list: JobsView,
+    strips: BTreeMap<Arc<str>, Strip>,
+    details: BTreeMap<Key, (BootTime, Detail)>,
+    slow: BTreeMap<Key, ScopedTask<Slow>>,
+    examination: Option<Arc<Examination>>,
+}
+
+#[derive(Clone, Debug)]
+struct NodeMemory {
+    vote: Vote,
+    since: WallTime,
+    trips: VecDeque<Duration>,
+}
+
+/// The newest ends of a job, and the facts that say whether they are out of date.
+#[derive(Debug, Default)]
+struct Strip {
+    ends: Vec<RunEnd>,
+    running: usize,
+}
+
+/// The result of a read that takes long.
+#[derive(Debug)]
+enum Slow {
+    Examination(Examination),
+    Messages(Result<Messages, String>),
+}
+
+impl Reader {
+    pub(crate) fn new(page: &Page) -> Self {
+        let quorum = page.election.quorum().clone();
+        let group = page.election.group();
+        Self {
+            env: quorum.env().clone(),
+            // The router checks the group's name before it starts the reader.
+            observer: page.election.observe().ok(),
+            jobs: page.jobs.then(|| Jobs::new(&quorum, group).ok()).flatten(),
+            election: page.election.clone(),
+            quorum,
+            ttl: page.ttl,
+            source: page.source.clone(),
+            has_met: false,
+            nodes: Vec::new(),
+            vacant_since: None,
+            list: JobsView::default(),
+            strips: BTreeMap::new(),
+            details: BTreeMap::new(),
+            slow: BTreeMap::new(),
+            examination: None,
+        }
+    }
+
+    /// Ends the reads that take long, as no viewer waits for them, and forgets what would be out of date.
+    pub(crate) fn rest(&mut self) {
+        self.slow.clear();
+        self.details.clear();
+        self.vacant_since = None;
+        self.nodes.clear();
+    }
+
+    /// Reads the state, with these parts.
+    pub(crate) async fn read(&mut self, began: BootTime, keys: &[Key]) -> Round {
+        if !self.has_met {
+            self.quorum.met(MEET).await;
+            self.has_met = true;
+        }
+        let deadline = began + PATIENCE;
+        let leader = async {
+            match &mut self.observer {
+                Some(observer) => self.env.before(deadline, observer.leader()).await,
+                None => None,
+            }
+        };
+        let list = async {
+            match &self.jobs {
+                Some(jobs) => Some(self.env.before(deadline, jobs.list()).await),
+                None => None,
+            }
+        };
+        let (leader, list) = futures_util::join!(leader, list);
+        let at = self.env.wall();
+        let leadership = self.leadership(leader.and_then(Result::ok), at);
+        if let Some(list) = list {
+            self.take_jobs(list, at).await;
+        }
+        self.read_details(keys).await;
+        let nodes = self.read_nodes(at);
+        let state = Snapshot {
+            at,
+            group: name(self.election.group()).into(),
+            worker: Arc::clone(&self.quorum.config().worker),
+            nodes,
+            leadership,
+            ttl: self.ttl,
+            jobs: self.jobs.is_some().then(|| self.list.clone()),
+            examination: self.examination.clone(),
+        };
+        let known = keys.iter().filter_map(|key| Some((key.clone(), self.details.get(key)?.1.clone())));
+        Round { began, state, details: known.collect() }
+    }
+
+    fn leadership(&mut self, found: Option<Option<quorate::election::Leader>>, now: WallTime) -> Leadership {
+        let Some(found) = found else { return Leadership::Unknown };
+        let Some(leader) = found else {
+            let since = *self.vacant_since.get_or_insert(now);
+            return Leadership::Vacant { since };
+        };
+        self.vacant_since = None;
+        // A campaign in this process may have seen the leader earlier than this reader.
+        let known =
+            self.election.leader().filter(|known| known.worker == leader.worker && known.term == leader.term);
+        let since = known.map_or(leader.seen_since, |known| known.seen_since.min(leader.seen_since));
+        Leadership::Leader {
+            worker: name(&leader.worker),
+            term: leader.term.map(quorate::FencingToken::get),
+            since,
+            remaining: leader.remaining,
+        }
+    }
+
+    fn read_nodes(&mut self, at: WallTime) -> Vec<NodeView> {
+        let (nodes, now) = (self.quorum.nodes(), self.env.now());
+        if self.nodes.len() != nodes.len() {
+            let memory = |node: &quorate::quorum::NodeStatus| NodeMemory {
+                vote: Vote::of(&node.state),
+                since: at,
+                trips: VecDeque::new(),
+            };
+            self.nodes = nodes.iter().map(memory).collect();
+        }
+        let view = |(node, memory): (&quorate::quorum::NodeStatus, &mut NodeMemory)| {
+            let votes_at = node.quarantined_until().map(|until| {
+                let wait = u64::try_from(now.until(until).as_micros()).unwrap_or(u64::MAX);
+                WallTime::from_micros(at.as_micros().saturating_add(wait))
+            });
+            let vote = Vote::of(&node.state);
+            if vote != memory.vote {
+                (memory.vote, memory.since) = (vote, at);
+            }
+            if let Some(trip) = node.round_trip.filter(|_| vote == Vote::Votes) {
+                memory.trips.push_back(trip);
+                if memory.trips.len() > TRIPS {
+                    memory.trips.pop_front();
+                }
+            }
+            let trips = memory.trips.iter().copied().collect();
+            NodeView { trips, ..NodeView::new(node, votes_at, memory.since) }
+        };
+        nodes.iter().zip(&mut self.nodes).map(view).collect()
+    }
+
+    /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read.
+    async fn take_jobs(
+        &mut self,
+        read: Option<Result<Vec<quorate::scheduler::JobStatus>, JobsError>>,
+        at: WallTime,
+    ) {
+        let found = match read {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                self.list.error = Some(text(&error.to_string()));
+                return;
+            }
+            None => {
+                self.list.error = Some(format!("no answer within {PATIENCE:?}"));
+                return;
+            }
+        };
+        let old: BTreeMap<&str, &JobView> = self.list.list.iter().map(|job| (&*job.name, job)).collect();
+        let view = |job: &quorate::scheduler::JobStatus| JobView::new(job, old.get(&*job.name).copied());
+        let mut list: Vec<JobView> = found.iter().map(view).collect();
+        let outdated = self.outdated(&list);
+        self.read_strips(outdated).await;
+        self.strips.retain(|name, _| list.iter().any(|job| job.name == *name));
+        for job in &mut list {
+            let strip = self.strips.entry(Arc::clone(&job.name)).or_default();
+            strip.running = job.running.len();
+            // The list has the newest end of each job, which may be newer than the history read before.
+            match job.ends.first() {
+                Some(newest) if strip.ends.first().is_none_or(|end| !same(end, newest)) => {
+                    job.ends.extend(strip.ends.iter().take(STRIP - 1).cloned());
+                }
+                _ => job.ends.clone_from(&strip.ends),
+            }
+        }
+        self.list = JobsView { list, read_at: Some(at), error: None };
+    }
+
+    /// Returns the jobs whose history must be read: those with a new end. A long list comes without ends; then a run
+    /// that was active before has ended. The history of a job without any end is not read, as that reads all jobs.
+    fn outdated(&mut self, list: &[JobView]) -> Vec<Arc<str>> {
+        let is_outdated = |job: &&JobView| match (self.strips.get(&job.name), job.ends.first()) {
+            (None, newest) => newest.is_some(),
+            (Some(strip), Some(newest)) => strip.ends.first().is_none_or(|end| !same(end, newest)),
+            (Some(strip), None) => strip.running > job.running.len(),
+        };
+        list.iter().filter(is_outdated).map(|job| Arc::clone(&job.name)).take(HISTORIES).collect()
+    }
+
+    async fn read_strips(&mut self, names: Vec<Arc<str>>) {
+        let Some(jobs) = &self.jobs else { return };
+        let env = &self.env;
+        let deadline = env.now() + PATIENCE;
+        let reads = names.into_iter().map(|name| async move {
+            let read = env.before(deadline, jobs.history(&name, STRIP)).await;
+            (name, read)
+        });
+        let read: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
+        for (name, history) in read {
+            if let Some(Ok(history)) = history {
+                let strip = self.strips.entry(name).or_default();
+                strip.ends = history.iter().map(RunEnd::new).collect();
+            }
+        }
+    }
+
+    async fn read_details(&mut self, keys: &[Key]) {
+        let now = self.env.now();
+        self.details.retain(|key, _| keys.contains(key));
+        self.slow.retain(|key, _| keys.contains(key));
+        if !keys.contains(&Key::Examination) {
+            self.examination = None;
+        }
+        self.take_slow(now);
+        let is_old = |key: &&Key| {
+            let age = if is_slow(key) { SLOW_AGE } else { DETAIL_AGE };
+            self.details.get(*key).is_none_or(|(read, _)| read.until(now) > age) || self.has_changed(key)
+        };
+        let old: Vec<Key> = keys.iter().filter(is_old).take(DETAILS).cloned().collect();
+        for key in old.iter().filter(|key| is_slow(key)) {
+            self.start_slow(key);
+        }
+        let quick = old.iter().filter(|key| !is_slow(key));
+        let read = join_all(quick.map(|key| async {
+            let detail = self.env.before(now + PATIENCE, self.quick(key)).await;
+            (key.clone(), detail.unwrap_or_else(|| late(key)))
+        }))
+        .await;
+        for (key, detail) in read {
+            self.details.insert(key, (now, detail));
+        }
+    }
+
+    /// Returns whether the list shows another state of a job than the part of its page.
+    fn has_changed(&self, key: &Key) -> bool {
+        let Key::Job { name, .. } = key else { return false };
+        let Some((_, Detail::Job(Ok(detail)))) = self.details.get(key) else { return false };
+        let listed = self.list.list.iter().find(|job| *job.name == **name);
+        listed.is_some_and(|job| {
+            job.running.len() != detail.job.running.len()
+                || job.paused.is_some() != detail.job.paused.is_some()
+                || job.ends.first().map(|end| (end.tick, end.started))
+                    != detail.job.ends.first().map(|end| (end.tick, end.started))
+        })
+    }
+
+    async fn quick(&self, key: &Key) -> Detail {
+        match key {
+            Key::Job { name, at } => match &self.jobs {
+                Some(jobs) => Detail::Job(job(jobs, name, at.as_deref(), &self.env).await),
+                None => Detail::Nothing,
+            },
+            Key::Audit => Detail::Past(self.past().await),
+            Key::Examination | Key::Messages(_) => Detail::Nothing,
+        }
+    }
+
+    async fn past(&self) -> Result<Past, String> {
+        let mut observer = self.election.observe().map_err(|error| error.to_string())?;
+        Past::read(&self.quorum, &mut observer, self.jobs.as_ref(), self.election.group()).await
+    }
+
+    fn start_slow(&mut self, key: &Key) {
+        let Some(source) = self.source.clone() else {
+            let detail = match key {
+                Key::Messages(_) => Detail::Messages(Err("this process cannot list messages".to_owned())),
+                _ => Detail::Nothing,
+            };
+            self.details.insert(key.clone(), (self.env.now(), detail));
+            return;
+        };
+        if self.slow.contains_key(key) {
+            return;
+        }
+        let task = match key.clone() {
+            Key::Messages(set) => {
+                self.env.spawn_scoped(async move { Slow::Messages(source.messages(&set, MESSAGES).await) })
+            }
+            _ => self.env.spawn_scoped(async move { Slow::Examination(source.examine().await) }),
+        };
+        self.slow.insert(key.clone(), task);
+    }
+
+    /// Takes the results of the long reads that have ended.
+    fn take_slow(&mut self, now: BootTime) {
+        let mut ended = Vec::new();
+        for (key, task) in &mut self.slow {
+            if let Some(result) = task.now_or_never() {
+                ended.push((key.clone(), result));
+            }
+        }
+        for (key, result) in ended {
+            self.slow.remove(&key);
+            let detail = match result {
+                Ok(Slow::Examination(examination)) => {
+                    self.examination = Some(Arc::new(examination));
+                    Detail::Nothing
+                }
+                Ok(Slow::Messages(messages)) => Detail::Messages(messages),
+                Err(_) => continue,
+            };
+            self.details.insert(key, (now, detail));
+        }
+    }
+}
+
+/// Says that a part was not read in time.
+fn late(key: &Key) -> Detail {
+    let why = format!("no answer within {PATIENCE:?}");
+    match key {
+        Key::Job { .. } => Detail::Job(Err(Missing::Unread(why))),
+        Key::Audit => Detail::Past(Err(why)),
+        Key::Messages(_) => Detail::Messages(Err(why)),
+        Key::Examination => Detail::Nothing,
+    }
+}
+
+fn same(one: &RunEnd, other: &RunEnd) -> bool {
+    (one.tick, one.started, one.outcome) == (other.tick, other.started, other.outcome)
+}
+
+fn is_slow(key: &Key) -> bool {
+    matches!(key, Key::Examination | Key::Messages(_))
+}
+
+/// Reads what the page of a job shows.
+async fn job(jobs: &Jobs, wanted: &str, at: Option<&str>, env: &Env) -> Result<Box<JobDetail>, Missing> {
+    let missing = |error: JobsError| match &error {
+        JobsError::UnknownJob { .. } => Missing::Unknown(error.to_string()),
+        _ => Missing::Unread(error.to_string()),
+    };
+    let now = env.wall();
+    let (status, history, next) =
+        futures_util::join!(jobs.show(wanted), jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT));
+    let (status, history) = (status.map_err(missing)?, history.map_err(missing)?);
+    let mut job = JobView::new(&status, None);
+    let ends: Vec<RunEnd> = history.iter().map(RunEnd::new).collect();
+    job.ends = ends.iter().take(STRIP).cloned().collect();
+    let zone = job.zone.as_deref().and_then(Zone::named).unwrap_or_else(Zone::utc);
+    let asked = at.map(|at| zone.parse(at));
+    let why = match asked {
+        Some(None) => None,
+        _ => jobs.why(wanted, asked.flatten()).await.ok(),
+    };
+    let next = next.ok().filter(|next| !next.is_empty()).unwrap_or_else(|| status.next.into_iter().collect());
+    Ok(Box::new(JobDetail { job, ends, next, why }))
+}

@@ -1,0 +1,107 @@
+//! Snapshots for the tests of the pages.
+
+use crate::snapshot::{ActiveRun, JobView, JobsView, Leadership, NodeView, Paused, RunEnd, Snapshot, Vote};
+use quorate::{env::WallTime, scheduler::RunOutcome};
+use std::time::Duration;
+
+/// 2026-11-22 02:12:40 UTC.
+pub(crate) const NOW: WallTime = WallTime::from_micros(1_795_313_560_000_000);
+
+pub(crate) fn before(seconds: u64) -> WallTime {
+    WallTime::from_micros(NOW.as_micros() - seconds * 1_000_000)
+}
+
+/// Returns a group that is well: so many nodes, a leader, and three jobs.
+pub(crate) fn state(nodes: usize) -> Snapshot {
+    Snapshot {
+        at: NOW,
+        group: "billing".into(),
+        worker: "ops1-2291".into(),
+        nodes: (0..nodes).map(node).collect(),
+        leadership: Leadership::Leader {
+            worker: "ops3-1874".to_owned(),
+            term: Some(7),
+            since: before(249),
+            remaining: Some(Duration::from_millis(7_900)),
+        },
+        ttl: Some(Duration::from_secs(10)),
+        jobs: Some(jobs(3)),
+        examination: None,
+    }
+}
+
+fn node(index: usize) -> NodeView {
+    NodeView {
+        name: format!("redis://redis-{index}:6379/0"),
+        vote: Vote::Votes,
+        reason: None,
+        votes_at: None,
+        since: before(3_600),
+        version: Some("7.0.15".to_owned()),
+        round_trip: Some(Duration::from_micros(800)),
+        trips: vec![Duration::from_micros(700), Duration::from_micros(800)],
+    }
+}
+
+pub(crate) fn jobs(count: usize) -> JobsView {
+    JobsView {
+        list: (0..count).map(|at| job(&format!("job-{at}"))).collect(),
+        read_at: Some(NOW),
+        error: None,
+    }
+}
+
+pub(crate) fn job(name: &str) -> JobView {
+    JobView {
+        name: name.into(),
+        schedule: "0 3 * * * (Europe/Kyiv)".to_owned(),
+        words: Some("at 03:00".to_owned()),
+        zone: Some("Europe/Kyiv".to_owned()),
+        rules: "misfire run-once within 1h".to_owned(),
+        any_worker: false,
+        registered: before(86_400),
+        paused: None,
+        frozen: false,
+        overdue: None,
+        next: Some(WallTime::from_micros(NOW.as_micros() + 600_000_000)),
+        running: Vec::new(),
+        ends: vec![end(RunOutcome::Done, 86_400)],
+    }
+}
+
+pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
+    RunEnd {
+        tick: before(seconds_ago),
+        outcome,
+        cause: "scheduled",
+        reason: if outcome == RunOutcome::Done { String::new() } else { "exit status 3".to_owned() },
+        worker: "ops2-4411".to_owned(),
+        started: Some(before(seconds_ago)),
+        took: Some(Duration::from_secs(29)),
+        attempts: 1,
+        last_error: None,
+        output: None,
+    }
+}
+
+fn with(state: &mut Snapshot, job: usize) -> &mut JobView {
+    &mut state.jobs.as_mut().unwrap().list[job]
+}
+
+pub(crate) fn fail(state: &mut Snapshot, job: usize) {
+    with(state, job).ends.insert(0, end(RunOutcome::Failed, 60));
+}
+
+pub(crate) fn start(state: &mut Snapshot, job: usize) {
+    with(state, job).running =
+        vec![ActiveRun { tick: before(2), worker: "ops3-1874".to_owned(), orphaned: false }];
+}
+
+pub(crate) fn pause(state: &mut Snapshot, job: usize) {
+    with(state, job).paused = Some(Paused {
+        at: before(600),
+        by: "oncall@ops1".to_owned(),
+        reason: Some("disk full".to_owned()),
+        until: None,
+    });
+}

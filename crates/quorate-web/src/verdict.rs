@@ -1,0 +1,350 @@
+//! The judgement of a snapshot: the one sentence of a page, what an operator must do, and what to know. Pure.
+
+use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Snapshot, Vote};
+use quorate::env::WallTime;
+
+/// The importance of news, in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Well,
+    Warn,
+    Bad,
+}
+
+/// The judgement of a snapshot.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) level: Level,
+    /// The sentence of the `h1`: the worst news decides it.
+    pub(crate) headline: String,
+    /// Problems that an operator must fix.
+    pub(crate) needs: Vec<Problem>,
+    /// Facts that resolve themselves.
+    pub(crate) know: Vec<Problem>,
+}
+
+/// A problem, or a fact that an operator should know.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) level: Level,
+    pub(crate) icon: ProblemIcon,
+    /// One or two words, such as `Failed`.
+    pub(crate) kind: &'static str,
+    /// The name of the node or job.
+    pub(crate) subject: String,
+    pub(crate) target: Target,
+    pub(crate) text: String,
+    /// The time of the event, or since when it lasts.
+    pub(crate) since: Option<WallTime>,
+    /// The time at which it resolves itself, or the next run.
+    pub(crate) next: Option<(&'static str, WallTime)>,
+    /// The command that shows or fixes it.
+    pub(crate) command: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProblemIcon {
+    Failed,
+    Alert,
+    Clock,
+    Paused,
+    Lost,
+}
+
+/// The page on which a problem is explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Nodes,
+    Leadership,
+    /// The page of the job with this name.
+    Job(String),
+}
+
+/// Returns the judgement.
+pub(crate) fn judge(state: &Snapshot) -> Verdict {
+    let (mut needs, mut know) = (Vec::new(), Vec::new());
+    nodes(state, &mut needs, &mut know);
+    leader(state, &mut needs);
+    let (failed, overdue) = jobs(state.jobs.as_ref(), &mut needs, &mut know);
+    needs.sort_by_key(|problem| std::cmp::Reverse(problem.level));
+    let (level, headline) = headline(state, (&failed, &overdue), &needs, &know);
+    Verdict { level, headline, needs, know }
+}
+
+/// Returns the sentence for the worst news.
+fn headline(
+    state: &Snapshot,
+    (failed, overdue): (&[String], &[String]),
+    needs: &[Problem],
+    know: &[Problem],
+) -> (Level, String) {
+    if !state.has_quorum() {
+        let text = format!("No quorum: {}. No worker can lead, and no job starts.", voting(state));
+        return (Level::Bad, text);
+    }
+    match &state.leadership {
+        Leadership::Vacant { .. } => {
+            return (Level::Bad, "There is no leader, so no job starts. There is a quorum.".to_owned());
+        }
+        Leadership::Unknown => {
+            let text = "It is not known who leads: too few nodes answered in time.";
+            return (Level::Bad, text.to_owned());
+        }
+        Leadership::Leader { .. } => {}
+    }
+    let job = match (failed, overdue) {
+        ([], []) => None,
+        ([job], []) => Some(format!("one job needs you: {job} failed.")),
+        ([], [job]) => Some(format!("one job needs you: {job} is overdue.")),
+        (jobs, []) => Some(format!("{} jobs need you: they failed.", jobs.len())),
+        ([], jobs) => Some(format!("{} jobs need you: they are overdue.", jobs.len())),
+        (failed, overdue) => {
+            let (failed, overdue) = (failed.len(), overdue.len());
+            Some(format!("{} jobs need you: {failed} failed, {overdue} overdue.", failed + overdue))
+        }
+    };
+    if let Some(job) = job {
+        return (Level::Bad, format!("Leadership is safe, but {job}"));
+    }
+    if state.spare() == 0 && state.nodes.len() > 1 {
+        let text = format!("None may be lost: {}. Jobs run.", voting(state));
+        return (Level::Warn, text);
+    }
+    if let [first, ..] = needs {
+        let more = needs.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+        return (
+            Level::Warn,
+            format!("Jobs run, but {} needs you: {}{more}.", first.subject, lower(first.kind)),
+        );
+    }
+    if let Some(first) = know.iter().find(|problem| problem.level == Level::Warn) {
+        return (Level::Warn, format!("All runs. Good to know: {} – {}.", first.subject, lower(first.kind)));
+    }
+    match state.nodes.len() {
+        1 => (Level::Well, "All is well, on one node.".to_owned()),
+        _ => (Level::Well, "All is well.".to_owned()),
+    }
+}
+
+fn lower(kind: &str) -> String {
+    kind.to_lowercase()
+}
+
+/// Returns how many nodes vote, and how many are needed.
+pub(crate) fn voting(state: &Snapshot) -> String {
+    let (voting, all, needed) = (state.voting(), state.nodes.len(), state.needed());
+    let verb = if voting == 1 { "votes" } else { "vote" };
+    let nodes = if all == 1 { "node" } else { "nodes" };
+    let are = if needed == 1 { "is" } else { "are" };
+    format!("{voting} of {all} {nodes} {verb}, {needed} {are} needed")
+}
+
+fn nodes(state: &Snapshot, needs: &mut Vec<Problem>, know: &mut Vec<Problem>) {
+    let level = if state.has_quorum() { Level::Warn } else { Level::Bad };
+    for node in state.nodes.iter().filter(|node| node.vote != Vote::Votes) {
+        let problem = |kind, icon, level| Problem {
+            level,
+            icon,
+            kind,
+            subject: node.name.clone(),
+            target: Target::Nodes,
+            text: why(node),
+            since: Some(node.since),
+            next: node.votes_at.map(|at| ("Votes again", at)),
+            command: "quorate doctor".to_owned(),
+        };
+        match node.vote {
+            Vote::Quarantine => know.push(problem("Quarantine", ProblemIcon::Clock, Level::Warn)),
+            Vote::Connecting => know.push(problem("Connecting", ProblemIcon::Clock, Level::Warn)),
+            Vote::Refused => needs.push(problem("Refused", ProblemIcon::Alert, level)),
+            _ => needs.push(problem("Unreachable", ProblemIcon::Alert, level)),
+        }
+    }
+    if state.nodes.len() == 1 {
+        know.push(Problem {
+            level: Level::Well,
+            icon: ProblemIcon::Alert,
+            kind: "One node",
+            subject: state.nodes[0].name.clone(),
+            target: Target::Nodes,
+            text: "is the only node: while it is away, no worker leads".to_owned(),
+            since: None,
+            next: None,
+            command: "quorate doctor".to_owned(),
+        });
+    }
+}
+
+fn why(node: &NodeView) -> String {
+    node.reason.clone().unwrap_or_else(|| node.vote.word().to_owned())
+}
+
+fn leader(state: &Snapshot, needs: &mut Vec<Problem>) {
+    let Leadership::Vacant { since } = state.leadership else { return };
+    if !state.has_quorum() {
+        return;
+    }
+    needs.push(Problem {
+        level: Level::Bad,
+        icon: ProblemIcon::Alert,
+        kind: "No leader",
+        subject: state.group.to_string(),
+        target: Target::Leadership,
+        text: "has no leader: no worker campaigns, or none reaches the nodes".to_owned(),
+        since: Some(since),
+        next: None,
+        command: format!("quorate status election/{}", state.group),
+    });
+}
+
+/// Adds the problems of the jobs. Returns the names of those that failed, and of those that are overdue.
+fn jobs(
+    jobs: Option<&JobsView>,
+    needs: &mut Vec<Problem>,
+    know: &mut Vec<Problem>,
+) -> (Vec<String>, Vec<String>) {
+    let (mut failed, mut overdue) = (Vec::new(), Vec::new());
+    for job in jobs.iter().flat_map(|jobs| &jobs.list) {
+        let state = job.state();
+        if state == JobState::Failed {
+            failed.push(job.shown());
+            needs.push(problem(job, Level::Bad, ProblemIcon::Failed, "Failed", "history"));
+        }
+        if let Some(since) = job.overdue.filter(|_| state != JobState::Failed) {
+            overdue.push(job.shown());
+            needs.push(Problem {
+                text: "has not succeeded in the time that is expected of it".to_owned(),
+                since: Some(since),
+                ..problem(job, Level::Bad, ProblemIcon::Clock, "Overdue", "why")
+            });
+        }
+        if state == JobState::Lost {
+            know.push(problem(job, Level::Warn, ProblemIcon::Lost, "Lost", "history"));
+        }
+        if let Some(paused) = &job.paused {
+            let reason = paused.reason.as_ref().map_or_else(String::new, |reason| format!(" “{reason}”,"));
+            let (kind, verb) = if job.frozen { ("Frozen", "why") } else { ("Paused", "resume") };
+            know.push(Problem {
+                text: format!("{},{reason} by {}", job.pause_word(), paused.by),
+                since: Some(paused.at),
+                next: paused.until.map(|at| ("Resumes", at)),
+                ..problem(job, Level::Warn, ProblemIcon::Paused, kind, verb)
+            });
+        }
+    }
+    (failed, overdue)
+}
+
+fn problem(
+    job: &JobView,
+    level: Level,
+    icon: ProblemIcon,
+    kind: &'static str,
+    verb: &'static str,
+) -> Problem {
+    let end = job.last_run();
+    let reason = end.map_or_else(String::new, super::snapshot::RunEnd::explanation);
+    let attempts = end.map_or(0, |end| end.attempts);
+    let after = if attempts > 1 { format!(" after {attempts} attempts") } else { String::new() };
+    Problem {
+        level,
+        icon,
+        kind,
+        subject: job.shown(),
+        target: Target::Job(job.name.to_string()),
+        text: if reason.is_empty() {
+            format!("{}{after}", end.map_or("", |end| end.outcome.as_str()))
+        } else {
+            format!("{reason}{after}")
+        },
+        since: end.map(super::snapshot::RunEnd::ended),
+        next: job.next.map(|at| ("Next run", at)),
+        command: format!("quorate jobs {verb} {}", shell(&job.shown())),
+    }
+}
+
+/// Returns a name as a word of a command line.
+pub(crate) fn shell(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=".contains(c);
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn the_worst_news_decides_the_headline() {
+        let mut state = testing::state(3);
+        let headline = |state: &Snapshot| judge(state).headline;
+        assert_eq!(headline(&state), "All is well.");
+        testing::pause(&mut state, 1);
+        assert!(headline(&state).contains("paused"), "{}", headline(&state));
+        state.nodes[2].vote = Vote::Quarantine;
+        assert!(headline(&state).starts_with("None may be lost: 2 of 3 nodes vote"), "{}", headline(&state));
+        testing::fail(&mut state, 0);
+        assert!(headline(&state).contains("one job needs you: job-0 failed"), "{}", headline(&state));
+        testing::fail(&mut state, 2);
+        assert!(headline(&state).contains("2 jobs need you"), "{}", headline(&state));
+        state.leadership = Leadership::Vacant { since: state.at };
+        assert!(headline(&state).starts_with("There is no leader"), "{}", headline(&state));
+        state.nodes[0].vote = Vote::Unreachable;
+        assert!(
+            headline(&state).starts_with("No quorum: 1 of 3 nodes votes, 2 are needed"),
+            "{}",
+            headline(&state)
+        );
+        let verdict = judge(&state);
+        assert_eq!(verdict.level, Level::Bad);
+        assert_eq!(verdict.needs.len(), 3, "{:?}", verdict.needs);
+        assert_eq!(verdict.know.len(), 2, "{:?}", verdict.know);
+    }
+
+    #[test]
+    fn an_overdue_job_needs_an_operator_and_a_frozen_group_does_not() {
+        let mut state = testing::state(3);
+        testing::pause(&mut state, 1);
+        state.jobs.as_mut().unwrap().list[1].frozen = true;
+        let verdict = judge(&state);
+        assert_eq!((verdict.needs.len(), verdict.know[0].kind), (0, "Frozen"));
+        state.jobs.as_mut().unwrap().list[0].overdue = Some(state.at);
+        let verdict = judge(&state);
+        assert_eq!((verdict.level, verdict.needs[0].kind), (Level::Bad, "Overdue"));
+        assert!(verdict.headline.contains("one job needs you: job-0 is overdue"), "{}", verdict.headline);
+        testing::fail(&mut state, 2);
+        assert!(judge(&state).headline.contains("2 jobs need you: 1 failed, 1 overdue"));
+    }
+
+    #[test]
+    fn a_node_that_is_away_needs_an_operator_and_a_quarantine_does_not() {
+        let mut state = testing::state(5);
+        state.nodes[1].vote = Vote::Quarantine;
+        assert!(judge(&state).needs.is_empty());
+        state.nodes[1].vote = Vote::Unreachable;
+        let verdict = judge(&state);
+        assert_eq!((verdict.level, verdict.needs[0].kind), (Level::Warn, "Unreachable"));
+        assert!(verdict.headline.contains("needs you: unreachable"), "{}", verdict.headline);
+    }
+
+    #[test]
+    fn one_node_is_well_and_a_run_that_is_active_hides_a_failure() {
+        let mut state = testing::state(1);
+        let verdict = judge(&state);
+        assert_eq!((verdict.level, &*verdict.headline), (Level::Well, "All is well, on one node."));
+        assert_eq!(verdict.know[0].kind, "One node");
+        testing::fail(&mut state, 0);
+        testing::start(&mut state, 0);
+        assert_eq!(judge(&state).level, Level::Well);
+    }
+
+    #[test]
+    fn a_name_is_one_word_of_a_command() {
+        assert_eq!(shell("nightly-report"), "nightly-report");
+        assert_eq!(shell("a b; rm -rf ~'"), r"'a b; rm -rf ~'\'''");
+    }
+}

@@ -1,0 +1,266 @@
+use super::{Context, command, forms, overview::sentence, parts};
+use crate::{
+    snapshot::{JobDetail, JobState, JobView, Missing, RunEnd, Snapshot, name, text},
+    time::{self, Zone, element, rfc3339, span},
+    verdict::{Level, Verdict, shell},
+};
+use maud::{Markup, html};
+use quorate::internals::Explanation;
+
+/// The number of runs in the table.
+const RUNS: usize = 50;
+
+/// Returns the page of one job.
+pub(super) fn job(
+    wanted: &str,
+    at: Option<&str>,
+    detail: Result<&JobDetail, &Missing>,
+    state: &Snapshot,
+    context: &Context<'_>,
+) -> (String, Markup) {
+    let shown = name(wanted);
+    let detail = match detail {
+        Ok(detail) => detail,
+        Err(Missing::Unknown(why)) => return missing(&shown, "There is no such job.", why, context),
+        Err(Missing::Unread(why)) => return missing(&shown, "The job cannot be read now.", why, context),
+    };
+    let job = &detail.job;
+    let zone = job.zone.as_deref().and_then(Zone::named).unwrap_or_else(Zone::utc);
+    let verdict = verdict(job);
+    let body = html! {
+        p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
+        (sentence(&verdict, &about(job, context)))
+        @if context.operate { (forms::job(job, context)) }
+        div.cols {
+            div {
+                @if let Some(end) = job.last_run().filter(|end| !end.explanation().is_empty() || end.output.is_some()) {
+                    (last_end(end, context))
+                }
+                (why(at, detail, &zone, context))
+            }
+            div { (when(detail, &zone, context)) (rules(job, context)) (durations(detail, context)) }
+        }
+        (runs(detail, &zone, context))
+    };
+    let _ = state;
+    (format!("{shown}: {}", job.state().word()), body)
+}
+
+/// Returns the page of a job that has not been read yet.
+pub(super) fn unread(wanted: &str, context: &Context<'_>) -> (String, Markup) {
+    missing(&name(wanted), "The job cannot be read now.", "the nodes did not answer in time", context)
+}
+
+fn missing(shown: &str, headline: &str, why: &str, context: &Context<'_>) -> (String, Markup) {
+    let verdict =
+        Verdict { level: Level::Bad, headline: headline.to_owned(), needs: Vec::new(), know: Vec::new() };
+    let body = html! {
+        p.crumb { a href=(context.link("/jobs")) { "Jobs" } " / " (shown) }
+        (sentence(&verdict, &html! { (text(why)) }))
+        p { a href=(context.link("/jobs")) { "All jobs" } }
+    };
+    (shown.to_owned(), body)
+}
+
+fn verdict(job: &JobView) -> Verdict {
+    let shown = job.shown();
+    let (level, headline) = match job.state() {
+        JobState::Running => {
+            let workers: Vec<&str> =
+                job.running.iter().filter(|run| !run.orphaned).map(|run| &*run.worker).collect();
+            (Level::Well, format!("{shown} runs now, on {}.", workers.join(", ")))
+        }
+        JobState::Failed => (Level::Bad, format!("{shown} failed.")),
+        JobState::Lost => (Level::Warn, format!("The end of the last run of {shown} is unknown.")),
+        JobState::Paused => (Level::Warn, format!("{shown} is paused.")),
+        JobState::Idle if job.last_run().is_none() => (Level::Well, format!("{shown} has not run yet.")),
+        JobState::Idle => (Level::Well, format!("{shown} is well.")),
+    };
+    Verdict { level, headline, needs: Vec::new(), know: Vec::new() }
+}
+
+fn about(job: &JobView, context: &Context<'_>) -> Markup {
+    html! {
+        @if let Some(since) = job.overdue {
+            "Overdue since " (context.at(since)) ": it has not succeeded in the time that is expected of it. "
+        }
+        @if let Some(paused) = &job.paused {
+            @if job.frozen { "Its group is frozen by " } @else { "Paused by " } (paused.by) " since " (context.at(paused.at))
+            @if let Some(until) = paused.until { " until " (context.at(until)) }
+            @if let Some(reason) = &paused.reason { ": “" (reason) "”" } ". "
+        }
+        @for run in &job.running {
+            @if run.orphaned { "The run of " (context.at(run.tick)) " lost its leader. " }
+        }
+        @if let Some(end) = job.last_run() { "Last end " (context.ago(end.ended())) ": " (end.outcome.as_str()) ". " }
+        @if let Some(next) = job.next { "Next run " (context.until(next)) "." }
+    }
+}
+
+fn last_end(end: &RunEnd, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="out" {
+            h2 id="out" { "The last end" }
+            p { (parts::outcome(end.outcome)) ", " (context.ago(end.ended())) ", on " (end.worker)
+                @if end.attempts > 1 { ", after " (end.attempts) " attempts" } }
+            @if !end.explanation().is_empty() { p.box.bad[end.outcome != quorate::scheduler::RunOutcome::Done] { (end.explanation()) } }
+            @if let Some(output) = &end.output {
+                p.small.soft.below { "The end of its output:" }
+                pre tabindex="0" role="region" aria-label="Output of the last run" { (output) }
+            }
+        }
+    }
+}
+
+fn why(at: Option<&str>, detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
+    let job = &detail.job;
+    html! {
+        section aria-labelledby="why" {
+            h2 id="why" { "Why did it not run at …?" }
+            form.ask method="get" action=(context.link("/job")) {
+                input type="hidden" name="name" value=(job.name);
+                label { "Time in " (zone.name()) ", the job’s zone; empty: now"
+                    input type="datetime-local" name="at" value=(at.unwrap_or_default()); }
+                button { "Ask" }
+            }
+            @match &detail.why {
+                Some(found) => (answer(found, job, zone, context.now)),
+                None => p.soft { "Not known: the nodes did not answer, or the time cannot be read." },
+            }
+        }
+    }
+}
+
+fn answer(found: &Explanation, job: &JobView, zone: &Zone, now: quorate::env::WallTime) -> Markup {
+    let at = found.tick.map_or_else(String::new, |tick| format!(" --at {}", rfc3339(tick)));
+    html! {
+        div.box.gap {
+            p { b { (found.reason.as_str()) } ": " (text(&found.text)) }
+            @if let Some(tick) = found.tick { p.small { "About the tick of " (element(tick, &zone.long(tick, now))) " " (zone.name()) "." } }
+            @for fact in &found.evidence { p.small.soft { (text(fact)) } }
+            @if !found.action.is_empty() { p { "What to do: " (text(&found.action)) } }
+            p.small { span.soft { "The same from the command line: " } (command(&format!("quorate jobs why {}{at}", shell(&job.shown())))) }
+        }
+    }
+}
+
+fn when(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
+    let job = &detail.job;
+    let same = zone.name() == context.zone.name();
+    html! {
+        section aria-labelledby="when" {
+            h2 id="when" { "When" }
+            p { @if let Some(words) = &job.words { (words) ", in " (zone.name()) ". " } code { (job.schedule) } }
+            @if detail.next.is_empty() {
+                p.soft { "No next run is known." }
+            } @else {
+                table {
+                    caption { "The next runs" }
+                    thead { tr {
+                        th scope="col" { (zone.name()) ", the job’s zone" }
+                        @if !same { th scope="col" { (context.zone.name()) ", yours" } }
+                        th.wide-only scope="col" { "In" }
+                    } }
+                    tbody {
+                        @for at in &detail.next {
+                            tr {
+                                th scope="row" { (element(*at, &zone.long(*at, context.now))) }
+                                @if !same { td { (context.zone.long(*at, context.now)) } }
+                                td.wide-only { (time::until(*at, context.now)) }
+                            }
+                        }
+                    }
+                }
+                @if job.paused.is_some() { p.small.soft { "It is " (job.pause_word()) ": ticks before its end are skipped." } }
+            }
+        }
+    }
+}
+
+fn rules(job: &JobView, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="rules" {
+            h2 id="rules" { "Rules" }
+            dl.facts {
+                dt { "Rules" } dd { (job.rules) }
+                dt { "Runs on" } dd { (if job.any_worker { "any worker" } else { "the leader" }) }
+                dt { "Ticks count from" } dd { (context.at(job.registered)) }
+            }
+        }
+    }
+}
+
+fn durations(detail: &JobDetail, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="dur" {
+            h2 id="dur" { "How long it took" }
+            (parts::chart(&detail.ends, |tick| context.zone.short(tick, context.now)))
+            p.small.soft { "The newest on the right. Outlined: not done." }
+        }
+    }
+}
+
+fn runs(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
+    let job = &detail.job;
+    html! {
+        section aria-labelledby="runs" {
+            div.head { h2 id="runs" { "Runs" } (parts::strip(job)) }
+            @if detail.ends.is_empty() && job.running.is_empty() {
+                p.soft { "No run has ended yet." }
+            } @else {
+                table.stack role="table" {
+                    caption { "The newest " (detail.ends.len().min(RUNS)) " of " (detail.ends.len()) " kept. Late is how long after its tick it started." }
+                    thead role="rowgroup" { tr role="row" {
+                        th scope="col" role="columnheader" { "Tick (" (zone.name()) ")" }
+                        th scope="col" role="columnheader" { "End" }
+                        th scope="col" role="columnheader" { "Cause" }
+                        th.num scope="col" role="columnheader" { "Late" }
+                        th.num scope="col" role="columnheader" { "Took" }
+                        th.num scope="col" role="columnheader" { "Attempts" }
+                        th scope="col" role="columnheader" { "Worker" }
+                        th scope="col" role="columnheader" { "Reason and output" }
+                    } }
+                    tbody role="rowgroup" {
+                        @for run in &job.running {
+                            tr role="row" data-key={ "run " (rfc3339(run.tick)) } {
+                                th scope="row" role="rowheader" { (element(run.tick, &zone.long(run.tick, context.now))) }
+                                td.at role="cell" { @if run.orphaned { span.st.warn { "orphaned" } } @else { (parts::job_state(JobState::Running)) } }
+                                td.none role="cell" {} td.num.none role="cell" {} td.num.none role="cell" {} td.num.none role="cell" {}
+                                td data-l="on" role="cell" { (run.worker) }
+                                td.none role="cell" {}
+                            }
+                        }
+                        @for end in detail.ends.iter().take(RUNS) { (run(end, zone, context)) }
+                    }
+                }
+            }
+            p.small { (command(&format!("quorate jobs history {} --limit 100", shell(&job.shown())))) }
+        }
+    }
+}
+
+fn run(end: &RunEnd, zone: &Zone, context: &Context<'_>) -> Markup {
+    let dash = || html! { span.soft { "–" } };
+    let attempts = if end.attempts > 1 { "num half-l" } else { "num none" };
+    let key = format!("{} {} {}", rfc3339(end.tick), end.cause, end.started.map(rfc3339).unwrap_or_default());
+    html! {
+        tr role="row" data-key=(super::row_key(&key)) {
+            th scope="row" role="rowheader" {
+                (element(end.tick, &zone.long(end.tick, context.now)))
+                @if zone.name() != context.zone.name() { " " span.inl { (context.zone.short(end.tick, context.now)) " yours" } }
+            }
+            td.at role="cell" { (parts::outcome(end.outcome)) }
+            td.half-l role="cell" { (end.cause) }
+            td.num.half-r data-l="late" role="cell" { @match end.late() { Some(late) => (span(late)), None => (dash()) } }
+            td.num.half-l data-l="took" role="cell" { @match end.took { Some(took) => (span(took)), None => (dash()) } }
+            td class=(attempts) data-l="attempts" role="cell" { (end.attempts) }
+            td.half-r data-l="on" role="cell" { (end.worker) }
+            td role="cell" {
+                (end.explanation())
+                @if let Some(output) = &end.output {
+                    details { summary { "output" span.vh { " of " (zone.long(end.tick, context.now)) } } pre { (output) } }
+                }
+            }
+        }
+    }
+}

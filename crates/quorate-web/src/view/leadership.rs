@@ -1,0 +1,168 @@
+use super::{Context, command, forms, overview};
+use crate::{
+    changes::{Change, Past},
+    snapshot::{Leadership, Snapshot, name, text},
+    time::span,
+    verdict::{Level, Verdict, shell, voting},
+};
+use maud::{Markup, html};
+use quorate::election::{PastTerm, TermEndCause};
+
+/// Returns the page that answers who leads, and who changed what.
+pub(super) fn leadership(
+    state: &Snapshot,
+    past: Option<Result<&Past, &String>>,
+    context: &Context<'_>,
+) -> (String, Markup) {
+    let (level, headline) = match &state.leadership {
+        Leadership::Leader { worker, .. } => {
+            (Level::Well, format!("{worker} leads the group {}.", state.group))
+        }
+        Leadership::Vacant { .. } if state.has_quorum() => (Level::Bad, "There is no leader.".to_owned()),
+        _ => (Level::Bad, format!("No worker can lead: {}.", voting(state))),
+    };
+    let title = headline.trim_end_matches('.').to_owned();
+    let verdict = Verdict { level, headline, needs: Vec::new(), know: Vec::new() };
+    let body = html! {
+        (overview::sentence(&verdict, &html! { (voting(state)) "." }))
+        section aria-labelledby="ln" {
+            h2 id="ln" { "Now" }
+            (overview::lease(state, context))
+            (facts(state, context))
+        }
+        @if !matches!(state.leadership, Leadership::Leader { .. }) { (advice(state)) }
+        @match past {
+            None => p.soft { "The terms and changes are not read yet." },
+            Some(Err(why)) => p.box.bad { "The terms and changes cannot be read: " (text(why)) },
+            Some(Ok(past)) => { (terms(past, state, context)) (changes(past, context)) }
+        }
+    };
+    (title, body)
+}
+
+fn facts(state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Group" } dd { (state.group) }
+            @if let Leadership::Leader { worker, term, since, .. } = &state.leadership {
+                dt { "Leader" } dd { (worker) ", seen leading since " (context.at(*since)) }
+                @if let Some(term) = term { dt { "Term" } dd.mono { (term) } }
+            }
+            dt { "Nodes" } dd { (voting(state)) }
+        }
+        @if let (true, Leadership::Leader { worker, term, .. }) = (context.operate, &state.leadership) {
+            (forms::resign(state, worker, *term, context))
+        }
+    }
+}
+
+fn advice(state: &Snapshot) -> Markup {
+    html! {
+        section aria-labelledby="what-to-do" {
+            h2 id="what-to-do" { "What to do" }
+            div.box.bad {
+                ol.steps {
+                    @if state.has_quorum() {
+                        li { span { "Is a worker of this group up? On its machine: " (command("systemctl status quorate")) } }
+                        li { span { "Does it reach the nodes? On its machine: " (command("quorate doctor")) } }
+                    } @else {
+                        li { span { "First bring back a quorum: the page Nodes says why each node does not vote." } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn terms(past: &Past, state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="terms" {
+            div.head { h2 id="terms" { "Who led" } (command(&format!("quorate leader history --group {}", shell(&state.group)))) }
+            @if past.terms.is_empty() {
+                p.soft { "No term is recorded." }
+            } @else {
+                table.stack role="table" {
+                    caption.vh { "The terms of the group, newest first" }
+                    thead role="rowgroup" { tr role="row" {
+                        @for head in ["Began", "Leader", "Lasted", "Ended because"] { th scope="col" role="columnheader" { (head) } }
+                    } }
+                    tbody role="rowgroup" { @for term in &past.terms { (term_row(term, state, context)) } }
+                }
+            }
+        }
+    }
+}
+
+fn term_row(term: &PastTerm, state: &Snapshot, context: &Context<'_>) -> Markup {
+    let number = term.term.get();
+    let leads = matches!(&state.leadership, Leadership::Leader { term: Some(now), .. } if *now == number);
+    let end = term.end.as_ref().filter(|_| !leads);
+    let until = end.map(|end| end.at).or(leads.then_some(context.now));
+    html! {
+        tr role="row" data-key={ "term-" (number) } {
+            th scope="row" role="rowheader" { (context.at(term.began)) span.sub.mono { "term " (number) } }
+            td.at role="cell" { (name(&term.holder)) }
+            td data-l="lasted" role="cell" { @match until { Some(at) => (span(term.began.until(at))), None => "–" } }
+            td data-l="ended because" role="cell" {
+                @match (end, leads) {
+                    (Some(end), _) => {
+                        span.st.warn[is_trouble(end.cause)] { (end.cause.to_string()) }
+                        @if !end.reason.is_empty() { span.sub { (text(&end.reason)) } }
+                    },
+                    (None, true) => "leads now",
+                    (None, false) => span.soft { "no end is recorded, and no worker has led since" },
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a term with this cause ended against the leader's will.
+fn is_trouble(cause: TermEndCause) -> bool {
+    use TermEndCause::{ForcedRelease, LeaseLost, Unhealthy, Unknown, WorkFailed};
+    matches!(cause, LeaseLost | Unknown | WorkFailed | Unhealthy | ForcedRelease)
+}
+
+fn changes(past: &Past, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="audit" {
+            div.head { h2 id="audit" { "Who changed what" } (command("quorate audit")) }
+            @if past.changes.is_empty() {
+                p.soft { "No leader has answered a request to its jobs, and no operator has changed the nodes." }
+            } @else {
+                (table(&past.changes, context))
+            }
+        }
+    }
+}
+
+fn table(changes: &[Change], context: &Context<'_>) -> Markup {
+    html! {
+        table.stack role="table" {
+            caption.vh { "Requests to the jobs, and operations on the nodes, newest first" }
+            thead role="rowgroup" { tr role="row" {
+                @for head in ["When", "Who", "What", "Reason", "Answer"] { th scope="col" role="columnheader" { (head) } }
+            } }
+            tbody role="rowgroup" {
+                @for change in changes {
+                    tr role="row" data-key=(change.key) {
+                        th scope="row" role="rowheader" { (context.at(change.at)) }
+                        td.at role="cell" { (change.by) }
+                        td role="cell" {
+                            (change.action) " "
+                            @match &change.job {
+                                Some(job) => a href=(context.job_link(job)) { (name(job)) },
+                                None => (change.target),
+                            }
+                        }
+                        td role="cell" { @match &change.reason { Some(reason) => (reason), None => "–" } }
+                        td role="cell" {
+                            (change.answer)
+                            @if let Some(leader) = &change.leader { span.sub { "by " (leader) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+use super::{Context, command, jobs, parts};
+use crate::{
+    snapshot::{JobsView, Leadership, Snapshot},
+    time::{self, element, span},
+    verdict::{Level, Problem, Target, Verdict, judge, voting},
+};
+use maud::{Markup, html};
+
+/// The number of jobs in the table of the overview. Jobs in trouble come first.
+const JOBS_MAX: usize = 20;
+/// The number of coming runs that are listed.
+const NEXT_MAX: usize = 6;
+
+/// Returns the page that answers whether all is well.
+pub(super) fn overview(state: &Snapshot, context: &Context<'_>) -> (String, Markup) {
+    let verdict = judge(state);
+    let title = match verdict.needs.len() {
+        0 => verdict.headline.trim_end_matches('.').to_owned(),
+        1 => "1 needs you".to_owned(),
+        count => format!("{count} need you"),
+    };
+    let body = html! {
+        (sentence(&verdict, &detail(state, context)))
+        div.cols {
+            div { (problems(&verdict, context)) @if let Some(jobs) = &state.jobs { (coming(jobs, context)) } }
+            div { (quorum(state, context)) (leader(state, context)) }
+        }
+        @if let Some(jobs) = &state.jobs { (job_table(jobs, context)) }
+    };
+    (title, body)
+}
+
+/// Returns the sentence at the top of a page.
+pub(super) fn sentence(verdict: &Verdict, detail: &Markup) -> Markup {
+    html! {
+        div.verdict aria-live="polite" {
+            (parts::verdict_icon(verdict.level))
+            h1 { (verdict.headline) }
+            p { (detail) }
+        }
+    }
+}
+
+fn detail(state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        @match &state.leadership {
+            Leadership::Leader { worker, since, .. } => {
+                b.nw { (worker) } " leads, seen since " (context.at(*since)) ". "
+                (voting(state))
+                @match state.spare() {
+                    0 => ", so none may be lost.",
+                    1 => ", so one more may be lost.",
+                    spare => { ", so " (spare) " more may be lost." }
+                }
+            }
+            Leadership::Vacant { since } => { "No leader since " (context.at(*since)) ". " (voting(state)) "." }
+            Leadership::Unknown => { (voting(state)) "." }
+        }
+    }
+}
+
+fn problems(verdict: &Verdict, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="needs" {
+            h2 id="needs" { "Needs you " span.soft { (verdict.needs.len()) } }
+            @if verdict.needs.is_empty() {
+                p.soft { "Nothing." }
+            } @else {
+                ul.probs { @for problem in verdict.needs.iter().take(JOBS_MAX) { (one(problem, context)) } }
+                @if verdict.needs.len() > JOBS_MAX {
+                    p.small { "and " (verdict.needs.len() - JOBS_MAX) " more: " a href=(context.link("/jobs?show=trouble")) { "all jobs in trouble" } }
+                }
+            }
+            @if !verdict.know.is_empty() {
+                h3.tier { "Good to know " span.soft { (verdict.know.len()) } }
+                ul.probs.mild { @for problem in verdict.know.iter().take(JOBS_MAX) { (one(problem, context)) } }
+            }
+        }
+    }
+}
+
+fn one(problem: &Problem, context: &Context<'_>) -> Markup {
+    let link = match &problem.target {
+        Target::Nodes => context.link("/nodes#what-to-do"),
+        Target::Leadership => context.link("/leadership#what-to-do"),
+        Target::Job(name) => context.job_link(name),
+    };
+    let class = match problem.level {
+        Level::Bad => "bad",
+        Level::Warn => "warn",
+        Level::Well => "soft",
+    };
+    let subject = match &problem.target {
+        Target::Nodes => parts::short_name(&problem.subject),
+        _ => &problem.subject,
+    };
+    html! {
+        li {
+            (parts::problem_icon(problem.icon, problem.level))
+            div {
+                p { b class=(class) { (problem.kind) ":" } " " a href=(link) { (subject) } ", " (problem.text) }
+                p.soft.small {
+                    @if let Some(since) = problem.since { (context.ago(since)) ". " }
+                    @if let Some((what, at)) = problem.next { (what) " " (context.until(at)) "." }
+                }
+            }
+            p.do.small { a href=(link) { "What to do" span.vh { " about " (subject) } } (command(&problem.command)) }
+        }
+    }
+}
+
+fn quorum(state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="q" {
+            div.head { h2 id="q" { "Quorum" } a.small href=(context.link("/nodes")) { "Nodes" } }
+            (parts::quorum(&state.nodes, state.needed(), context.now))
+        }
+    }
+}
+
+fn leader(state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        section aria-labelledby="l" {
+            div.head { h2 id="l" { "Leader" } a.small href=(context.link("/leadership")) { "Leadership" } }
+            (lease(state, context))
+        }
+    }
+}
+
+/// Shows the leader, and how much of its lease is left.
+pub(super) fn lease(state: &Snapshot, context: &Context<'_>) -> Markup {
+    html! {
+        @match &state.leadership {
+            Leadership::Leader { worker, since, remaining, .. } => {
+                div.pair {
+                    span { "Lease of " b { (worker) } }
+                    @match remaining {
+                        Some(left) => span { b { (span(*left)) } @if let Some(ttl) = state.ttl { " " span.soft { "of " (span(ttl)) } } " left" },
+                        None => span.soft { "without an end" },
+                    }
+                }
+                @if let (Some(left), Some(ttl)) = (remaining, state.ttl) { (parts::lease(*left, ttl)) }
+                p.small.soft.below { "Seen leading since " (element(*since, &context.zone.short(*since, context.now))) ", " (time::ago(*since, context.now)) "." }
+            }
+            Leadership::Vacant { since } => p { b.bad { "There is no leader" } ", as seen since " (context.ago(*since)) "." },
+            Leadership::Unknown => p { b.bad { "Not known:" } " too few nodes answered." },
+        }
+    }
+}
+
+fn coming(jobs: &JobsView, context: &Context<'_>) -> Markup {
+    let mut next: Vec<_> = jobs.list.iter().filter_map(|job| Some((job.next?, job))).collect();
+    next.sort_by_key(|(at, _)| *at);
+    html! {
+        @if !next.is_empty() {
+            section aria-labelledby="next" {
+                div.head { h2 id="next" { "Next" } a.small href=(context.link("/jobs?show=next")) { "All by next run" } }
+                ol.events {
+                    @for (at, job) in next.iter().take(NEXT_MAX) {
+                        li {
+                            (element(*at, &context.zone.short(*at, context.now)))
+                            span { a href=(context.job_link(&job.name)) { (job.shown()) } ", " (time::until(*at, context.now)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn job_table(jobs: &JobsView, context: &Context<'_>) -> Markup {
+    let mut list: Vec<_> = jobs.list.iter().collect();
+    list.sort_by(|one, other| one.state().cmp(&other.state()).then_with(|| one.name.cmp(&other.name)));
+    let hidden = list.len().saturating_sub(JOBS_MAX);
+    list.truncate(JOBS_MAX);
+    html! {
+        section aria-labelledby="jobs" {
+            div.head { h2 id="jobs" { "Jobs " span.soft { (jobs.list.len()) } } }
+            (jobs::freshness(jobs, context))
+            @if list.is_empty() { (jobs::none(jobs)) } @else { (jobs::table(&list, context)) }
+            @if hidden > 0 { p.small { a href=(context.link("/jobs")) { "All " (jobs.list.len()) " jobs" } } }
+        }
+    }
+}
