@@ -1,16 +1,24 @@
 mod claims;
 mod daemon;
+mod generate;
 mod jobs;
 mod lock;
+mod operator;
+mod top;
+mod web;
 mod when;
 
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
 pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
+pub(crate) use generate::{CompletionsArgs, ManArgs, Shell};
 pub(crate) use jobs::{
-    AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, NextArgs, ShowArgs, WaitArgs,
-    WhyArgs,
+    AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs, NextArgs, ShowArgs,
+    WaitArgs, WhyArgs,
 };
 pub(crate) use lock::{LockCommand, LockReleaseArgs, LockShowArgs, LocksListArgs};
+pub(crate) use operator::{FreezeArgs, LeaderCommand, OperatorArgs, TermsArgs, UnfreezeArgs};
+pub(crate) use top::TopArgs;
+pub(crate) use web::WebArgs;
 pub(crate) use when::WhenArgs;
 
 use crate::config::{Flags, Secret, TlsNames, redact};
@@ -58,6 +66,9 @@ itself (rediss://HOST?ca_file=FILE&cert_file=FILE&key_file=FILE, or its table in
 the file), --ca-file and its siblings, QUORATE_CA_FILE and its siblings, tls in
 the file. They are read at every connection: a renewed certificate needs no
 restart.
+
+On a terminal, tables have its width, colours mark trouble (not with NO_COLOR), and
+waits of more than a second show their progress on standard error.
 
 A lock alone does not make effects happen exactly once: a command may be paused
 between its last check and its write. Have the target of the write compare
@@ -120,22 +131,33 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Lead a group without jobs, and answer over HTTP whether this process leads
     Lead(LeadArgs),
+    /// Serve the operator's page of a group from any machine, without jobs
+    Web(WebArgs),
     /// Run a command while holding a lock
     Exec(ExecArgs),
     /// Show which nodes vote, and the holders of locks, groups and messages
     Status(StatusArgs),
+    /// Show nodes, leader, jobs and events in the terminal, and control jobs
+    Top(TopArgs),
     /// Examine the nodes, and report problems with their fixes
     Doctor(DoctorArgs),
     /// Show and control jobs, from any machine
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Show the requests to the jobs of a group: from whom, when, and with which answer
+    /// Stop all jobs of a group until a time: no tick starts, active runs continue
+    Freeze(FreezeArgs),
+    /// End the freeze of a group now
+    Unfreeze(UnfreezeArgs),
+    /// Show who has changed what, when, from where and why: requests to jobs, and operations on nodes
     Audit(AuditArgs),
     /// Show the meaning of a schedule and its next times; needs no nodes
     When(WhenArgs),
     /// Manage leadership
     #[command(subcommand)]
     Election(ElectionCommand),
+    /// Show who has led a group
+    #[command(subcommand)]
+    Leader(LeaderCommand),
     /// Show locks, and force-release them
     #[command(subcommand, visible_alias = "locks")]
     Lock(LockCommand),
@@ -145,6 +167,10 @@ pub(crate) enum Command {
     /// Show the nodes, trust them, and replace the node set
     #[command(subcommand)]
     Nodes(NodesCommand),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    Man(ManArgs),
 }
 
 /// The nodes, and the TLS files and prefix to reach them with.
@@ -349,6 +375,8 @@ pub(crate) struct ResignArgs {
     /// The longest wait until the leader has resigned
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -418,6 +446,8 @@ pub(crate) struct ReplaceArgs {
     /// The whole new set, separated by commas
     #[arg(long, value_name = "URL,…", value_delimiter = ',', required = true)]
     to: Vec<String>,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
     /// Show the steps, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -433,6 +463,8 @@ impl ReplaceArgs {
 pub(crate) struct TrustArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -2,12 +2,15 @@
 
 use crate::{
     args::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs},
-    config::Config,
+    config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
+    operator::{Entry, Operator},
+    progress::Progress,
     show,
     stored_names::{self, Listing},
-    table::table,
+    table::{Cell, table},
+    terminal::Tone,
     time::rfc3339,
 };
 use futures_util::{StreamExt, stream};
@@ -19,6 +22,7 @@ use quorate::{
     quorum::Quorum,
 };
 use serde::Serialize;
+use std::sync::Arc;
 
 /// The longest id, name or text that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
@@ -66,95 +70,162 @@ struct ResetPage {
 }
 
 /// Runs one of the commands, and returns the exit status.
-pub(crate) async fn claims(command: &ClaimsCommand, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn claims(
+    command: &ClaimsCommand,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     match command {
         ClaimsCommand::Show(ClaimsShowArgs { list, id: Some(id) }) => show_one(list, id, config).await,
-        ClaimsCommand::Show(ClaimsShowArgs { list, id: None }) => show_all(list, config, |_| true).await,
-        ClaimsCommand::DeadLetters(list) => {
-            show_all(list, config, |message| message.state == "dead-lettered").await
-        }
-        ClaimsCommand::Reset(args) => reset(args, config).await,
+        ClaimsCommand::Show(ClaimsShowArgs { list, id: None }) => show_all(list, config, false).await,
+        ClaimsCommand::DeadLetters(list) => show_all(list, config, true).await,
+        ClaimsCommand::Reset(args) => reset(args, &Operator::new(&args.operator, environment), config).await,
     }
 }
 
 async fn show_one(args: &ClaimsListArgs, id: &str, config: &Config) -> Result<u8, Failure> {
     let quorum = connect::only_looking(config)?;
-    let claims = Claims::new(&quorum, &args.set);
-    quorum.met(PATIENCE).await;
-    let found = claims.inspect(id).await;
+    connect::meet(&quorum).await;
+    let found = read_one(&quorum, &args.set, id).await;
     quorum.close().await;
-    let message = Message::new(id, &found.map_err(|error| failure(&error))?);
-    let is_new = message.state == "free" && message.attempts == Some(0);
-    let page = Page::new(args, vec![message], 1);
+    let (page, code) = found?;
     show::print_page(args.json, &page, || page.for_people())?;
-    Ok(if is_new { NOT_FOUND } else { 0 })
+    Ok(code)
 }
 
-async fn show_all(
-    args: &ClaimsListArgs,
-    config: &Config,
-    selects: impl Fn(&Message) -> bool,
-) -> Result<u8, Failure> {
-    let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let query = NamesQuery::claims(&args.set, most).map_err(|error| Failure::new(CONFIG, error))?;
-    let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
-    let ids: Vec<&str> =
-        resources.iter().filter_map(|found| found.key().strip_prefix(query.begin())).collect();
+async fn show_all(args: &ClaimsListArgs, config: &Config, only_dead: bool) -> Result<u8, Failure> {
     let quorum = connect::only_looking(config)?;
-    quorum.met(PATIENCE).await;
-    let found = inspect(&quorum, &args.set, &ids).await;
+    connect::meet(&quorum).await;
+    let progress = Progress::new(quorum.env(), stored_names::WORK, None);
+    let page = progress.during(read_all(&quorum, config, &args.set, args.limit, only_dead)).await;
     quorum.close().await;
-    let messages = found?.into_iter().filter(selects).collect();
-    let missing = missing.iter().map(|node| plain(node, TEXT_MAX)).collect();
-    let page = Page { complete: !is_cut, missing, ..Page::new(args, messages, ids.len()) };
+    let page = page?;
     show::print_page(args.json, &page, || page.for_people())?;
     Ok(0)
 }
 
-async fn inspect(quorum: &Quorum, set: &str, ids: &[&str]) -> Result<Vec<Message>, Failure> {
-    let claims = Claims::new(quorum, set);
-    let reads = ids.iter().map(|id| {
-        let claims = &claims;
-        async move { claims.inspect(id).await.map(|state| Message::new(id, &state)) }
-    });
-    let read: Vec<_> = stream::iter(reads).buffered(CONCURRENT_READS).collect().await;
-    read.into_iter().map(|read| read.map_err(|error| failure(&error))).collect()
+/// Returns the JSON document that `claims show SET ID` prints with `--json`, and its exit status.
+pub(crate) async fn one_json(quorum: &Quorum, set: &str, id: &str) -> Result<(String, u8), Failure> {
+    let (page, code) = read_one(quorum, set, id).await?;
+    Ok((show::json(&page)?, code))
 }
 
-async fn reset(args: &ClaimsResetArgs, config: &Config) -> Result<u8, Failure> {
+/// Returns the JSON document that `claims show SET` prints with `--json`, or that of `claims dead-letters`.
+pub(crate) async fn all_json(
+    quorum: &Quorum,
+    config: &Config,
+    set: &str,
+    limit: u32,
+    only_dead: bool,
+) -> Result<String, Failure> {
+    show::json(&read_all(quorum, config, set, limit, only_dead).await?)
+}
+
+/// Resets a message. Returns the JSON document that `claims reset` prints with `--json`, and its exit status.
+pub(crate) async fn reset_json(
+    quorum: &Quorum,
+    set: &str,
+    id: &str,
+    operator: &Operator,
+) -> Result<(String, u8), Failure> {
+    check_stored(quorum, set, id).await?;
+    let (page, result) = reset_noted(quorum, set, id, operator).await;
+    Ok((show::json(&page)?, result.as_ref().err().map_or(0, code)))
+}
+
+async fn read_one(quorum: &Quorum, set: &str, id: &str) -> Result<(Page, u8), Failure> {
+    let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failure(&error))?;
+    let message = Message::new(id, &found);
+    let is_new = message.state == "free" && message.attempts == Some(0);
+    Ok((Page::new(set, vec![message], 1), if is_new { NOT_FOUND } else { 0 }))
+}
+
+async fn read_all(
+    quorum: &Quorum,
+    config: &Config,
+    set: &str,
+    limit: u32,
+    only_dead: bool,
+) -> Result<Page, Failure> {
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (found, complete, missing) = read(quorum, config, set, most).await?;
+    let is_shown = |message: &Message| !only_dead || message.state == "dead-lettered";
+    let messages = found.iter().map(|(id, state)| Message::new(id, state)).filter(is_shown).collect();
+    let missing = missing.iter().map(|node| plain(node, TEXT_MAX)).collect();
+    Ok(Page { complete, missing, ..Page::new(set, messages, found.len()) })
+}
+
+/// The states of messages, whether these are all messages of the set, and the nodes that could not be asked.
+type States = (Vec<(Arc<str>, ClaimState)>, bool, Vec<String>);
+
+/// Reads at most `limit` messages of a set.
+pub(crate) async fn read(
+    quorum: &Quorum,
+    config: &Config,
+    set: &str,
+    limit: usize,
+) -> Result<States, Failure> {
+    let query = NamesQuery::claims(set, limit).map_err(|error| Failure::new(CONFIG, error))?;
+    let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
+    let ids: Vec<Arc<str>> =
+        resources.iter().filter_map(|found| Some(found.key().strip_prefix(query.begin())?.into())).collect();
+    let claims = Claims::new(quorum, set);
+    let reads = ids.into_iter().map(|id| {
+        let claims = &claims;
+        async move { claims.inspect(&id).await.map(|state| (id, state)) }
+    });
+    let read: Vec<_> = stream::iter(reads).buffered(CONCURRENT_READS).collect().await;
+    let read: Result<Vec<_>, ClaimError> = read.into_iter().collect();
+    Ok((read.map_err(|error| failure(&error))?, !is_cut, missing))
+}
+
+async fn reset(args: &ClaimsResetArgs, operator: &Operator, config: &Config) -> Result<u8, Failure> {
     // The command first only reads. If the list of nodes is mistyped, it finds no message, and ends before it has
     // written markers to these nodes.
     let looking = connect::only_looking(config)?;
-    let claims = Claims::new(&looking, &args.set);
-    looking.met(PATIENCE).await;
-    let found = claims.inspect(&args.id).await;
+    connect::meet(&looking).await;
+    let found = check_stored(&looking, &args.set, &args.id).await;
     looking.close().await;
-    let found = found.map_err(|error| failure(&error))?;
-    if matches!(found, ClaimState::Free { attempts: 0, payload: None }) {
-        let text = format!(
-            "{}: the nodes store nothing of the message {}",
-            plain(&args.set, TEXT_MAX),
-            plain(&args.id, TEXT_MAX)
-        );
-        return Err(Failure::new(NOT_FOUND, text));
-    }
+    found?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     // A missing quorum is no error here: the reset then fails, and names the reason of each node.
     let _ = quorum.ready(PATIENCE).await;
-    let result = Claims::new(&quorum, &args.set).reset(&args.id).await;
+    let (page, result) = reset_noted(&quorum, &args.set, &args.id, operator).await;
     quorum.close().await;
-    let page = ResetPage {
-        set: plain(&args.set, TEXT_MAX),
-        id: plain(&args.id, TEXT_MAX),
-        reset: result.is_ok(),
-        error: result.as_ref().err().map(|error| plain(&error.to_string(), TEXT_MAX * 4)),
-    };
     match &result {
         Err(error) if !args.json => return Err(failure(error)),
         _ if args.json => show::print(&show::json(&page)?)?,
         _ => show::print(&format!("{}: the message {} counts as new\n", page.set, page.id))?,
     }
     Ok(result.as_ref().err().map_or(0, code))
+}
+
+/// Checks that the nodes store something of the message.
+async fn check_stored(quorum: &Quorum, set: &str, id: &str) -> Result<(), Failure> {
+    let found = Claims::new(quorum, set).inspect(id).await.map_err(|error| failure(&error))?;
+    if matches!(found, ClaimState::Free { attempts: 0, payload: None }) {
+        let (set, id) = (plain(set, TEXT_MAX), plain(id, TEXT_MAX));
+        let text = format!("{set}: the nodes store nothing of the message {id}");
+        return Err(Failure::new(NOT_FOUND, text));
+    }
+    Ok(())
+}
+
+/// Resets a message, and enters that in the audit list.
+async fn reset_noted(
+    quorum: &Quorum,
+    set: &str,
+    id: &str,
+    operator: &Operator,
+) -> (ResetPage, Result<(), ClaimError>) {
+    let result = Claims::new(quorum, set).reset(id).await;
+    let error = result.as_ref().err().map(|error| plain(&error.to_string(), TEXT_MAX * 4));
+    let target = format!("claim/{set}/{id}");
+    let outcome = error.as_deref().map_or(Ok("counts as new"), Err);
+    let entry = Entry { action: "claims-reset", target: &target, group: None, result: outcome };
+    operator.note(quorum, &entry).await;
+    let (set, id) = (plain(set, TEXT_MAX), plain(id, TEXT_MAX));
+    (ResetPage { set, id, reset: result.is_ok(), error }, result.map(drop))
 }
 
 fn failure(error: &ClaimError) -> Failure {
@@ -178,15 +249,15 @@ fn code(error: &ClaimError) -> u8 {
 }
 
 impl Page {
-    fn new(args: &ClaimsListArgs, messages: Vec<Message>, examined: usize) -> Self {
-        Self { set: plain(&args.set, TEXT_MAX), messages, examined, complete: true, missing: Vec::new() }
+    fn new(set: &str, messages: Vec<Message>, examined: usize) -> Self {
+        Self { set: plain(set, TEXT_MAX), messages, examined, complete: true, missing: Vec::new() }
     }
 
     fn for_people(&self) -> String {
         let mut text = if self.messages.is_empty() {
             format!("{}: no such message, of {} that the nodes store\n", self.set, self.examined)
         } else {
-            let rows: Vec<[String; 6]> = self.messages.iter().map(Message::row).collect();
+            let rows: Vec<[Cell; 6]> = self.messages.iter().map(Message::row).collect();
             table(["ID", "STATE", "HOLDER", "ATTEMPTS", "AT", "RESULT"], &rows)
         };
         if !self.complete {
@@ -233,23 +304,23 @@ impl Message {
                 result: Some(plain(note, TEXT_MAX)),
                 ..free
             },
-            // The enum is non-exhaustive.
+            // `ClaimState` is non-exhaustive: the library may add states later.
             _ => Self { state: "unknown", ..free },
         }
     }
 
-    fn row(&self) -> [String; 6] {
+    fn row(&self) -> [Cell; 6] {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         let left = self.remaining_ms.map(|ms| format!(" for another {:.1} s", ms as f64 / 1e3));
         let holder = self.holder.as_ref().map(|holder| format!("{holder}{}", left.unwrap_or_default()));
         let attempts = self.attempts.filter(|attempts| *attempts > 0).map(|attempts| attempts.to_string());
         [
-            self.id.clone(),
-            self.state.to_owned(),
-            shown(holder),
-            shown(attempts),
-            shown(self.at.clone()),
-            shown(self.result.clone()),
+            (&self.id).into(),
+            Cell::new(self.state, if self.state == "dead-lettered" { Tone::Trouble } else { Tone::Plain }),
+            shown(holder).into(),
+            shown(attempts).into(),
+            shown(self.at.clone()).into(),
+            shown(self.result.clone()).into(),
         ]
     }
 }

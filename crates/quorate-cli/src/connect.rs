@@ -1,13 +1,14 @@
 use crate::{
     config::{Config, NodeSpec, SecretUrl, TlsFiles},
     exit::{CONFIG, Failure, NO_QUORUM},
+    progress::Progress,
 };
 use quorate::{
     admin::NodeSet,
     election::{Election, Term},
     internals::majority,
     node::FileNode,
-    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig},
+    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
 use quorate_redis::RedisNode;
 use std::{
@@ -19,6 +20,12 @@ use std::{
 /// The longest wait for the handshakes. After it a command continues without the nodes that have not
 /// answered.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits until each node has answered the handshake, but at most [`PATIENCE`], and shows the progress. Returns the
+/// states of the nodes.
+pub(crate) async fn meet(quorum: &Quorum) -> QuorumStatus {
+    Progress::new(quorum.env(), "connecting to the nodes", None).during(quorum.met(PATIENCE)).await
+}
 
 /// Returns the quorum that the configuration describes.
 pub(crate) fn quorum(config: &Config, settings: QuorumConfig) -> Result<Quorum, Failure> {

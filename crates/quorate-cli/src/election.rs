@@ -2,9 +2,11 @@
 
 use crate::{
     args::ResignArgs,
-    config::Config,
+    config::{Config, Environment},
     connect::{self, PATIENCE},
     exit::{CONFIG, CONFLICT, Failure, NO_QUORUM, NOT_FOUND},
+    operator::{Entry, Operator},
+    progress::Progress,
     show,
 };
 use quorate::{
@@ -24,8 +26,8 @@ const NAME_MAX: usize = 200;
 struct Page {
     group: String,
     resigned: bool,
-    /// The leader that was asked to resign. If `--term` names another term than the current one, the present
-    /// leader.
+    /// The leader that was asked to resign. If the current term is not the one that `--term` names, this is
+    /// the present leader, which was not asked to resign.
     leader: Option<String>,
     term: Option<u64>,
     /// The leader after the resignation.
@@ -35,13 +37,17 @@ struct Page {
 }
 
 /// Asks the leader to resign, and waits until it has resigned.
-pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn resign(
+    args: &ResignArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     let Some(group) = args.group.as_deref().or(config.group.as_deref()) else {
         let text = "no group; name it with --group, or in the file as group = \"billing\"";
         return Err(Failure::new(CONFIG, text));
     };
-    // A quorum that only reads checks first whether there is a leader. If the list of nodes is mistyped, there
-    // is none, and the command ends before it has written markers to these nodes.
+    // A quorum that only reads checks first whether there is a leader. If the list of nodes is mistyped, this
+    // check finds no leader, and the command ends before it has written markers to these nodes.
     let looking = connect::only_looking(config)?;
     let led = has_leader(&looking, group).await;
     looking.close().await;
@@ -53,7 +59,11 @@ pub(crate) async fn resign(args: &ResignArgs, config: &Config) -> Result<u8, Fai
             // each node.
             let _ = quorum.ready(PATIENCE).await;
             let mut observer = observer(&quorum, group)?;
-            let result = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait).await;
+            let progress =
+                Progress::new(quorum.env(), "waiting until the leader has resigned", Some(args.wait));
+            let asked = observer.ask_to_resign(args.term.map(FencingToken::new), args.wait);
+            let result = progress.during(asked).await;
+            note(&quorum, group, &Operator::new(&args.operator, environment), &result).await;
             quorum.close().await;
             result
         }
@@ -73,10 +83,29 @@ pub(crate) async fn json(
     group: &str,
     term: Option<u64>,
     wait: Duration,
+    operator: &Operator,
 ) -> Result<(String, u8), Failure> {
     let result = observer(quorum, group)?.ask_to_resign(term.map(FencingToken::new), wait).await;
+    note(quorum, group, operator, &result).await;
     let code = result.as_ref().err().map_or(0, code);
     Ok((show::json(&Page::new(group, &result))?, code))
+}
+
+/// Enters the request in the audit list, if there was a leader that it was sent to.
+async fn note(
+    quorum: &Quorum,
+    group: &str,
+    operator: &Operator,
+    result: &Result<(Leader, Option<Leader>), ResignError>,
+) {
+    let result = match result {
+        Ok((leader, _)) => Ok(format!("{} resigned", plain(&leader.worker, NAME_MAX))),
+        Err(error @ ResignError::LeadsOn { .. }) => Err(error.to_string()),
+        Err(_) => return,
+    };
+    let target = format!("election/{group}");
+    let result = result.as_deref().map_err(String::as_str);
+    operator.note(quorum, &Entry { action: "resign", target: &target, group: Some(group), result }).await;
 }
 
 fn failure(error: &ResignError) -> Failure {
@@ -94,13 +123,13 @@ fn code(error: &ResignError) -> u8 {
     }
 }
 
-fn observer(quorum: &Quorum, group: &str) -> Result<quorate::election::Observer, Failure> {
+pub(crate) fn observer(quorum: &Quorum, group: &str) -> Result<quorate::election::Observer, Failure> {
     Election::new(quorum, group).observe().map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))
 }
 
 async fn has_leader(quorum: &Quorum, group: &str) -> Result<bool, Failure> {
     let mut observer = observer(quorum, group)?;
-    quorum.met(PATIENCE).await;
+    connect::meet(quorum).await;
     let leader = observer.leader().await.map_err(|error| failure(&ResignError::NoMajority(error)))?;
     Ok(leader.is_some())
 }

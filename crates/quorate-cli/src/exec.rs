@@ -7,6 +7,7 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure, LEASE_LOST, NO_QUORUM},
     guard::Guard,
     log,
+    progress::Progress,
     supervisor::{CommandSpec, EndedBy, Exit, ForwardedSignals, Status, Supervisor},
 };
 use quorate::{
@@ -80,10 +81,15 @@ async fn acquire(
         Some(ends) => lock.clone().wait(env.now().until(ends)),
         None => lock.clone(),
     };
-    tokio::select! { biased;
-        lease = waits.acquire() => lease.map_err(|error| refusal(&error, args, quorum)),
-        () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args, quorum).await,
-    }
+    let what = format!("waiting for the lock {}", plain(&args.lock, NAME_MAX));
+    let progress = Progress::new(env, &what, ends.map(|ends| env.now().until(ends)));
+    let wait = async {
+        tokio::select! { biased;
+            lease = waits.acquire() => lease.map_err(|error| refusal(&error, args, quorum)),
+            () = waiting.watch(env, ends.is_none()) => last_attempt(lock, args, quorum).await,
+        }
+    };
+    progress.during(wait).await
 }
 
 /// Makes a last attempt without waiting. Its error has the reason for each node.
@@ -188,8 +194,8 @@ async fn under_lease(
             return Err(Failure::new(code, error));
         }
     };
-    // This closure runs in each iteration of the loop that guards the command, many times within the silence
-    // that the heartbeat allows. So it also calls the heartbeat.
+    // This closure runs in each iteration of the loop that guards the command. An iteration takes much less
+    // time than the longest silence that the heartbeat allows. So the closure also calls the heartbeat.
     let stall = Stall::new(quorum.env());
     let look = || {
         heartbeat.beat();

@@ -101,8 +101,8 @@ pub(crate) fn read_apart(path: &Path) -> io::Result<String> {
         BUSY.store(false, Ordering::Release);
         return Err(error);
     }
-    // This wait is a little longer than the deadline of the read itself, because the error of the read has more
-    // details.
+    // This wait is a little longer than the deadline of the read itself. So if the read times out, the caller
+    // gets the error of the read, which has more details.
     answer.recv_timeout(DEADLINE + DEADLINE / 10).unwrap_or_else(|_| Err(no_answer(DEADLINE)))
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn supervise() -> Result<u8, Failure> {
             std::task::Poll::Pending
         });
         tokio::select! { biased;
-            // The loop reaps a child that has just ended in its next iteration.
+            // If the child has just ended, the next iteration of the loop reaps it.
             number = requested => drop(kill_process(child, number)),
             _ = children.recv() => {}
         }

@@ -6,6 +6,7 @@ use crate::{
     connect,
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
+    jobs,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
@@ -23,10 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Campaigns until SIGTERM or SIGINT.
 pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure> {
-    let Some(group) = args.group.as_deref().or(config.group.as_deref()) else {
-        let text = "no group; name it with --group, or in the file as group = \"billing\"";
-        return Err(Failure::new(CONFIG, text));
-    };
+    let group = jobs::group(args.group.as_deref(), config)?;
     let Some(http) = &config.http else {
         let text = "no address to answer on; give --listen 127.0.0.1:9640, or http.listen in the file";
         return Err(Failure::new(CONFIG, text));
@@ -49,7 +47,7 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure
         config.nodes.len(),
         config.nodes_from
     );
-    let server = listener.start(&quorum, &election, config, false);
+    let server = listener.start(&quorum, &election, config, false)?;
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
         quorum.close().await;

@@ -16,17 +16,24 @@ mod election;
 mod exec;
 mod exit;
 mod files;
+mod freeze;
+mod generate;
 mod guard;
 mod http;
 mod init;
 mod jobs;
 mod lead;
+mod leader;
 mod lock;
 mod locks;
 mod log;
 mod nodes;
+mod notices;
+mod operator;
+mod outputs;
 #[doc(hidden)]
 pub mod probe;
+mod progress;
 mod run;
 mod schedule_text;
 mod show;
@@ -34,10 +41,15 @@ mod status;
 mod stored_names;
 pub mod supervisor;
 mod table;
+mod terminal;
 mod time;
+mod top;
+mod web;
 mod when;
 
-use args::{Cli, Command, ElectionCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand};
+use args::{
+    Cli, Command, ElectionCommand, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand,
+};
 use config::{Config, Environment};
 use exit::{FAILURE, Failure};
 use std::{ffi::OsString, process::ExitCode};
@@ -100,6 +112,11 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let config = Config::load(&args.flags(), &Environment::process())?;
             block_on(lead::lead(args, &config))
         }
+        Command::Web(args) => {
+            log::start(args.log.format, args.log.level);
+            let config = Config::load(&args.flags(), &Environment::process())?;
+            block_on(web::web(args, &config))
+        }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn);
             let config = load(&args.nodes)?;
@@ -113,15 +130,36 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             let config = load(&args.nodes)?;
             block_on(doctor::doctor(args, &config))
         }
+        Command::Freeze(args) => {
+            let config = load(&args.wait.group.nodes)?;
+            block_on(freeze::freeze(args, &config, &Environment::process()))
+        }
+        Command::Unfreeze(args) => {
+            let config = load(&args.wait.group.nodes)?;
+            block_on(freeze::unfreeze(args, &config, &Environment::process()))
+        }
+        Command::Leader(command) => {
+            let config = load(command.nodes())?;
+            let LeaderCommand::History(args) = command;
+            block_on(leader::history(args, &config))
+        }
         Command::Audit(args) => {
             let config = load(&args.group.nodes)?;
             block_on(audit::audit(args, &config))
         }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),
+        Command::Completions(args) => generate::completions(args),
+        Command::Man(args) => generate::man(args),
+        Command::Top(args) => {
+            top::check_terminal()?;
+            let environment = Environment::process();
+            let config = Config::load(&args.nodes.flags(), &environment)?;
+            block_on(top::top(args, &config, &environment))
+        }
         Command::Election(ElectionCommand::Resign(args)) => {
             let config = load(&args.nodes)?;
-            block_on(election::resign(args, &config))
+            block_on(election::resign(args, &config, &Environment::process()))
         }
         Command::Lock(LockCommand::Show(args)) => {
             let config = load(&args.nodes)?;
@@ -133,15 +171,15 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         }
         Command::Claims(command) => {
             let config = load(command.nodes())?;
-            block_on(claims::claims(command, &config))
+            block_on(claims::claims(command, &config, &Environment::process()))
         }
         Command::Lock(LockCommand::Release(args)) => {
             let config = load(&args.lock.nodes)?;
-            block_on(lock::release(args, &config))
+            block_on(lock::release(args, &config, &Environment::process()))
         }
         Command::Nodes(NodesCommand::Trust(args)) => {
             let config = load(&args.nodes)?;
-            block_on(nodes::trust(&config))
+            block_on(nodes::trust(args, &config, &Environment::process()))
         }
         Command::Nodes(NodesCommand::List(args)) => {
             let config = load(&args.nodes)?;
@@ -149,7 +187,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         }
         Command::Nodes(NodesCommand::Replace(args)) => {
             let config = load(&args.nodes)?;
-            block_on(nodes::replace(args, &config))
+            block_on(nodes::replace(args, &config, &Environment::process()))
         }
     }
 }

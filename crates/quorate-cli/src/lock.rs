@@ -2,10 +2,13 @@
 
 use crate::{
     args::{LockReleaseArgs, LockShowArgs},
-    config::Config,
+    config::{Config, Environment},
     connect::{self, PATIENCE},
+    election::observer,
     exit::{Failure, NO_QUORUM, NOT_FOUND},
-    log, show,
+    log,
+    operator::{Entry, Operator},
+    show,
     status::resource,
 };
 use quorate::{
@@ -39,7 +42,8 @@ struct ReleasePage {
     #[serde(flatten)]
     lock: ShowPage,
     forced: bool,
-    /// True if a majority of the nodes has released each owner, and no owner was found by a read after that.
+    /// True if a majority of the nodes has released each owner, and a later read has found none of these
+    /// owners.
     released: bool,
     /// The results of the releases, one for each owner. Empty without `--force`.
     results: Vec<OwnerRelease>,
@@ -79,13 +83,20 @@ pub(crate) async fn show(args: &LockShowArgs, config: &Config) -> Result<u8, Fai
 }
 
 /// Shows the owners that the nodes store, and with `--force` releases the lock of exactly these owners.
-pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn release(
+    args: &LockReleaseArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     let resource = resource(&args.lock.name)?;
     // Reads and releases do not depend on votes. So the command needs no markers, and writes none.
     let quorum = look(config).await?;
     let done = look_and_release(args.force, &quorum, &resource).await;
     quorum.close().await;
     let page = done.map_err(|error| unseen(&resource, &error))?;
+    if !page.results.is_empty() {
+        note(&page, &Operator::new(&args.operator, environment), config).await;
+    }
     let code = match (page.released, page.forced && !page.lock.owners.is_empty()) {
         (true, _) => 0,
         (false, true) => NO_QUORUM,
@@ -97,7 +108,7 @@ pub(crate) async fn release(args: &LockReleaseArgs, config: &Config) -> Result<u
 
 async fn look(config: &Config) -> Result<Quorum, Failure> {
     let quorum = connect::only_looking(config)?;
-    quorum.met(PATIENCE).await;
+    connect::meet(&quorum).await;
     Ok(quorum)
 }
 
@@ -136,6 +147,43 @@ async fn look_and_release(
         });
     }
     Ok(ReleasePage { lock: ShowPage::new(resource, &seen), forced: force, released, results })
+}
+
+/// Enters a forced release in the audit list, and in the history of terms if the lock is a leadership.
+async fn note(page: &ReleasePage, operator: &Operator, config: &Config) {
+    let owners: Vec<&str> = page.lock.owners.iter().map(|owner| owner.holder.as_str()).collect();
+    let text = format!("the holder was {}", owners.join(", "));
+    let result = if page.released { Ok(&*text) } else { Err("too few nodes released it") };
+    let target = &page.lock.resource;
+    let group = target.strip_prefix("election/");
+    operator.note_anew(config, &Entry { action: "forced-release", target, group: None, result }).await;
+    let holder = page.lock.owners.iter().find(|owner| owner.majority);
+    if let (Some(group), Some(holder), true) = (group, holder, page.released) {
+        let term = page.lock.fencing_token.map(FencingToken::new);
+        if let Err(failure) = note_term(group, &holder.holder, term, operator, config).await {
+            log::say(&format!("quorate: the history of terms lacks this release: {failure}"));
+        }
+    }
+}
+
+async fn note_term(
+    group: &str,
+    holder: &str,
+    term: Option<FencingToken>,
+    operator: &Operator,
+    config: &Config,
+) -> Result<(), Failure> {
+    let quorum = connect::quorum(config, config.settings.clone())?;
+    let _ = quorum.ready(PATIENCE).await;
+    let noted = match observer(&quorum, group) {
+        Ok(observer) => observer
+            .note_forced_release(holder, term, &operator.reason())
+            .await
+            .map_err(|error| Failure::new(NO_QUORUM, error)),
+        Err(failure) => Err(failure),
+    };
+    quorum.close().await;
+    noted
 }
 
 fn not_released_on(forced: &ForcedRelease) -> Vec<String> {

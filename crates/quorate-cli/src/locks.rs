@@ -3,13 +3,14 @@
 use crate::{
     args::LocksListArgs,
     config::Config,
-    connect::{self, PATIENCE},
+    connect,
     exit::Failure,
+    progress::Progress,
     show,
     stored_names::{self, Listing},
-    table::table,
+    table::{Cell, table},
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use quorate::{
     admin::NamesQuery,
     lease::Inspection,
@@ -36,13 +37,13 @@ struct Page {
     missing: Vec<String>,
 }
 
-/// A lock that is held, or that some node stores a holder of.
+/// A lock for which at least one node stores a holder.
 #[derive(Debug, Serialize)]
 struct HeldLock {
     name: String,
     /// `exclusive`, `readers`, `reserved`, or `minority` if no majority stores one holder.
     state: &'static str,
-    /// The worker. For readers, `null`; for a reservation, the successor.
+    /// The worker that the nodes store as the holder. `null` for readers. For a reservation, the successor.
     holder: Option<String>,
     /// The time for which the lock stays held if it is not extended; `null` if it does not end by itself.
     remaining_ms: Option<u64>,
@@ -51,23 +52,24 @@ struct HeldLock {
 
 /// Shows the locks that are held.
 pub(crate) async fn list(args: &LocksListArgs, config: &Config) -> Result<u8, Failure> {
-    let query = NamesQuery::locks(usize::try_from(args.limit).unwrap_or(usize::MAX));
-    let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
     let quorum = connect::only_looking(config)?;
-    quorum.met(PATIENCE).await;
-    let found = inspect(&quorum, &resources).await;
+    connect::meet(&quorum).await;
+    let progress = Progress::new(quorum.env(), stored_names::WORK, None);
+    let page = progress.during(Page::read(&quorum, config, args.limit)).await;
     quorum.close().await;
-    let found = found.map_err(|error| connect::no_quorum("cannot read the locks", &error))?;
-    let locks =
-        resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen)).collect();
-    let missing = missing.iter().map(|node| plain(node, NAME_MAX)).collect();
-    let page = Page { prefix: config.prefix.to_string(), locks, complete: !is_cut, missing };
+    let page = page?;
     show::print_page(args.json, &page, || page.for_people())?;
     Ok(0)
 }
 
+/// Returns the JSON document that the command prints with `--json`.
+pub(crate) async fn json(quorum: &Quorum, config: &Config, limit: u32) -> Result<String, Failure> {
+    show::json(&Page::read(quorum, config, limit).await?)
+}
+
 async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspection>, NoMajority> {
-    let reads = resources.iter().map(|resource| quorum.inspect(resource));
+    // The futures are boxed, because a handler of the server requires a future that is `Send` for every lifetime.
+    let reads: Vec<_> = resources.iter().map(|resource| quorum.inspect(resource).boxed()).collect();
     let read: Vec<_> = stream::iter(reads).buffered(CONCURRENT_READS).collect().await;
     read.into_iter().collect()
 }
@@ -92,7 +94,7 @@ impl HeldLock {
         })
     }
 
-    fn row(&self) -> [String; 5] {
+    fn row(&self) -> [Cell; 5] {
         let left = match (self.state, self.remaining_ms) {
             ("minority", _) => "-".to_owned(),
             (_, Some(ms)) => format!("{:.1} s", ms as f64 / 1e3),
@@ -100,16 +102,27 @@ impl HeldLock {
         };
         let token = self.fencing_token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         let holder = self.holder.clone().unwrap_or_else(|| "-".to_owned());
-        [self.name.clone(), self.state.to_owned(), holder, left, token]
+        [(&self.name).into(), self.state.into(), holder.into(), left.into(), token.into()]
     }
 }
 
 impl Page {
+    async fn read(quorum: &Quorum, config: &Config, limit: u32) -> Result<Self, Failure> {
+        let query = NamesQuery::locks(usize::try_from(limit).unwrap_or(usize::MAX));
+        let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
+        let found = inspect(quorum, &resources).await;
+        let found = found.map_err(|error| connect::no_quorum("cannot read the locks", &error))?;
+        let locks = resources.iter().zip(&found).filter_map(|(resource, seen)| HeldLock::new(resource, seen));
+        let missing = missing.iter().map(|node| plain(node, NAME_MAX)).collect();
+        let prefix = config.prefix.to_string();
+        Ok(Self { prefix, locks: locks.collect(), complete: !is_cut, missing })
+    }
+
     fn for_people(&self) -> String {
         let mut text = if self.locks.is_empty() {
             format!("no lock is held under the prefix {:?}\n", self.prefix)
         } else {
-            let rows: Vec<[String; 5]> = self.locks.iter().map(HeldLock::row).collect();
+            let rows: Vec<[Cell; 5]> = self.locks.iter().map(HeldLock::row).collect();
             table(["NAME", "STATE", "HOLDER", "ENDS IN", "TOKEN"], &rows)
         };
         if !self.complete {

@@ -1,11 +1,14 @@
 //! The commands `quorate nodes list`, `quorate nodes trust` and `quorate nodes replace`.
 
 use crate::{
-    args::{ListArgs, ReplaceArgs},
-    config::{Config, NodeSpec},
+    args::{ListArgs, ReplaceArgs, TrustArgs},
+    config::{Config, Environment, NodeSpec},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
-    show,
+    operator::{Entry, Operator},
+    progress, show,
+    table::{Cell, grid},
+    terminal::Tone,
     time::rfc3339,
 };
 use quorate::{
@@ -17,7 +20,7 @@ use quorate::{
     quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, SharedSettings},
 };
 use serde::Serialize;
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 /// The number of attempts to trust the nodes. If a node does not answer in time, another attempt is made.
 const TRUST_ATTEMPTS: usize = 4;
@@ -96,9 +99,13 @@ pub(crate) async fn json(quorum: &Quorum, config: &Config) -> Result<String, Fai
 }
 
 /// Ends the quarantine of every node that can be reached.
-pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn trust(
+    args: &TrustArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     let quorum = connect::quorum(config, config.settings.clone())?;
-    quorum.met(PATIENCE).await;
+    connect::meet(&quorum).await;
     let mut trusted = quorum.trust_nodes().await;
     for _ in 1..TRUST_ATTEMPTS {
         if !trusted.as_ref().is_err_and(was_late) {
@@ -108,6 +115,11 @@ pub(crate) async fn trust(config: &Config) -> Result<u8, Failure> {
         trusted = quorum.trust_nodes().await;
     }
     let nodes = quorum.nodes();
+    let names: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
+    let error = trusted.as_ref().err().map(|error| connect::no_quorum("not every node", error).to_string());
+    let result = error.as_deref().map_or(Ok("every node votes"), Err);
+    let entry = Entry { action: "nodes-trust", target: &names.join(","), group: None, result };
+    Operator::new(&args.operator, environment).note(&quorum, &entry).await;
     quorum.close().await;
     for node in &nodes {
         let state = match node.reason() {
@@ -174,7 +186,7 @@ impl Page {
             "{votes} of {} nodes vote, {} required: {} (nodes from {}, prefix {:?})\n",
             self.nodes.len(),
             majority(self.nodes.len()),
-            if self.quorum { "a quorum" } else { "NO QUORUM" },
+            if self.quorum { "a quorum".to_owned() } else { Tone::Trouble.paint("NO QUORUM") },
             self.nodes_from,
             self.prefix
         );
@@ -182,34 +194,40 @@ impl Page {
             let or_dash = |text: &Option<String>| {
                 text.as_ref().map_or("-".to_owned(), |text| show::line(text, LINE_MAX))
             };
-            let state =
-                node.reason.as_ref().map_or("votes".to_owned(), |reason| format!("does not vote: {reason}"));
-            let state = show::line(&state, LINE_MAX);
+            let state = match &node.reason {
+                None => "votes".to_owned(),
+                Some(reason) => {
+                    Tone::Caution.paint(&show::line(&format!("does not vote: {reason}"), LINE_MAX))
+                }
+            };
             let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
             let clock = node.clock_ahead_ms.map_or("-".to_owned(), |ms| format!("{ms:+.0} ms"));
-            // `write!` to a string never fails.
-            let _ = write!(
-                text,
-                "{}: {state}\n  version {}, up {}, round trip {trip}, clock {clock}\n  remembers since {}, votes from \
-                 {}\n  marked for {}\n",
-                node.name,
-                or_dash(&node.version),
-                node.uptime_s.map_or("-".to_owned(), |s| humantime::format_duration(Duration::from_secs(s))
-                    .to_string()),
-                or_dash(&node.remembers_since),
-                or_dash(&node.votes_from),
-                match (&node.marker_nodes, &node.marker_settings) {
-                    (Some(nodes), Some(settings)) => format!("{nodes}\n  with {}", settings.text),
-                    _ => "-".to_owned(),
+            let up = node.uptime_s.map(|s| humantime::format_duration(Duration::from_secs(s)).to_string());
+            let (version, up) = (or_dash(&node.version), or_dash(&up));
+            let (since, from) = (or_dash(&node.remembers_since), or_dash(&node.votes_from));
+            let mut lines = vec![
+                format!("version {version}, up {up}, round trip {trip}, clock {clock}"),
+                format!("remembers since {since}, votes from {from}"),
+            ];
+            match (&node.marker_nodes, &node.marker_settings) {
+                (Some(nodes), Some(settings)) => {
+                    lines.extend([format!("marked for {nodes}"), format!("with {}", settings.text)]);
                 }
-            );
+                _ => lines.push("marked for -".to_owned()),
+            }
+            let lines: Vec<[Cell; 1]> = lines.into_iter().map(|line| [line.into()]).collect();
+            text += &format!("{}: {state}\n{}", node.name, grid(2, &lines));
         }
         text
     }
 }
 
 /// Replaces the node set, or with `--dry-run` shows the steps.
-pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn replace(
+    args: &ReplaceArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     let specs = new_set(args, config)?;
     let (old, new) = (
         connect::node_set(config, &config.nodes, args.dry_run)?,
@@ -228,16 +246,27 @@ pub(crate) async fn replace(args: &ReplaceArgs, config: &Config) -> Result<u8, F
     // If writing to the output fails, the replacement continues, because it must not stop half-way. The error
     // is reported at the end.
     let mut printed = Ok(());
-    let show_progress = |progress: Progress| {
+    let env = Env::system();
+    let line = progress::Progress::new(&env, "closing the nodes", None);
+    let show_progress = |step: Progress| {
+        line.clear();
         if printed.is_ok() {
-            printed = show::print(&(for_people(&progress) + "\n"));
+            printed = show::print(&(for_people(&step) + "\n"));
+        }
+        if let Progress::Waiting(time) = step {
+            line.next("waiting until every lease of the old set has ended", Some(time));
         }
     };
-    let parts = change.run(show_progress).await.map_err(failure)?;
+    let parts = line.during(change.run(show_progress)).await.map_err(failure)?;
     printed?;
     print(&parts)?;
     let names: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
     let names = names.join(",");
+    let old: Vec<String> = config.nodes.iter().map(|spec| spec.name().to_string()).collect();
+    let result = format!("in place of {}", old.join(","));
+    let entry = Entry { action: "nodes-replace", target: &names, group: None, result: Ok(&result) };
+    let opened = Config { nodes: specs.clone(), ..config.clone() };
+    Operator::new(&args.operator, environment).note_anew(&opened, &entry).await;
     show::print(&format!("the new set is open: give every worker this list, and restart it\n  {names}\n"))?;
     let is_done = |part: &NodePart| match part.part {
         Part::Leaves => matches!(part.found, Ok(Found::Closed(_))),

@@ -17,12 +17,17 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
     let load_with = |flags: &Flags| Config::load(flags, environment).map_err(|error| error.to_string());
     let load = |nodes: &NodeArgs| load_with(&nodes.flags());
     match &cli.command {
-        Command::Demo(_) | Command::When(_) => Ok(None),
+        Command::Demo(_) | Command::When(_) | Command::Completions(_) | Command::Man(_) => Ok(None),
         Command::Run(args) => load_with(&args.flags()).map(Some),
         Command::Lead(args) => load_with(&args.flags()).map(Some),
+        Command::Web(args) => load_with(&args.flags()).map(Some),
         Command::Exec(args) => load(&args.nodes).map(Some),
         Command::Status(args) => load(&args.nodes).map(Some),
+        Command::Top(args) => load(&args.nodes).map(Some),
         Command::Doctor(args) => load(&args.nodes).map(Some),
+        Command::Freeze(args) => load(&args.wait.group.nodes).map(Some),
+        Command::Unfreeze(args) => load(&args.wait.group.nodes).map(Some),
+        Command::Leader(command) => load(command.nodes()).map(Some),
         Command::Audit(args) => load(&args.group.nodes).map(Some),
         Command::Jobs(command) => load(&command.group().nodes).map(Some),
         Command::Election(ElectionCommand::Resign(args)) => load(&args.nodes).map(Some),

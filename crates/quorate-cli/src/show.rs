@@ -1,7 +1,10 @@
 //! The output of the commands to standard output. Text of other parties is printed without the characters that
 //! control a terminal.
 
-use crate::exit::{FAILURE, Failure};
+use crate::{
+    exit::{FAILURE, Failure},
+    terminal::{Output, keep_colours},
+};
 use quorate::plain::{plain, steers};
 use serde::Serialize;
 use std::{
@@ -27,9 +30,20 @@ pub(crate) fn page(text: &str) -> String {
 /// # Errors
 /// Every other failed write, such as a full disk: the output is incomplete.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    written(write(&mut io::stdout().lock(), text)).map_err(|error| {
-        Failure::new(FAILURE, format!("cannot write to standard output: {error}; the output is incomplete"))
-    })
+    written(write(&mut io::stdout().lock(), text)).map_err(incomplete)
+}
+
+fn incomplete(error: io::Error) -> Failure {
+    Failure::new(FAILURE, format!("cannot write to standard output: {error}; the output is incomplete"))
+}
+
+/// Prints the program's own bytes, which contain no text from outside, to standard output.
+///
+/// # Errors
+/// As those of [`print`].
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    written(stdout.write_all(bytes).and_then(|()| stdout.flush())).map_err(incomplete)
 }
 
 /// Prints `page` as one JSON document if `as_json` is true, otherwise the text for people.
@@ -43,7 +57,8 @@ pub(crate) fn print_page(
 
 /// Writes `text` and flushes the output, so that an error still affects the exit status.
 fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
-    to.write_all(page(text).as_bytes())?;
+    let text = if Output::stdout().colour { keep_colours(text, page) } else { page(text) };
+    to.write_all(text.as_bytes())?;
     to.flush()
 }
 
@@ -65,8 +80,8 @@ pub(crate) fn json_text(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         if steers(c) {
-            // Such a character is always inside a JSON string, because the syntax of JSON outside of strings
-            // does not have it. So it can be escaped in place.
+            // Such a character can only be inside a JSON string, because JSON does not permit it elsewhere. So
+            // it can be replaced by its escape sequence.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // `write!` to a string never fails.
                 let _ = write!(text, "\\u{unit:04x}");

@@ -3,9 +3,11 @@
 use crate::{
     args::StatusArgs,
     config::Config,
-    connect::{self, PATIENCE},
+    connect,
     exit::{CONFIG, Failure, NO_QUORUM},
-    show,
+    jobs, show,
+    table::{Cell, table},
+    terminal::Tone,
 };
 use quorate::{
     env::BootTime,
@@ -33,43 +35,45 @@ struct Page {
 }
 
 #[derive(Debug, Serialize)]
-struct NodeLine {
-    name: String,
+pub(crate) struct NodeLine {
+    pub(crate) name: String,
     reachable: bool,
-    trusted: bool,
+    pub(crate) trusted: bool,
     reason: Option<String>,
     votes_in_ms: Option<u64>,
-    version: Option<String>,
-    round_trip_ms: Option<f64>,
+    pub(crate) version: Option<String>,
+    pub(crate) round_trip_ms: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct ResourceLine {
+pub(crate) struct ResourceLine {
     resource: String,
     held: Option<bool>,
-    holder: Option<String>,
+    pub(crate) holder: Option<String>,
     owner: Option<String>,
     /// The successor for which a transfer has reserved the lease.
-    reserved_for: Option<String>,
-    remaining_ms: Option<u64>,
-    fencing_token: Option<u64>,
+    pub(crate) reserved_for: Option<String>,
+    pub(crate) remaining_ms: Option<u64>,
+    pub(crate) fencing_token: Option<u64>,
     done: Option<String>,
-    error: Option<String>,
+    /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
+    frozen: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Shows the nodes and the requested resources. The exit status reports whether a majority votes.
 pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Failure> {
     let resources = resources(&args.resources, config)?;
     let quorum = connect::only_looking(config)?;
-    quorum.met(PATIENCE).await;
+    connect::meet(&quorum).await;
     let page = Page::read(&quorum, config, &resources).await;
     quorum.close().await;
     show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
 
-/// Returns the JSON document that the command prints with `--json`. Without names of resources, it shows the group
-/// of the configuration.
+/// Returns the JSON document that the command prints with `--json`. If `names` is empty, the document contains
+/// the group of the configuration.
 pub(crate) async fn json(quorum: &Quorum, config: &Config, names: &[String]) -> Result<String, Failure> {
     let resources = resources(names, config)?;
     show::json(&Page::read(quorum, config, &resources).await)
@@ -97,6 +101,12 @@ fn resources(names: &[String], config: &Config) -> Result<Vec<Resource>, Failure
     }
 }
 
+/// Returns the state of each node, without asking the nodes.
+pub(crate) fn nodes(quorum: &Quorum) -> Vec<NodeLine> {
+    let now = quorum.env().now();
+    quorum.nodes().iter().map(|node| line(node, now)).collect()
+}
+
 fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
     NodeLine {
         name: node.name.to_string(),
@@ -109,7 +119,8 @@ fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
     }
 }
 
-async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
+/// Asks the nodes for the holder of the resource.
+pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     let mut line = ResourceLine {
         resource: resource.key().to_owned(),
         held: None,
@@ -119,8 +130,12 @@ async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         remaining_ms: None,
         fencing_token: None,
         done: None,
+        frozen: None,
         error: None,
     };
+    if let Some(group) = resource.key().strip_prefix("election/") {
+        line.frozen = jobs::frozen(quorum, group).await;
+    }
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
             // If `contended` is true, only a minority of the nodes stores an owner. Then it is not known
@@ -168,27 +183,42 @@ impl Page {
             trusted,
             self.nodes.len(),
             majority(self.nodes.len()),
-            if self.quorum { "a quorum" } else { "NO QUORUM" },
+            if self.quorum { "a quorum".to_owned() } else { Tone::Trouble.paint("NO QUORUM") },
             self.nodes_from,
             self.prefix
         );
-        let widest = self.nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
-        for node in &self.nodes {
-            let version = node.version.as_deref().unwrap_or("-");
-            let trip = node.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
-            let state = match &node.reason {
-                None => "votes".to_owned(),
-                Some(reason) if node.reachable => format!("does not vote: {reason}"),
-                Some(reason) => reason.clone(),
-            };
-            let (version, state) = (show::line(version, NAME_MAX), show::line(&state, TEXT_MAX));
-            text += &format!("  {:widest$}  {version:8}  {trip:>9}  {state}\n", node.name);
-        }
+        let rows: Vec<[Cell; 4]> = self.nodes.iter().map(NodeLine::row).collect();
+        text += &table(["NODE", "VERSION", "ROUND TRIP", "STATE"], &rows);
         for resource in &self.resources {
-            let resource = format!("{}: {}", resource.resource, resource.for_people());
-            text += &(show::line(&resource, TEXT_MAX) + "\n");
+            let line = format!("{}: {}", resource.resource, resource.for_people());
+            text += &(show::line(&line, TEXT_MAX) + "\n");
+            if let Some(frozen) = &resource.frozen {
+                text += &(show::line(&format!("  its jobs are frozen {frozen}"), TEXT_MAX) + "\n");
+            }
         }
         text
+    }
+}
+
+impl NodeLine {
+    fn row(&self) -> [Cell; 4] {
+        let version = self.version.as_deref().unwrap_or("-");
+        let trip = self.round_trip_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"));
+        let (state, tone) = self.state();
+        let state = Cell::new(state, tone);
+        [show::line(&self.name, TEXT_MAX).into(), show::line(version, NAME_MAX).into(), trip.into(), state]
+    }
+
+    /// Returns whether the node votes, and if not, the reason.
+    pub(crate) fn state(&self) -> (String, Tone) {
+        let (state, tone) = match &self.reason {
+            None => ("votes".to_owned(), Tone::Plain),
+            Some(reason) if self.reachable => (format!("does not vote: {reason}"), Tone::Caution),
+            Some(reason) => (reason.clone(), Tone::Trouble),
+        };
+        // The reason names the node again, which is in the same row.
+        let state = state.replace(&format!("{}: ", self.name), "");
+        (show::line(&state, TEXT_MAX), tone)
     }
 }
 

@@ -18,6 +18,9 @@ use tokio::sync::oneshot;
 /// The longest time for which a node is asked. A server with many keys needs some seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The description of this work for [`Progress`](crate::progress::Progress).
+pub(crate) const WORK: &str = "asking the nodes for the names that they store";
+
 /// The resources that the nodes store.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -28,8 +31,8 @@ pub(crate) struct Listing {
     pub(crate) missing: Vec<String>,
 }
 
-/// Lists what the nodes store. A resource that a majority stores is on at least one node of any majority, so
-/// that a majority must answer.
+/// Lists the resources that the nodes store. A majority of the nodes must answer. Any majority has at least
+/// one node in common with the majority that stores a resource, so no such resource is missing.
 pub(crate) async fn list(config: &Config, query: &NamesQuery) -> Result<Listing, Failure> {
     let env = Env::system();
     let answers = join_all(config.nodes.iter().map(|node| ask(config, node, query, &env))).await;

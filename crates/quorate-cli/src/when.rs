@@ -1,6 +1,6 @@
 //! `quorate when`: the meaning of a schedule, without any nodes.
 
-use crate::{args::WhenArgs, exit::Failure, show, time::rfc3339};
+use crate::{args::WhenArgs, exit::Failure, show, table::fields, time::rfc3339};
 use quorate::{
     env::{Env, WallTime},
     internals::{OffsetChange, OffsetEffect, ScheduleSpec},
@@ -99,9 +99,7 @@ impl Page {
         let mut text = format!("{}: {}\n", self.schedule, self.words);
         text += &format!("in the file:  {}\n", self.config.join("; "));
         text += "next times:\n";
-        for tick in &self.next {
-            text += &format!("  {}  {}\n", tick.tick, tick.local);
-        }
+        text += &fields(self.next.iter().map(|tick| (&*tick.tick, tick.local.clone())));
         if schedule.is_after_end() {
             text += "  each time depends on the end of the previous run\n";
         } else if self.next.is_empty() {
@@ -113,9 +111,7 @@ impl Page {
                     "next change of the offset:\n  {} from {} to {}\n  {}\n",
                     change.at, change.before, change.after, change.text
                 );
-                for tick in &change.around {
-                    text += &format!("  {}  {}\n", tick.tick, tick.local);
-                }
+                text += &fields(change.around.iter().map(|tick| (&*tick.tick, tick.local.clone())));
             }
             None => {
                 text += &format!(

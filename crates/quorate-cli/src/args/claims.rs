@@ -1,4 +1,4 @@
-use super::NodeArgs;
+use super::{NodeArgs, OperatorArgs};
 use clap::{Args, Subcommand};
 
 /// The commands on the messages of a set of claims.
@@ -87,4 +87,6 @@ pub(crate) struct ClaimsResetArgs {
     /// The id of the message
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
 }

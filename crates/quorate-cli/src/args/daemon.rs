@@ -32,7 +32,7 @@ Examples:
   quorate run --config /etc/quorate/quorate.toml
   # only check the file, and show when each job is next due
   quorate run --check --config quorate.toml
-  # metrics, health checks and the API on http://127.0.0.1:9640
+  # the page, metrics, health checks and the API on http://127.0.0.1:9640
   quorate run --config quorate.toml --listen 127.0.0.1:9640
 
 Run it on several machines with the same file. On SIGTERM or SIGINT the daemon
@@ -80,13 +80,13 @@ impl RunArgs {
 /// The address of the HTTP server.
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Serve metrics, health checks and the API over HTTP on this address [default: http.listen of the file, or none]
+    /// Serve the operator's page, metrics, health checks and the API over HTTP on this address [default: http.listen of the file, or none]
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<String>,
 }
 
 impl ListenArgs {
-    fn add_to(&self, flags: Flags) -> Flags {
+    pub(super) fn add_to(&self, flags: Flags) -> Flags {
         Flags { listen: self.listen.clone(), ..flags }
     }
 }

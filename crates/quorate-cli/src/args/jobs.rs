@@ -19,6 +19,8 @@ pub(crate) enum JobsCommand {
     Show(ShowArgs),
     /// Show the outcomes of a job's runs
     History(HistoryArgs),
+    /// Show the output of a job's run
+    Logs(LogsArgs),
     /// Show why a job did or did not run: one reason, the evidence, and what to do
     Why(WhyArgs),
     /// Run a job once now, in addition to its schedule
@@ -123,7 +125,7 @@ Examples:
   quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
 
 It only reads, and gives one reason: ran (with the outcome), running, waiting,
-paused, no-leader, no-quorum, clock, misfire, overlap, cancelled, schedule (not
+paused, frozen, no-leader, no-quorum, clock, misfire, overlap, cancelled, schedule (not
 due then), not-registered, or no-record (the nodes keep no outcome of it). Without
 --at, a pause, a missing leader and an active run come before the outcome of the
 latest tick.
@@ -144,14 +146,18 @@ pub(crate) struct WhyArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  # who paused or triggered a job?
+  # who paused or triggered a job, froze the group, or released a lock by force?
   quorate audit --group billing
   quorate audit --config /etc/quorate/quorate.toml --limit 5 --json
 
-The list has the pauses, resumptions, triggers, back-fills and cancellations that a
-leader has answered, also those that it refused, the newest first. The nodes keep
-the newest 1,000 of a group. Forced releases and changes of the node set are not in
-the list. Exit status: 0; 69 no quorum of nodes; 78 configuration.")]
+The list has the requests that a leader of the group has answered, also those that
+it refused: pauses, resumptions, triggers, back-fills, cancellations, freezes. It
+also has the operations on the nodes, of all groups: forced releases, `nodes trust`,
+`nodes replace`, `claims reset`; and the resign requests to this group. The newest
+comes first. The nodes keep the newest 1,000 requests of a group, and the newest
+1,000 operations. An operation whose command was killed may be missing. Without a
+group, the list has the operations only. Exit status: 0; 69 no quorum of nodes; 78
+configuration.")]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) group: GroupArgs,
@@ -168,6 +174,9 @@ pub(crate) struct WaitArgs {
     /// The longest wait for the leader's answer
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(crate) wait: Duration,
+    /// The name of the requester, for the audit list [default: USER@HOST]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -254,6 +263,33 @@ pub(crate) struct CancelArgs {
     pub(crate) job: String,
 }
 
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  # the newest run, until it ends
+  quorate jobs logs nightly-report -f
+  quorate jobs logs nightly-report --run 2026-11-21T03:00:00Z --json
+
+On a machine with the file of the run (output.dir in the configuration), the output
+is read from the file, and the nodes are not asked. Elsewhere it is the end of the
+output that the job's history keeps (keep_output), once the run has ended.
+
+Exit status: 0; 1 no such job or run, or no output is kept; 69 no quorum of nodes;
+78 configuration.")]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The run: its tick (RFC 3339) [default: the newest]
+    #[arg(long, value_name = "TICK", value_parser = time::parse)]
+    pub(crate) run: Option<WallTime>,
+    /// Show further output until the attempt ends
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) follow: bool,
+    /// The job
+    #[arg(value_name = "NAME")]
+    pub(crate) job: String,
+}
+
 impl JobsCommand {
     /// Returns the group of the jobs.
     pub(crate) fn group(&self) -> &GroupArgs {
@@ -262,6 +298,7 @@ impl JobsCommand {
             Self::Next(args) => &args.group,
             Self::Show(args) => &args.group,
             Self::History(args) => &args.group,
+            Self::Logs(args) => &args.group,
             Self::Why(args) => &args.group,
             Self::Trigger(args) | Self::Resume(args) => &args.wait.group,
             Self::Pause(args) => &args.wait.group,

@@ -1,4 +1,4 @@
-use super::NodeArgs;
+use super::{NodeArgs, OperatorArgs};
 use clap::{Args, Subcommand};
 
 /// The commands on locks.
@@ -89,4 +89,6 @@ pub(crate) struct LockReleaseArgs {
     /// Release the lock. Without this flag, only show its holder
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
 }

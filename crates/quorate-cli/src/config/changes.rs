@@ -69,6 +69,8 @@ impl Config {
             ("lease", self.lease != new.lease),
             ("max_running", self.max_running != new.max_running),
             ("http", self.http != new.http),
+            ("output", self.output != new.output),
+            ("notify", self.notify != new.notify),
         ];
         table.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }

@@ -1,6 +1,6 @@
 //! The file as it is written: keys, types and positions. Other modules check the values.
 
-use super::{LeaseConfig, tls::TlsNames};
+use super::{LeaseConfig, source::Secret, tls::TlsNames};
 use humantime_serde::Serde;
 use quorate::quorum::QuorumConfig;
 use serde::{
@@ -37,7 +37,35 @@ pub(super) struct FileText {
     #[serde(default)]
     pub(super) http: HttpText,
     #[serde(default)]
+    pub(super) output: OutputText,
+    #[serde(default)]
     pub(super) job: Vec<Spanned<JobText>>,
+    #[serde(default)]
+    pub(super) notify: Vec<Spanned<NotifyText>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct OutputText {
+    pub(super) dir: Option<Spanned<PathBuf>>,
+    pub(super) keep: Option<Spanned<i64>>,
+    pub(super) max_size: Option<Spanned<String>>,
+    pub(super) max_age: Option<Time>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct NotifyText {
+    pub(super) on: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) jobs: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) command: Option<Spanned<Vec<String>>>,
+    pub(super) webhook: Option<Spanned<Secret<String>>>,
+    pub(super) webhook_file: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    pub(super) header_files: BTreeMap<Spanned<String>, PathBuf>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) timeout: Option<Time>,
+    pub(super) no_leader_after: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,6 +109,10 @@ pub(super) struct JobText {
     pub(super) placement: Option<PlacementText>,
     pub(super) priority: Option<Spanned<i64>>,
     pub(super) history: Option<Spanned<i64>>,
+    pub(super) expect_within: Option<Time>,
+    pub(super) ping: Option<Spanned<Secret<String>>>,
+    pub(super) ping_file: Option<Spanned<PathBuf>>,
+    pub(super) ping_on: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -29,6 +29,8 @@ mod file;
 mod http;
 mod job;
 mod nodes;
+mod notify;
+mod output;
 mod source;
 mod tls;
 
@@ -38,6 +40,9 @@ pub use http::HttpConfig;
 pub use job::JobConfig;
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
+pub use notify::{NotifyConfig, NotifyEvent, NotifyTarget, PingConfig, PingEvent, SecretSource};
+pub(crate) use notify::{is_private, parse_url};
+pub use output::OutputConfig;
 pub(crate) use source::NODES_VARIABLE;
 pub use source::{Environment, Flags, NodesFrom, Secret};
 pub use tls::{TlsFiles, TlsNames};
@@ -82,6 +87,10 @@ pub struct Config {
     pub http: Option<HttpConfig>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobConfig>,
+    /// The files that keep the output of runs; `None` if there are none.
+    pub output: Option<OutputConfig>,
+    /// The receivers of notifications, in the order of the file.
+    pub notify: Vec<NotifyConfig>,
 }
 
 /// The jobs of a file, without its nodes.
@@ -172,7 +181,7 @@ impl Validation<'_> {
     ) -> Result<Config, ConfigError> {
         let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
         // The directory belongs to one user of one host, so no other machine can have granted a lease on it.
-        // Therefore its nodes are trusted at once, and the first lock does not wait for a quarantine. (The
+        // Therefore its node is trusted at once, and the first lock does not wait for a quarantine. (The
         // directory must not be deleted while a lock in it is held.)
         settings.trust_new_nodes |= nodes_from == NodesFrom::Local;
         let names: Vec<Arc<str>> = nodes.iter().map(NodeSpec::name).collect();
@@ -189,13 +198,16 @@ impl Validation<'_> {
         settings
             .validate_lease(lease.ttl, lease.step_down_grace, true)
             .map_err(|error| self.setting(&error.to_string(), &nodes_from))?;
+        let jobs = self.jobs(lease)?;
         Ok(Config {
+            notify: self.notify(&jobs)?,
             file: self.source.as_ref().map(|source| source.file.to_owned()),
             prefix: self.prefix(flags)?,
             group: self.group()?,
             max_running: self.max_running()?,
             http: self.http(flags)?,
-            jobs: self.jobs(lease)?,
+            output: self.output()?,
+            jobs,
             nodes,
             nodes_from,
             tls,
@@ -258,6 +270,13 @@ impl Validation<'_> {
         }
     }
 
+    fn notify(&self, jobs: &[JobConfig]) -> Result<Vec<NotifyConfig>, ConfigError> {
+        match &self.source {
+            Some(source) => notify::check(source, &self.file_text.notify, jobs),
+            None => Ok(Vec::new()),
+        }
+    }
+
     fn jobs(&self, lease: LeaseConfig) -> Result<Vec<JobConfig>, ConfigError> {
         match &self.source {
             Some(source) => job::check(source, &self.file_text.job, lease),
@@ -271,5 +290,7 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().map_or_else(|| path.to_owned(), |directory| directory.join(path))
 }
 
+#[cfg(test)]
+mod notify_tests;
 #[cfg(test)]
 mod tests;

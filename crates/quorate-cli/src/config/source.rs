@@ -14,11 +14,11 @@ use std::{
 /// The environment variables that are settings.
 const SETTINGS: [&str; 5] =
     [NODES_VARIABLE, "QUORATE_CONFIG", "QUORATE_CA_FILE", "QUORATE_CERT_FILE", "QUORATE_KEY_FILE"];
-/// The environment variable with the list of nodes, which may contain their passwords. Commands that this
-/// program runs do not inherit it, and neither do the supervisor processes that guard them.
+/// The environment variable with the list of nodes, which may contain passwords. Commands that this program
+/// runs do not inherit it, and neither do the supervisor processes that guard these commands.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
-/// The environment variables that `exec` and `run` set for commands, which may call `quorate` again.
-pub(super) const COMMAND_VARIABLES: [&str; 7] = [
+/// The environment variables that `exec`, `run` and `[[notify]]` set for commands, which may call `quorate` again.
+pub(super) const COMMAND_VARIABLES: [&str; 12] = [
     "QUORATE_RESOURCE",
     "QUORATE_FENCING_TOKEN",
     "QUORATE_JOB",
@@ -26,6 +26,11 @@ pub(super) const COMMAND_VARIABLES: [&str; 7] = [
     "QUORATE_CAUSE",
     "QUORATE_ATTEMPT",
     "QUORATE_DEADLINE",
+    "QUORATE_EVENT",
+    "QUORATE_GROUP",
+    "QUORATE_TIME",
+    "QUORATE_REASON",
+    "QUORATE_TEXT",
 ];
 
 /// The system's configuration file.
@@ -49,7 +54,8 @@ pub struct Flags {
 }
 
 /// A value that is not shown.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(transparent)]
 pub struct Secret<T>(pub T);
 
 impl<T> fmt::Debug for Secret<T> {

@@ -152,6 +152,8 @@ fn every_key_is_read() {
         retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),
         placement: Placement::AnyWorker,
         priority: -2,
+        expect_within: None,
+        ping: None,
         history: 7,
     };
     assert_eq!(jobs[0], nightly);
@@ -562,6 +564,8 @@ fn the_annotated_file_documents_every_key_and_its_true_default() {
         "[[job]]\nx = 1",
         "[[job]]\nmisfire = { x = 1 }",
         "[[job]]\nretries = { x = 1 }",
+        "[[notify]]\nx = 1",
+        "output = { x = 1 }",
     ] {
         let unknown = if table.is_empty() { "x = 1" } else { table };
         let error = error_of(unknown);
@@ -572,6 +576,7 @@ fn the_annotated_file_documents_every_key_and_its_true_default() {
                 line.starts_with(&format!("{key} = "))
                     || line.contains(&format!("{{ {key} = "))
                     || line.contains(&format!(", {key} = "))
+                    || line.starts_with(&format!("   {key} = "))
                     || line == format!("[[{key}]]")
             });
             assert!(shown, "config/quorate.toml does not document `{key}`");

@@ -64,8 +64,8 @@ pub(crate) struct Ticks {
     pub(crate) started: usize,
     /// The number of ticks whose handlers began more than once.
     pub(crate) started_twice: usize,
-    /// The number of ticks that the SIGKILL interrupted. Such a tick was recorded as started, or its handler
-    /// began, and it was never completed.
+    /// The number of ticks that the SIGKILL interrupted: ticks that were recorded as started, or whose handler
+    /// began, and that were never completed.
     pub(crate) interrupted: usize,
     /// The number of ticks that neither began nor were recorded as started by the worker that was killed.
     pub(crate) missed: usize,
@@ -285,8 +285,8 @@ mod tests {
         // journal.
         evidence.ledger.insert(WallTime::from_micros(tick(6)), (1, true));
         assert_eq!(Figures::of(&evidence).ticks.interrupted, 1);
-        // Now worker `b`, which was not killed, wrote the record of tick 7. That no line of its journal names the
-        // tick has no excuse, so the tick counts as missed.
+        // Now worker `b`, which was not killed, wrote the record of tick 7. Its journal has no line about this
+        // tick, and no kill explains this, so the tick counts as missed.
         evidence.ledger.insert(WallTime::from_micros(tick(7)), (2, false));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
         evidence.ledger.remove(&WallTime::from_micros(tick(7)));

@@ -28,7 +28,7 @@ impl WorkerId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// The worker leads, for this term. It writes this before it does any work under the term.
+    /// The worker leads, for this term. The worker writes this event before it does any work under the term.
     Elected { term: u64 },
     /// A tick is about to run. Writing this is the first action of its handler.
     TickStart { tick: u64, term: u64, catch_up: bool },
@@ -77,7 +77,7 @@ impl Journal {
         Ok(Self { env: env.clone(), who, file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Writes a line. After it returns, a SIGKILL cannot undo the write: the kernel has the line.
+    /// Writes a line. When this method returns, the kernel has the line, so a SIGKILL cannot undo the write.
     pub(crate) fn write(&self, event: Event) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Entry { at: self.env.now().as_nanos(), who: self.who.clone(), event };

@@ -141,7 +141,7 @@ impl Scenario<'_> {
                 break;
             }
             // If a SIGKILL kept a worker from writing an event, the journals will never contain that event. So
-            // the nodes are asked for it.
+            // the demo also asks the nodes for the done records.
             let unwritten = self.unwritten(sent).await?.len();
             if ticked(&self.watch) && done(self.watch.entries()).len() + unwritten == sent {
                 break;

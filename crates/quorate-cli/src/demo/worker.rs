@@ -128,8 +128,8 @@ async fn lead(quorum: &Quorum, journal: &Journal, stop: &CancellationToken) -> R
         }
     });
     let ended = campaign.until(stop.cancelled()).await.map_err(|error| Failure::new(FAILURE, error));
-    // The stream of events ends when the last handle of the election is dropped. These two values are the last
-    // ones.
+    // The stream of events ends when the last handle of the election is dropped. These two values hold the
+    // last handles.
     drop((election, scheduler));
     let noted = events.await.unwrap_or(Ok(())).map_err(|error| Failure::new(FAILURE, error));
     ended.and(noted)

@@ -363,8 +363,8 @@ impl Node<'_> {
     fn rights(&mut self) {
         let user = self.examined.examination.user.clone().unwrap_or_else(|| "NAME".to_owned());
         let least = RedisNode::least_acl(&self.node_report.prefix);
-        // The handshake succeeds even if the user lacks these permissions. So a missing one has a finding of
-        // its own.
+        // The handshake succeeds even if the user lacks these permissions. So if the user lacks only these,
+        // the finding is a note.
         let spared = |denied: &&String| denied.starts_with("config ") || denied.starts_with("client ");
         let (spared, needed): (Vec<&String>, Vec<&String>) =
             self.examined.examination.denied.iter().partition(spared);

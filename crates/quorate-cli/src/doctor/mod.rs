@@ -19,8 +19,9 @@ use crate::{
     connect,
     exit::Failure,
     show,
+    table::{Cell, grid},
 };
-use finding::{Finding, Severity};
+pub(crate) use finding::{Finding, Severity};
 use futures_util::future::join_all;
 use node_report::{Examined, ExaminedNode, NodeKind, NodeReport, SecretFile};
 use quorate::{env::Env, node::Cause, quorum::NodeStatus, scheduler::Zone};
@@ -29,9 +30,6 @@ use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::PathBuf, time:
 
 /// The longest time in which a node must answer all requests.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The longest finding that is shown, in bytes.
-const LINE_MAX: usize = 8 * 1024;
 
 #[derive(Debug, Serialize)]
 struct Page<'a> {
@@ -48,7 +46,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
     let quorum = connect::only_looking(config)?;
     let env = quorum.env().clone();
     let (statuses, kinds) = futures_util::join!(
-        quorum.met(PATIENCE),
+        connect::meet(&quorum),
         join_all(config.nodes.iter().map(|spec| examine(&env, config, spec)))
     );
     quorum.close().await;
@@ -75,6 +73,33 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         Some(Severity::Warning) => 1,
         _ => 0,
     })
+}
+
+/// Examines the nodes for a program that runs on. Returns the findings, and the memory that each server uses. The files
+/// with secrets are not looked at.
+pub(crate) async fn examination(
+    env: &Env,
+    config: &Config,
+    statuses: &[NodeStatus],
+) -> Result<(Vec<Finding>, Vec<Option<u64>>), Failure> {
+    let kinds = join_all(config.nodes.iter().map(|spec| examine(env, config, spec))).await;
+    let (mut nodes, mut memory) = (Vec::new(), Vec::new());
+    for (status, kind) in statuses.iter().zip(kinds) {
+        let kind = kind?;
+        memory.push(match &kind {
+            NodeKind::Redis(Ok(examined)) => examined.number("used_memory"),
+            _ => None,
+        });
+        nodes.push(ExaminedNode { name: status.name.to_string(), state: status.state.clone(), kind });
+    }
+    let node_report = NodeReport {
+        settings: config.settings.clone(),
+        ttl: config.lease.ttl,
+        prefix: config.prefix.clone(),
+        nodes,
+        secrets: BTreeMap::new(),
+    };
+    Ok((checks::findings(&node_report), memory))
 }
 
 async fn examine(env: &Env, config: &Config, spec: &NodeSpec) -> Result<NodeKind, Failure> {
@@ -119,7 +144,7 @@ fn json(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> Resu
 }
 
 fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -> String {
-    let mut text = format!(
+    let text = format!(
         "quorate {}, time zone tables {}\n{} nodes from {}, prefix {:?}: {}\n",
         env!("CARGO_PKG_VERSION"),
         Zone::tables_version(),
@@ -131,10 +156,6 @@ fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -
             count => format!("{count} findings, the most severe first"),
         }
     );
-    for Finding { severity, node, problem, fix } in findings {
-        let node = node.as_deref().map_or(String::new(), |node| format!("{node}: "));
-        let (problem, fix) = (show::line(problem, LINE_MAX), show::line(fix, LINE_MAX));
-        text += &format!("{severity:8}  {node}{problem}\n          fix: {fix}\n");
-    }
-    text
+    let rows: Vec<[Cell; 2]> = findings.iter().flat_map(Finding::rows).collect();
+    text + &grid(0, &rows)
 }

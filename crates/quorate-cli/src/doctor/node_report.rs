@@ -39,7 +39,7 @@ pub(super) struct ExaminedNode {
 /// The kind of a node, and the facts about it.
 #[derive(Debug)]
 pub(super) enum NodeKind {
-    /// A Redis server: its answers, if it answered.
+    /// A Redis server, with its answers, or with the reason why it did not answer.
     Redis(Result<Box<Examined>, Cause>),
     /// A directory.
     Directory,

@@ -8,7 +8,6 @@ use super::{
     site::Site,
 };
 use crate::{
-    election,
     exit::Failure,
     jobs::{self, Action, Query, Upcoming},
     nodes, status as status_page,
@@ -21,13 +20,13 @@ use axum::{
 };
 use std::sync::Arc;
 
-type Answer = Result<Response, HttpError>;
+pub(super) type Answer = Result<Response, HttpError>;
 /// The name of a job in the path.
 type JobName = Result<Path<String>, PathRejection>;
 
 /// The largest number of history entries in an answer, and of ticks.
 const ENTRIES_MAX: u32 = 10_000;
-/// The largest number of resources in a request. Each is a request to the nodes.
+/// The largest number of resources in a request. Each resource costs a request to the nodes.
 const RESOURCES_MAX: usize = 16;
 
 /// The measurements, in the text format of Prometheus.
@@ -145,14 +144,9 @@ pub(super) async fn backfill(
     request(&site, &job(name)?, &operator, &params, &Action::Backfill(from, until)).await
 }
 
-pub(super) async fn resign(State(site): State<Arc<Site>>, operator: Operator, body: Body) -> Answer {
-    let params = Params::of_body(body, &["wait", "term"]).await?;
-    let (term, wait) = (params.term()?, params.wait()?);
-    let group = &**site.election.group();
-    tracing::info!(group, peer = %operator.address, "asked over HTTP to make the leader resign");
-    let _permit = permit(&site).await;
-    let (document, code) = election::json(&site.quorum, group, term, wait).await?;
-    Ok(json(status(code), document))
+pub(super) async fn why(State(site): State<Arc<Site>>, name: JobName, RawQuery(query): RawQuery) -> Answer {
+    let params = Params::of_query(query.as_deref(), &["at"], None)?;
+    query_jobs(&site, &Query::Why(&job(name)?, params.time("at")?)).await
 }
 
 /// Answers a path that does not exist.
@@ -165,7 +159,7 @@ pub(super) async fn unknown_path(State(site): State<Arc<Site>>, uri: axum::http:
     HttpError::new(StatusCode::NOT_FOUND, format!("there is no path {path:?}; {why}"))
 }
 
-/// Answers a method that a path does not have. The header `Allow` lists the others.
+/// Answers a method that a path does not have. The header `Allow` lists the methods that the path has.
 pub(super) async fn unknown_method(method: axum::http::Method, uri: axum::http::Uri) -> HttpError {
     let (method, path) = (quorate::plain::plain(method.as_str(), 40), quorate::plain::plain(uri.path(), 200));
     let text = format!("{path:?} has no method {method}; the header Allow lists its methods");
@@ -184,20 +178,26 @@ async fn query_jobs(site: &Site, query: &Query<'_>) -> Answer {
 }
 
 async fn request(site: &Site, job: &str, operator: &Operator, params: &Params, action: &Action) -> Answer {
-    let jobs = site.jobs()?.requester(&format!("http@{}", operator.address.ip())).wait(params.wait()?);
+    let jobs = site.jobs()?.requester(&operator.name()).wait(params.wait()?);
     let _permit = permit(site).await;
     let (document, code) = jobs::request(&jobs, job, action).await?;
     Ok(json(status(code), document))
 }
 
-/// Returns the document of `ask`. If it asks the nodes, few requests do so at the same time.
-async fn asking(site: &Site, ask: impl AsyncFnOnce() -> Result<String, Failure>, asks_nodes: bool) -> Answer {
+/// Runs `ask`, and returns its document. If `asks_nodes` is true, waits for a permit first, so that only a few
+/// requests query the nodes at the same time.
+pub(super) async fn asking(
+    site: &Site,
+    ask: impl AsyncFnOnce() -> Result<String, Failure>,
+    asks_nodes: bool,
+) -> Answer {
     let _permit = if asks_nodes { permit(site).await } else { None };
     Ok(json(StatusCode::OK, ask().await?))
 }
 
-/// Waits for the permission to ask the nodes. The guard limits the wait.
-async fn permit(site: &Site) -> Option<tokio::sync::SemaphorePermit<'_>> {
+/// Waits for the permit to query the nodes. The guard limits the time of the whole request, and so also this
+/// wait.
+pub(super) async fn permit(site: &Site) -> Option<tokio::sync::SemaphorePermit<'_>> {
     // The semaphore is never closed.
     site.asking.acquire().await.ok()
 }

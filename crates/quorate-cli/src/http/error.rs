@@ -32,7 +32,7 @@ impl HttpError {
     }
 }
 
-/// The status says what the exit status of the command says.
+/// The HTTP status has the same meaning as the exit status of the command.
 impl From<Failure> for HttpError {
     fn from(failure: Failure) -> Self {
         Self::new(status(failure.code), failure.to_string())

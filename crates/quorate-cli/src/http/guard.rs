@@ -2,6 +2,7 @@
 
 use super::{
     error::HttpError,
+    page,
     server::Peer,
     site::Site,
     tokens::{Access, Tokens},
@@ -33,14 +34,36 @@ pub(super) async fn guard(State(site): State<Arc<Site>>, mut request: Request, n
         Ok(access) => {
             request.extensions_mut().insert(access);
             let deadline = site.env().now() + ANSWER;
-            site.env().before(deadline, next.run(request)).await.unwrap_or_else(|| {
-                let text =
-                    format!("no answer within {ANSWER:?}: the nodes are slow or away; try again later");
-                HttpError::new(StatusCode::GATEWAY_TIMEOUT, text).into_response()
-            })
+            site.env().before(deadline, next.run(request)).await.unwrap_or_else(|| late().into_response())
         }
     };
     with_headers(response)
+}
+
+fn late() -> HttpError {
+    let text = format!("no answer within {ANSWER:?}: the nodes are slow or away; try again later");
+    HttpError::new(StatusCode::GATEWAY_TIMEOUT, text)
+}
+
+/// Checks a request for the operator's page, which knows its viewers by a cookie or by this token, and which sets the
+/// headers of its answers. The deadline is that of the first byte: a page may be updated for longer.
+pub(super) async fn page_guard(State(site): State<Arc<Site>>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Err(error) = check_host(headers, &site.tokens).and_then(|()| check_origin(headers)) {
+        return with_headers(error.into_response());
+    }
+    let token = bearer(headers).map(|token| site.tokens.access_of_token(token));
+    let name = match request.extensions().get::<Peer>() {
+        Some(peer) => format!("http@{}", peer.0.ip()),
+        None => "http".to_owned(),
+    };
+    let viewer = quorate_web::Viewer { access: token.and_then(page::access), name: name.into() };
+    request.extensions_mut().insert(viewer);
+    let deadline = site.env().now() + ANSWER;
+    site.env()
+        .before(deadline, next.run(request))
+        .await
+        .unwrap_or_else(|| with_headers(late().into_response()))
 }
 
 /// Returns what the client may do, or the reason why the request is refused.
@@ -61,6 +84,13 @@ fn check(site: &Site, request: &Request) -> Result<Access, HttpError> {
 #[derive(Debug)]
 pub(super) struct Operator {
     pub(super) address: SocketAddr,
+}
+
+impl Operator {
+    /// Returns the name of the operator for the leader and the audit list.
+    pub(super) fn name(&self) -> String {
+        format!("http@{}", self.address.ip())
+    }
 }
 
 impl FromRequestParts<Arc<Site>> for Operator {
@@ -87,8 +117,8 @@ fn unauthorized(field: &str) -> HttpError {
     HttpError::new(StatusCode::UNAUTHORIZED, text)
 }
 
-/// Refuses a name as the host if there is no read token. Otherwise a web page could give this server's address
-/// a name of its own origin, and read what the server shows.
+/// Refuses a host name in `Host` if there is no read token. Otherwise a web page could let a name of its own
+/// origin point to this server's address, and read the server's answers (DNS rebinding).
 fn check_host(headers: &HeaderMap, tokens: &Tokens) -> Result<(), HttpError> {
     let Some(host) = headers.get(header::HOST).filter(|_| !tokens.protects_reads()) else { return Ok(()) };
     if host.to_str().is_ok_and(is_address) {

@@ -92,7 +92,7 @@ pub(super) async fn leader(
     Extension(access): Extension<Access>,
 ) -> Result<Response, HttpError> {
     let leading = site.election.is_leader();
-    // The leader that this process knew before it was elected itself does not count.
+    // If this process does not lead but still knows itself as the leader, that knowledge is out of date.
     let own = &site.quorum.config().worker;
     let known = site.election.leader().filter(|known| leading || known.worker != *own);
     let page = LeaderPage {

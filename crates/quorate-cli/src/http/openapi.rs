@@ -1,9 +1,13 @@
 //! The description of the API, in the format OpenAPI 3.1.
 
+use super::openapi_operate;
 use serde_json::{Map, Value, json};
 
+/// A schema: its name, and its properties, each with its type.
+pub(super) type Schema = (&'static str, &'static [(&'static str, &'static str)]);
+
 /// One operation of the API.
-struct Operation {
+pub(super) struct Operation {
     method: &'static str,
     path: &'static str,
     summary: &'static str,
@@ -11,20 +15,20 @@ struct Operation {
     parameters: &'static [(&'static str, &'static str, &'static str)],
     /// The schema of the answer; `None` for text.
     answer: Option<&'static str>,
-    /// The statuses besides 200 that say something about the operation itself.
+    /// The statuses other than 200 that are specific to this operation, each with its meaning.
     others: &'static [(&'static str, &'static str)],
 }
 
-const WAIT: (&str, &str, &str) =
+pub(super) const WAIT: (&str, &str, &str) =
     ("wait", "string", "Longest wait for the leader's answer, up to 30s; default 10s");
 const NOT_FOUND: (&str, &str) = ("404", "There is no such job, or the leader refused");
-const NO_QUORUM: (&str, &str) = ("503", "Too few nodes answered");
-const UNANSWERED: (&str, &str) =
+pub(super) const NO_QUORUM: (&str, &str) = ("503", "Too few nodes answered");
+pub(super) const UNANSWERED: (&str, &str) =
     ("504", "No answer of the leader in time; it may still carry the request out");
-const READ_JOB: &[(&str, &str)] = &[NOT_FOUND, NO_QUORUM];
-const REQUEST: &[(&str, &str)] = &[NOT_FOUND, NO_QUORUM, UNANSWERED];
+pub(super) const READ_JOB: &[(&str, &str)] = &[NOT_FOUND, NO_QUORUM];
+pub(super) const REQUEST: &[(&str, &str)] = &[NOT_FOUND, NO_QUORUM, UNANSWERED];
 
-const OPERATIONS: [Operation; 17] = [
+const OPERATIONS: [Operation; 16] = [
     health("/livez", "200 while the main loop of the daemon runs", "Live"),
     health("/readyz", "200 if a majority of the nodes votes, also on a follower", "Ready"),
     health("/leader", "200 if this process leads the group", "Leader"),
@@ -42,13 +46,6 @@ const OPERATIONS: [Operation; 17] = [
         &[],
     ),
     get("/api/v1/nodes", "The nodes in detail, as `quorate nodes list --json`", &[], Some("Nodes"), &[]),
-    post(
-        "/api/v1/election/resign",
-        "Make the leader resign, as `quorate election resign --json`",
-        &[("term", "integer", "Only if the leader leads this term"), WAIT],
-        Some("Resignation"),
-        &[("404", "There is no leader, or it leads another term"), NO_QUORUM, UNANSWERED],
-    ),
     get("/api/v1/jobs", "All jobs, as `quorate jobs list --json`", &[], Some("Jobs"), &[NO_QUORUM]),
     get("/api/v1/jobs/{job}", "One job, as `quorate jobs show --json`", &[], Some("Job"), READ_JOB),
     get(
@@ -101,9 +98,9 @@ const OPERATIONS: [Operation; 17] = [
     ),
 ];
 
-/// The properties of each schema. A type is a type of JSON, another schema, or a list of either in brackets. With a
-/// question mark it may also be null.
-const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
+/// The properties of each schema, with their types. A type is a type of JSON or another schema. In brackets,
+/// it is the type of the elements of a list. With a question mark, the value may also be null.
+const SCHEMAS: [Schema; 20] = [
     ("Error", &[("status", "integer"), ("error", "string")]),
     ("Live", &[("live", "boolean"), ("reason", "string?")]),
     (
@@ -171,6 +168,7 @@ const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
             ("remaining_ms", "integer?"),
             ("fencing_token", "integer?"),
             ("done", "string?"),
+            ("frozen", "string?"),
             ("error", "string?"),
         ],
     ),
@@ -195,19 +193,7 @@ const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
             ("marker_settings", "object?"),
         ],
     ),
-    (
-        "Resignation",
-        &[
-            ("group", "string"),
-            ("resigned", "boolean"),
-            ("leader", "string?"),
-            ("term", "integer?"),
-            ("successor", "string?"),
-            ("successor_term", "integer?"),
-            ("error", "string?"),
-        ],
-    ),
-    ("Jobs", &[("group", "string"), ("jobs", "[Job]")]),
+    ("Jobs", &[("group", "string"), ("frozen", "Pause?"), ("jobs", "[Job]")]),
     (
         "Job",
         &[
@@ -218,11 +204,17 @@ const SCHEMAS: [(&str, &[(&str, &str)]); 20] = [
             ("placement", "string"),
             ("registered", "string"),
             ("paused", "Pause?"),
+            ("frozen", "boolean"),
             ("next", "string?"),
+            ("expect_within_us", "integer?"),
+            ("overdue_since", "string?"),
+            ("failing_since", "string?"),
+            ("unsent", "[Unsent]"),
             ("running", "[ActiveRun]"),
             ("last", "[RunEnd]"),
         ],
     ),
+    ("Unsent", &[("event", "string"), ("at", "string"), ("reason", "string")]),
     ("Pause", &[("by", "string"), ("at", "string"), ("reason", "string?"), ("until", "string?")]),
     (
         "ActiveRun",
@@ -284,7 +276,7 @@ const fn health(path: &'static str, summary: &'static str, answer: &'static str)
     Operation { method: "get", path, summary, parameters: &[], answer: Some(answer), others }
 }
 
-const fn get(
+pub(super) const fn get(
     path: &'static str,
     summary: &'static str,
     parameters: &'static [(&'static str, &'static str, &'static str)],
@@ -294,7 +286,7 @@ const fn get(
     Operation { method: "get", path, summary, parameters, answer, others }
 }
 
-const fn post(
+pub(super) const fn post(
     path: &'static str,
     summary: &'static str,
     parameters: &'static [(&'static str, &'static str, &'static str)],
@@ -304,15 +296,22 @@ const fn post(
     Operation { method: "post", path, summary, parameters, answer, others }
 }
 
+fn operations() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(&openapi_operate::OPERATIONS)
+}
+
+fn schemas() -> impl Iterator<Item = &'static Schema> {
+    SCHEMAS.iter().chain(&openapi_operate::SCHEMAS)
+}
+
 /// Returns the description, with the paths of jobs if the daemon has jobs.
 pub(super) fn document(has_jobs: bool) -> Value {
     let mut paths = Map::new();
-    for operation in OPERATIONS.iter().filter(|operation| has_jobs || !operation.path.contains("/jobs")) {
+    for operation in operations().filter(|operation| has_jobs || !operation.is_of_jobs()) {
         let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
         methods[operation.method] = operation.describe();
     }
-    let schemas: Map<String, Value> = SCHEMAS
-        .iter()
+    let schemas: Map<String, Value> = schemas()
         .map(|(name, properties)| {
             let typed = properties.iter().map(|(name, text)| ((*name).to_owned(), schema(text)));
             let required: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
@@ -343,6 +342,11 @@ pub(super) fn document(has_jobs: bool) -> Value {
 }
 
 impl Operation {
+    /// Returns whether only a daemon with jobs has the path.
+    fn is_of_jobs(&self) -> bool {
+        self.path.contains("/jobs") || self.path.ends_with("freeze")
+    }
+
     fn describe(&self) -> Value {
         let content = match self.answer {
             Some(name) => json!({ "application/json": { "schema": schema(name) } }),
@@ -358,9 +362,11 @@ impl Operation {
             responses[*status] = json!({ "description": description, "content": content });
         }
         let mut described = json!({ "summary": self.summary, "responses": responses });
-        if self.path.contains("{job}") {
-            described["parameters"] =
-                json!([{ "name": "job", "in": "path", "required": true, "schema": { "type": "string" } }]);
+        let names = self.path.split(['{', '}']).skip(1).step_by(2);
+        let in_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } });
+        let in_path: Vec<Value> = names.map(in_path).collect();
+        if !in_path.is_empty() {
+            described["parameters"] = in_path.into();
         }
         if self.method == "post" {
             let properties = self.parameters.iter().map(|(name, of, description)| {
@@ -406,12 +412,12 @@ mod tests {
     #[test]
     fn every_reference_has_its_schema_and_every_schema_a_use() {
         let text = document(true).to_string();
-        for (name, _) in SCHEMAS {
+        for (name, _) in schemas() {
             assert!(text.contains(&format!("\"#/components/schemas/{name}\"")), "{name}");
         }
         for part in text.split("#/components/schemas/").skip(1) {
             let name = part.split('"').next().unwrap();
-            assert!(SCHEMAS.iter().any(|(known, _)| *known == name), "{name}");
+            assert!(schemas().any(|(known, _)| *known == name), "{name}");
         }
     }
 

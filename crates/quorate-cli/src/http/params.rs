@@ -128,6 +128,15 @@ impl Params {
         })
     }
 
+    /// Returns a length of time that is not zero.
+    pub(super) fn length(&self, name: &str) -> Result<Option<Duration>, HttpError> {
+        let parse = |text: &str| match humantime::parse_duration(text) {
+            Ok(length) if !length.is_zero() => Ok(length),
+            _ => Err(wrong(name, text, "is not a length of time; write it like 30m or 2h")),
+        };
+        self.get(name).map(parse).transpose()
+    }
+
     /// Returns how long to wait for the answer of a leader.
     pub(super) fn wait(&self) -> Result<Duration, HttpError> {
         let Some(text) = self.get("wait") else { return Ok(WAIT) };

@@ -1,7 +1,8 @@
 //! The listener and its connections.
 //!
 //! A connection lasts for a minute at most. The head of a request must arrive within five seconds, and must be
-//! shorter than 16 KiB. Of 64 connections, each further one is answered with 503 and closed.
+//! shorter than 16 KiB. While 64 connections are open, the server answers each further one with 503 and closes
+//! it.
 
 use super::{exporter, router::router, site::Site, tokens::Tokens};
 use crate::{
@@ -28,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 const CONNECTIONS_MAX: usize = 64;
-/// The longest time for which the head of a request may arrive.
+/// The longest time until the head of a request has arrived.
 const HEAD: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -81,18 +82,22 @@ impl Listener {
     }
 
     /// Starts the server.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the name of the group cannot be used.
     pub(crate) fn start(
         self,
         quorum: &Quorum,
         election: &Election,
         config: &Config,
         has_jobs: bool,
-    ) -> Server {
+    ) -> Result<Server, Failure> {
         let Self { listener, tokens, exporter } = self;
         let site = Arc::new(Site::new((quorum, election), config, has_jobs, tokens, exporter));
         let stop = CancellationToken::new();
-        let task = quorum.env().spawn_scoped(serve(listener, Arc::clone(&site), stop.clone()));
-        Server { site, stop, task }
+        let router = router(&site)?;
+        let task = quorum.env().spawn_scoped(serve(listener, router, Arc::clone(&site), stop.clone()));
+        Ok(Server { site, stop, task })
     }
 }
 
@@ -117,8 +122,8 @@ impl Server {
 }
 
 /// Serves until `stop` is cancelled.
-async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
-    let (env, router) = (site.env().clone(), router(&site));
+async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: CancellationToken) {
+    let env = site.env().clone();
     let mut connections = JoinSet::new();
     let mut upkeep_at = env.now() + UPKEEP_EVERY;
     loop {
@@ -131,7 +136,7 @@ async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) 
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
-                    // The client may not read it: the connection is closed in any case.
+                    // The write may fail. The connection is closed in any case.
                     let _ = stream.try_write(BUSY);
                 }
                 Ok((stream, peer)) => {

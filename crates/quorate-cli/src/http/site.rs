@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// The number of requests that ask the nodes at the same time. The others wait.
+/// The largest number of requests that may query the nodes at the same time. Further requests wait.
 const ASKING_MAX: usize = 4;
 /// The shortest silence of the daemon's loop after which the process does not count as live.
 const SILENCE_MIN: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(super) struct Site {
     pub(super) has_jobs: bool,
     pub(super) tokens: Tokens,
     pub(super) exporter: PrometheusHandle,
-    /// A permit for each request that asks the nodes.
+    /// The permits of the requests that query the nodes. Each of these requests needs one permit.
     pub(super) asking: Semaphore,
     /// Cancelled once the daemon has been asked to stop.
     pub(super) stopping: CancellationToken,
@@ -82,8 +82,8 @@ impl Site {
     }
 }
 
-/// Returns the silence of a daemon's loop, if it is longer than a busy machine explains. By then the leader has
-/// lost its lease, which is extended only while the loop runs.
+/// Returns `silence` if it is longer than the silence of a daemon's loop on a busy machine. By then the leader
+/// has lost its lease, because the lease is extended only while the loop runs.
 fn too_long(silence: Duration, ttl: Duration) -> Option<Duration> {
     (silence > ttl.max(SILENCE_MIN)).then_some(silence)
 }

@@ -72,19 +72,27 @@ impl Tokens {
         self.read.is_some()
     }
 
-    /// Returns what a client with this token may do. The operate token also allows to read.
-    pub(super) fn access(&self, given: Option<&str>) -> Access {
-        let given = given.and_then(|given| Token::new(given.as_bytes()));
+    /// Returns what the owner of this token may do. Unlike [`Tokens::access`], a token that is not valid has no rights,
+    /// even if everybody may read.
+    pub(super) fn access_of_token(&self, given: &str) -> Access {
+        let given = Token::new(given.as_bytes());
         let is = |token: &Option<Token>| match (token, &given) {
             (Some(token), Some(given)) => token.is(given),
             _ => false,
         };
-        // Both comparisons are made in any case.
+        // Both comparisons are always made, so that their duration does not depend on the token.
         match (is(&self.read), is(&self.operate)) {
             (_, true) => Access::Operate,
             (true, _) => Access::Read,
-            _ if self.read.is_none() => Access::Read,
             _ => Access::Health,
+        }
+    }
+
+    /// Returns what a client with this token may do. The operate token also allows to read.
+    pub(super) fn access(&self, given: Option<&str>) -> Access {
+        match given.map_or(Access::Health, |given| self.access_of_token(given)) {
+            Access::Health if self.read.is_none() => Access::Read,
+            access => access,
         }
     }
 }
@@ -175,9 +183,14 @@ mod tests {
             assert_eq!(both.access(given), expected, "{given:?}");
         }
         assert!(both.can_operate() && both.protects_reads());
+        assert_eq!(
+            (both.access_of_token(READ), both.access_of_token(OPERATE), both.access_of_token("")),
+            (Access::Read, Access::Operate, Access::Health)
+        );
         let open = read(&config(&dir, None, None)).unwrap();
         assert_eq!((open.access(None), open.access(Some(""))), (Access::Read, Access::Read));
         assert_eq!(open.access(Some(OPERATE)), Access::Read, "there are no operations");
+        assert_eq!(open.access_of_token(OPERATE), Access::Health, "no token is valid");
         let operated = read(&config(&dir, None, Some(OPERATE))).unwrap();
         assert_eq!((operated.access(None), operated.access(Some(OPERATE))), (Access::Read, Access::Operate));
         assert!(!format!("{both:?}").contains("reading"));

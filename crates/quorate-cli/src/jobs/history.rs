@@ -1,7 +1,13 @@
 //! The command `quorate jobs history`.
 
 use super::{failure, look, page::RunEnd};
-use crate::{args::HistoryArgs, config::Config, exit::Failure, show, table::table};
+use crate::{
+    args::HistoryArgs,
+    config::Config,
+    exit::Failure,
+    show,
+    table::{Cell, table},
+};
 use quorate::{plain::plain, scheduler::Jobs};
 use serde::Serialize;
 
@@ -10,7 +16,7 @@ pub(super) struct Page {
     group: String,
     job: String,
     /// The outcomes of the runs, the newest run first.
-    history: Vec<RunEnd>,
+    pub(super) history: Vec<RunEnd>,
 }
 
 /// Shows the outcomes of the job's runs.
@@ -36,7 +42,7 @@ impl Page {
         if self.history.is_empty() {
             return format!("{}: no run has ended yet\n", self.job);
         }
-        let rows: Vec<[String; 7]> = self.history.iter().map(row).collect();
+        let rows: Vec<[Cell; 7]> = self.history.iter().map(row).collect();
         let mut text = table(["TICK", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
         for end in self.history.iter().filter(|end| end.output.is_some()) {
             text += &format!("\noutput of {}:\n", end.tick);
@@ -48,18 +54,18 @@ impl Page {
     }
 }
 
-fn row(end: &RunEnd) -> [String; 7] {
+fn row(end: &RunEnd) -> [Cell; 7] {
     let tick = match &end.until {
         Some(until) => format!("{} to {until}", end.tick),
         None => end.tick.clone(),
     };
     [
-        tick,
-        end.cause.clone(),
-        end.outcome.clone(),
-        end.duration().unwrap_or_else(|| "-".to_owned()),
-        end.attempts.to_string(),
-        end.worker.clone(),
-        end.explanation(),
+        tick.into(),
+        (&end.cause).into(),
+        Cell::new(&end.outcome, end.tone()),
+        end.duration().unwrap_or_else(|| "-".to_owned()).into(),
+        end.attempts.to_string().into(),
+        (&end.worker).into(),
+        end.explanation().into(),
     ]
 }

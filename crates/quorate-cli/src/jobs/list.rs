@@ -9,18 +9,24 @@ use crate::{
     config::Config,
     exit::Failure,
     show,
-    table::table,
+    table::{Cell, fields, table},
+    terminal::Tone,
+    time::rfc3339,
 };
-use quorate::{plain::plain, scheduler::Jobs};
+use quorate::{internals::Paused, plain::plain, quorum::Quorum, scheduler::Jobs};
 use serde::Serialize;
 
+/// The longest name or reason that is shown, in bytes.
+const TEXT_MAX: usize = 1_000;
 /// The longest reason of a pause in a table, in bytes.
 const REASON_MAX: usize = 40;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Page {
     group: String,
-    jobs: Vec<JobPage>,
+    /// The freeze of the group; `null` if it is not frozen.
+    pub(super) frozen: Option<PausedPage>,
+    pub(super) jobs: Vec<JobPage>,
 }
 
 /// Shows all jobs of the group.
@@ -46,9 +52,17 @@ pub(super) async fn show(args: &ShowArgs, config: &Config) -> Result<u8, Failure
 /// Reads all jobs of the group.
 pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
     let found = jobs.list().await.map_err(|error| failure(&error))?;
+    let frozen = jobs.frozen().await.map_err(|error| failure(&error))?;
+    let frozen = frozen.as_ref().map(PausedPage::of_freeze);
     let group = jobs.group().to_string();
     let jobs = found.iter().map(|job| JobPage::new(&group, job)).collect();
-    Ok(Page { group, jobs })
+    Ok(Page { group, frozen, jobs })
+}
+
+/// Returns the freeze of the group, for people; `None` if it is not frozen, or that cannot be read.
+pub(crate) async fn frozen(quorum: &Quorum, group: &str) -> Option<String> {
+    let frozen = Jobs::new(quorum, group).ok()?.frozen().await.ok()??;
+    Some(PausedPage::of_freeze(&frozen).for_people())
 }
 
 /// Reads one job.
@@ -65,59 +79,85 @@ impl Page {
                 self.group
             );
         }
-        let rows: Vec<[String; 5]> = self
+        let rows: Vec<[Cell; 5]> = self
             .jobs
             .iter()
             .map(|job| {
                 let next = job.next.as_deref().unwrap_or("-");
-                let last = job.last.first().map_or("-".to_owned(), RunEnd::short);
-                [job.name.clone(), job.schedule.clone(), job.state(), next.to_owned(), last]
+                let last = job.last.first().map_or(Cell::from("-"), |end| Cell::new(end.short(), end.tone()));
+                let state = if job.paused.is_some() { Tone::Caution } else { Tone::Plain };
+                [(&job.name).into(), (&job.schedule).into(), Cell::new(job.state(), state), next.into(), last]
             })
             .collect();
-        table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
+        let frozen = self.frozen.as_ref();
+        let frozen = frozen.map(|frozen| format!("the group is frozen {}\n", frozen.for_people()));
+        frozen.unwrap_or_default() + &table(["NAME", "SCHEDULE", "STATE", "NEXT", "LAST"], &rows)
     }
 }
 
 impl JobPage {
-    fn state(&self) -> String {
+    /// Returns in a few words whether the job is overdue, whether it runs, and whether it is paused.
+    pub(crate) fn state(&self) -> String {
+        let overdue = if self.overdue_since.is_some() { "overdue, " } else { "" };
+        overdue.to_owned() + &self.activity()
+    }
+
+    fn activity(&self) -> String {
         let running = self.running.iter().filter(|run| !run.orphaned).count();
         match (&self.paused, running) {
             (None, 0) => "idle".to_owned(),
             (None, 1) => "running".to_owned(),
             (None, some) => format!("{some} running"),
-            (Some(paused), 0) => paused.short(),
-            (Some(paused), some) => format!("{}, {some} running", paused.short()),
+            (Some(paused), 0) => paused.short(self.frozen),
+            (Some(paused), some) => format!("{}, {some} running", paused.short(self.frozen)),
         }
     }
 
     fn for_people(&self) -> String {
-        let mut text = format!("{} of group {}\n", self.name, self.group);
-        let mut line = |name: &str, value: &str| text += &format!("  {name:10}  {value}\n");
-        line("schedule", &self.schedule);
-        line("rules", &self.rules);
-        line("registered", &self.registered);
-        if let Some(paused) = &self.paused {
-            line("paused", &paused.for_people());
-        }
-        line("next", self.next.as_deref().unwrap_or("-"));
+        format!("{} of group {}\n{}", self.name, self.group, fields(self.fields()))
+    }
+
+    /// Returns the properties of the job as names and values.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![
+            ("schedule", self.schedule.clone()),
+            ("rules", self.rules.clone()),
+            ("registered", self.registered.clone()),
+        ];
+        let paused = if self.frozen { "frozen" } else { "paused" };
+        fields.extend(self.paused.iter().map(|page| (paused, page.for_people())));
+        fields.extend(self.overdue_since.iter().map(|since| ("overdue", format!("since {since}"))));
+        fields.extend(self.failing_since.iter().map(|since| ("failing", format!("since {since}"))));
+        let unsent = self.unsent.iter();
+        fields.extend(unsent.map(|one| ("not sent", format!("{} at {}: {}", one.event, one.at, one.reason))));
+        fields.push(("next", self.next.clone().unwrap_or_else(|| "-".to_owned())));
         for run in &self.running {
-            line(if run.orphaned { "orphaned" } else { "running" }, &run.for_people());
+            fields.push((if run.orphaned { "orphaned" } else { "running" }, run.for_people()));
         }
-        for end in &self.last {
-            line("ended", &end.short());
-        }
-        text
+        fields.extend(self.last.iter().map(|end| ("ended", end.short())));
+        fields
     }
 }
 
 impl PausedPage {
-    fn short(&self) -> String {
+    fn short(&self, frozen: bool) -> String {
         let reason = self.reason.as_ref();
         let reason = reason.map_or_else(String::new, |reason| format!(" ({})", plain(reason, REASON_MAX)));
-        format!("paused{}{reason}", self.end())
+        let state = if frozen { "frozen" } else { "paused" };
+        format!("{state}{}{reason}", self.end())
     }
 
-    fn for_people(&self) -> String {
+    /// Returns the freeze of a group.
+    pub(super) fn of_freeze(freeze: &Paused) -> Self {
+        Self {
+            by: plain(&freeze.by, TEXT_MAX),
+            at: rfc3339(freeze.at),
+            reason: freeze.reason.as_ref().map(|reason| plain(reason, TEXT_MAX)),
+            until: freeze.until.map(rfc3339),
+        }
+    }
+
+    pub(super) fn for_people(&self) -> String {
         let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         format!("by {} since {}{}{reason}", self.by, self.at, self.end())
     }
@@ -136,7 +176,7 @@ impl ActiveRun {
 
 impl RunEnd {
     /// Returns the outcome of a run in one line.
-    pub(super) fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         let took = self.duration().map_or_else(String::new, |took| format!(" in {took}"));
         let attempts =
             if self.attempts > 1 { format!(" after {} attempts", self.attempts) } else { String::new() };

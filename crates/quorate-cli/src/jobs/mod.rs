@@ -2,6 +2,7 @@
 
 mod history;
 mod list;
+mod logs;
 mod next;
 mod page;
 mod request;
@@ -10,16 +11,22 @@ mod why;
 use crate::{
     args::{GroupArgs, JobsCommand},
     config::{Config, Environment},
-    connect::{self, PATIENCE},
+    connect,
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
     show,
 };
+pub(crate) use list::frozen;
 pub(crate) use next::Upcoming;
+#[cfg(test)]
+pub(crate) use page::{ActiveRun, PausedPage};
+pub(crate) use page::{JobPage, RunEnd};
 use quorate::{
+    env::WallTime,
     quorum::Quorum,
     scheduler::{Jobs, JobsError},
 };
-pub(crate) use request::Action;
+pub(crate) use request::{Action, send};
+pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.
 pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -> Result<u8, Failure> {
@@ -35,6 +42,7 @@ pub(crate) async fn jobs(command: &JobsCommand, environment: &Environment<'_>) -
         JobsCommand::Next(args) => next::from_ledger(args, &config).await,
         JobsCommand::Show(args) => list::show(args, &config).await,
         JobsCommand::History(args) => history::history(args, &config).await,
+        JobsCommand::Logs(args) => logs::logs(args, &config).await,
         JobsCommand::Why(args) => why::why(args, &config).await,
         JobsCommand::Trigger(args) => {
             request::send(&Action::Trigger, &args.job, &args.wait, &config, environment).await
@@ -60,10 +68,12 @@ pub(crate) enum Query<'a> {
     List,
     /// One job.
     Show(&'a str),
-    /// The newest entries of a job's history, at most so many.
+    /// The newest entries of a job's history, at most this number of them.
     History(&'a str, u32),
     /// The next ticks of a job.
     Next(Upcoming<'a>),
+    /// The reason why a job did or did not run at a time, or at its latest tick.
+    Why(&'a str, Option<WallTime>),
 }
 
 /// Returns the JSON document that a command prints with `--json`.
@@ -72,7 +82,31 @@ pub(crate) async fn json(jobs: &Jobs, query: &Query<'_>) -> Result<String, Failu
         Query::List => show::json(&list::all(jobs).await?),
         Query::Show(job) => show::json(&list::one(jobs, job).await?),
         Query::History(job, limit) => show::json(&history::of_job(jobs, job, *limit).await?),
+        Query::Why(job, at) => show::json(&why::of_job(jobs, job, *at).await?.0),
         Query::Next(upcoming) => show::json(&next::registered(jobs, upcoming).await?.0),
+    }
+}
+
+/// Reads all jobs of the group.
+pub(crate) async fn all(jobs: &Jobs) -> Result<Vec<JobPage>, Failure> {
+    Ok(list::all(jobs).await?.jobs)
+}
+
+/// Reads the newest entries of a job's history, `limit` at most.
+pub(crate) async fn history(jobs: &Jobs, job: &str, limit: u32) -> Result<Vec<RunEnd>, Failure> {
+    Ok(history::of_job(jobs, job, limit).await?.history)
+}
+
+/// Asks why the job did or did not run at its latest tick.
+pub(crate) async fn why(jobs: &Jobs, job: &str) -> Result<WhyPage, Failure> {
+    Ok(why::of_job(jobs, job, None).await?.0)
+}
+
+/// Sends a request to the leader. Returns its answer as a text, or the reason why there is none.
+pub(crate) async fn act(jobs: &Jobs, job: &str, action: &Action) -> Result<String, String> {
+    match request::answer(jobs, job, action).await {
+        Ok((page, _)) => page.outcome(),
+        Err(failure) => Err(failure.to_string()),
     }
 }
 
@@ -84,8 +118,8 @@ pub(crate) async fn request(jobs: &Jobs, job: &str, action: &Action) -> Result<(
 }
 
 /// Returns the group of the jobs.
-fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure> {
-    let named = args.group.as_deref().or(config.group.as_deref());
+pub(crate) fn group<'a>(named: Option<&'a str>, config: &'a Config) -> Result<&'a str, Failure> {
+    let named = named.or(config.group.as_deref());
     named.ok_or_else(|| {
         Failure::new(CONFIG, "no group; name it with --group, or in the file as group = \"billing\"")
     })
@@ -93,11 +127,11 @@ fn group<'a>(args: &'a GroupArgs, config: &'a Config) -> Result<&'a str, Failure
 
 /// Connects to the nodes to read, without writing anything to them.
 pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, Jobs), Failure> {
-    let group = group(args, config)?;
+    let group = group(args.group.as_deref(), config)?;
     let quorum = connect::only_looking(config)?;
     let jobs =
         Jobs::new(&quorum, group).map_err(|error| Failure::new(CONFIG, format!("--group: {error}")))?;
-    quorum.met(PATIENCE).await;
+    connect::meet(&quorum).await;
     Ok((quorum, jobs))
 }
 

@@ -6,6 +6,7 @@ use crate::{
     config::{Config, Environment, Flags, JobConfig},
     exit::Failure,
     show,
+    table::fields,
     time::rfc3339,
 };
 use quorate::{
@@ -61,7 +62,7 @@ pub(super) async fn from_ledger(args: &NextArgs, config: &Config) -> Result<u8, 
     Ok(0)
 }
 
-/// The ticks to show: the job, the number of ticks, and the time before them (by default now).
+/// The ticks to show: the job, the number of ticks, and the time after which they are due (by default now).
 #[derive(Debug)]
 pub(crate) struct Upcoming<'a> {
     pub(crate) job: &'a str,
@@ -100,9 +101,7 @@ impl Page {
 
     fn for_people(&self, schedule: &Schedule) -> String {
         let mut text = format!("{}: {} (from {})\n", self.job, self.schedule, self.source);
-        for tick in &self.next {
-            text += &format!("  {}  {}\n", tick.tick, tick.local);
-        }
+        text += &fields(self.next.iter().map(|tick| (&*tick.tick, tick.local.clone())));
         if schedule.is_after_end() {
             text += "  each tick depends on the end of the previous run\n";
         } else if self.next.is_empty() {

@@ -1,10 +1,10 @@
 //! Jobs in the form in which the commands show them. The names of the fields are also the names in the JSON
 //! output, so programs that read this output break if a field is renamed.
 
-use crate::time::rfc3339;
+use crate::{terminal::Tone, time::rfc3339};
 use quorate::{
     plain::plain,
-    scheduler::{HistoryEntry, JobStatus, RunStatus},
+    scheduler::{HistoryEntry, JobAlert, JobStatus, RunStatus},
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -15,66 +15,84 @@ const NAME_MAX: usize = 200;
 const TEXT_MAX: usize = 1_000;
 
 /// A job.
-#[derive(Debug, Serialize)]
-pub(super) struct JobPage {
-    pub(super) group: String,
-    pub(super) name: String,
-    pub(super) schedule: String,
-    pub(super) rules: String,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct JobPage {
+    pub(crate) group: String,
+    pub(crate) name: String,
+    pub(crate) schedule: String,
+    pub(crate) rules: String,
     /// `leader` or `any-worker`.
-    pub(super) placement: String,
-    pub(super) registered: String,
-    pub(super) paused: Option<PausedPage>,
+    pub(crate) placement: String,
+    pub(crate) registered: String,
+    pub(crate) paused: Option<PausedPage>,
+    /// True if the group is frozen. If the job is not paused itself, `paused` describes the freeze.
+    pub(crate) frozen: bool,
     /// The next tick; `null` if the job is paused without an end or never due again, or if the tick is not known.
-    pub(super) next: Option<String>,
-    pub(super) running: Vec<ActiveRun>,
-    pub(super) last: Vec<RunEnd>,
+    pub(crate) next: Option<String>,
+    /// The time within which the job is expected to succeed again, in microseconds.
+    pub(crate) expect_within_us: Option<u64>,
+    /// The time since which the job is overdue; `null` if it is not.
+    pub(crate) overdue_since: Option<String>,
+    /// The tick of the first run that failed since the last success, if `[[notify]]` watches the job.
+    pub(crate) failing_since: Option<String>,
+    /// The notifications that the leader has not sent yet, the oldest first.
+    pub(crate) unsent: Vec<UnsentPage>,
+    pub(crate) running: Vec<ActiveRun>,
+    pub(crate) last: Vec<RunEnd>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct PausedPage {
-    pub(super) by: String,
-    pub(super) at: String,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PausedPage {
+    pub(crate) by: String,
+    pub(crate) at: String,
     /// The reason, in the words of the requester.
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// The end of the pause; `null` if the job stays paused until it is resumed.
-    pub(super) until: Option<String>,
+    pub(crate) until: Option<String>,
+}
+
+/// A notification that was not sent yet.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UnsentPage {
+    pub(crate) event: String,
+    pub(crate) at: String,
+    pub(crate) reason: String,
 }
 
 /// A run that has started and not ended.
-#[derive(Debug, Serialize)]
-pub(super) struct ActiveRun {
-    pub(super) tick: String,
-    pub(super) request: Option<String>,
-    pub(super) worker: String,
-    pub(super) term: u64,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ActiveRun {
+    pub(crate) tick: String,
+    pub(crate) request: Option<String>,
+    pub(crate) worker: String,
+    pub(crate) term: u64,
     /// True if the term under which the run was started has ended. The next leader runs the tick again, or
     /// records it as lost.
-    pub(super) orphaned: bool,
+    pub(crate) orphaned: bool,
 }
 
 /// The outcome of a tick.
-#[derive(Debug, Serialize)]
-pub(super) struct RunEnd {
-    pub(super) tick: String,
-    pub(super) until: Option<String>,
-    pub(super) cause: String,
-    pub(super) request: Option<String>,
-    pub(super) outcome: String,
-    pub(super) reason: String,
-    pub(super) worker: String,
-    pub(super) term: u64,
-    pub(super) started: Option<String>,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RunEnd {
+    pub(crate) tick: String,
+    pub(crate) until: Option<String>,
+    pub(crate) cause: String,
+    pub(crate) request: Option<String>,
+    pub(crate) outcome: String,
+    pub(crate) reason: String,
+    pub(crate) worker: String,
+    pub(crate) term: u64,
+    pub(crate) started: Option<String>,
     /// The duration in microseconds.
-    pub(super) took_us: Option<u64>,
-    pub(super) attempts: u32,
+    pub(crate) took_us: Option<u64>,
+    pub(crate) attempts: u32,
     /// The error of the last failed attempt, even if a later attempt succeeded.
-    pub(super) last_error: Option<String>,
-    pub(super) output: Option<String>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) output: Option<String>,
 }
 
 impl JobPage {
-    pub(super) fn new(group: &str, job: &JobStatus) -> Self {
+    pub(crate) fn new(group: &str, job: &JobStatus) -> Self {
         let paused = job.paused_at.map(|at| PausedPage {
             by: plain(job.paused_by.as_deref().unwrap_or_default(), NAME_MAX),
             at: rfc3339(at),
@@ -89,10 +107,21 @@ impl JobPage {
             placement: job.placement.to_string(),
             registered: rfc3339(job.registered),
             paused,
+            frozen: job.frozen,
             next: job.next.map(rfc3339),
+            expect_within_us: job.expect_within.map(micros),
+            overdue_since: job.overdue_since.map(rfc3339),
+            failing_since: job.failing_since.map(rfc3339),
+            unsent: job.alerts.iter().map(UnsentPage::new).collect(),
             running: job.running.iter().map(ActiveRun::new).collect(),
             last: job.last.iter().map(RunEnd::new).collect(),
         }
+    }
+}
+
+impl UnsentPage {
+    fn new(alert: &JobAlert) -> Self {
+        Self { event: alert.kind.to_string(), at: rfc3339(alert.at), reason: plain(&alert.reason, TEXT_MAX) }
     }
 }
 
@@ -108,8 +137,12 @@ impl ActiveRun {
     }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl RunEnd {
-    pub(super) fn new(end: &HistoryEntry) -> Self {
+    pub(crate) fn new(end: &HistoryEntry) -> Self {
         Self {
             tick: rfc3339(end.tick),
             until: end.until.map(rfc3339),
@@ -120,20 +153,29 @@ impl RunEnd {
             worker: plain(&end.worker, NAME_MAX),
             term: end.term.get(),
             started: end.started.map(rfc3339),
-            took_us: end.took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
+            took_us: end.took.map(micros),
             attempts: end.attempts,
             last_error: end.last_error().map(|error| plain(error, TEXT_MAX)),
             output: end.output.as_ref().map(|output| lines(output)),
         }
     }
 
+    /// Returns the importance of the outcome.
+    pub(crate) fn tone(&self) -> Tone {
+        match self.outcome.as_str() {
+            "done" => Tone::Plain,
+            "failed" | "lost" | "timed-out" => Tone::Trouble,
+            _ => Tone::Caution,
+        }
+    }
+
     /// Returns the duration in a form that people can read.
-    pub(super) fn duration(&self) -> Option<String> {
+    pub(crate) fn duration(&self) -> Option<String> {
         self.took_us.map(|micros| format!("{:.1?}", Duration::from_micros(micros)))
     }
 
     /// Returns the reason, and also the error of a failed attempt if it differs from the reason.
-    pub(super) fn explanation(&self) -> String {
+    pub(crate) fn explanation(&self) -> String {
         match &self.last_error {
             Some(error) if *error != self.reason => {
                 let between = if self.reason.is_empty() { "" } else { "; " };

@@ -6,7 +6,9 @@ use crate::{
     args::{BackfillArgs, WaitArgs},
     config::{Config, Environment},
     connect::{self, PATIENCE},
-    exit::{CONFIG, Failure},
+    exit::{CONFIG, Failure, NOT_FOUND},
+    operator,
+    progress::Progress,
     show,
 };
 use quorate::{
@@ -42,6 +44,13 @@ pub(crate) enum Action {
         until: Option<WallTime>,
     },
     Resume,
+    /// Skip the ticks of all jobs, for a reason, until a time. The name of the job is then empty.
+    Freeze {
+        reason: String,
+        until: WallTime,
+    },
+    /// End the freeze of all jobs. The name of the job is then empty.
+    Unfreeze,
     /// Cancel the run of this tick, or all active runs.
     Cancel(Option<WallTime>),
     /// Run the job for each tick from the first time, inclusive, to the second, exclusive.
@@ -49,11 +58,13 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    fn verb(&self) -> &'static str {
+    pub(crate) fn verb(&self) -> &'static str {
         match self {
             Self::Trigger => "trigger",
             Self::Pause { .. } => "pause",
             Self::Resume => "resume",
+            Self::Freeze { .. } => "freeze",
+            Self::Unfreeze => "unfreeze",
             Self::Cancel(_) => "cancel",
             Self::Backfill(..) => "backfill",
         }
@@ -64,6 +75,8 @@ impl Action {
             Self::Trigger => jobs.trigger(job).await,
             Self::Pause { reason, until } => jobs.pause_until(job, reason.as_deref(), *until).await,
             Self::Resume => jobs.resume(job).await,
+            Self::Freeze { reason, until } => jobs.freeze(reason, *until).await,
+            Self::Unfreeze => jobs.unfreeze().await,
             Self::Cancel(tick) => jobs.cancel(job, *tick).await,
             Self::Backfill(from, until) => jobs.backfill(job, *from, *until).await,
         }
@@ -83,7 +96,7 @@ pub(super) async fn backfill(
 }
 
 /// Sends a request to the leader, and shows its answer.
-pub(super) async fn send(
+pub(crate) async fn send(
     action: &Action,
     job: &str,
     args: &WaitArgs,
@@ -93,16 +106,17 @@ pub(super) async fn send(
     // The command first only reads whether the job exists. If the list of nodes is mistyped, it finds no job, and
     // ends before it has written markers to these nodes.
     let (looking, jobs) = look(&args.group, config).await?;
-    let exists = jobs.check_exists(job).await.map_err(|error| failure(&error));
+    let exists = check(&jobs, job).await;
     looking.close().await;
     exists?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     let jobs = Jobs::new(&quorum, jobs.group()).map_err(|error| Failure::new(CONFIG, error))?;
-    let jobs = jobs.requester(&requester(environment)).wait(args.wait);
+    let jobs = jobs.requester(&operator::name(args.by.as_deref(), environment)).wait(args.wait);
     // A missing quorum is not reported here, because the request below then fails with the reason for each
     // node.
     let _ = quorum.ready(PATIENCE).await;
-    let answer = action.send(&jobs, job).await;
+    let progress = Progress::new(quorum.env(), "waiting for the leader's answer", Some(args.wait));
+    let answer = progress.during(action.send(&jobs, job)).await;
     quorum.close().await;
     let page = Page::new(jobs.group(), job, action.verb(), &answer);
     match &answer {
@@ -116,16 +130,22 @@ pub(super) async fn send(
 /// Sends a request to the leader. Returns its answer, or the reason why there is none, and the exit status that
 /// the command would have.
 pub(super) async fn answer(jobs: &Jobs, job: &str, action: &Action) -> Result<(Page, u8), Failure> {
-    jobs.check_exists(job).await.map_err(|error| failure(&error))?;
+    check(jobs, job).await?;
     let answer = action.send(jobs, job).await;
     let code = answer.as_ref().err().map_or(0, code);
     Ok((Page::new(jobs.group(), job, action.verb(), &answer), code))
 }
 
-/// Returns the name of the requester, USER@HOST. The leader logs it, and `jobs show` names it for a paused job.
-fn requester(environment: &Environment<'_>) -> String {
-    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| environment.env.get(name));
-    format!("{}@{}", user.map_or("unknown", String::as_str), environment.host)
+/// Checks that the job exists; for an action on all jobs, that the group has any.
+async fn check(jobs: &Jobs, job: &str) -> Result<(), Failure> {
+    if !job.is_empty() {
+        return jobs.check_exists(job).await.map_err(|error| failure(&error));
+    }
+    let group = plain(jobs.group(), 200);
+    match jobs.list().await.map_err(|error| failure(&error))?.is_empty() {
+        true => Err(Failure::new(NOT_FOUND, format!("{group}: the group has no jobs; check its name"))),
+        false => Ok(()),
+    }
 }
 
 impl Page {
@@ -153,9 +173,22 @@ impl Page {
         }
     }
 
+    /// Returns the leader's answer, or the reason why the request was not accepted.
+    pub(super) fn outcome(&self) -> Result<String, String> {
+        match &self.error {
+            None => Ok(self.for_people().trim_end().to_owned()),
+            Some(error) => Err(plain(error, 4_096)),
+        }
+    }
+
     fn for_people(&self) -> String {
         let text = self.text.as_deref().unwrap_or_default();
         let id = self.id.as_deref().unwrap_or_default();
-        format!("{}: {text} (request {id})\n", self.job)
+        let what = if self.job.is_empty() { &self.group } else { &self.job };
+        let note = match self.action {
+            "freeze" => "; no tick starts until the end, and active runs continue",
+            _ => "",
+        };
+        format!("{what}: {text}{note} (request {id})\n")
     }
 }

@@ -6,19 +6,22 @@ use crate::{
     config::Config,
     exit::{Failure, NO_QUORUM, NOT_FOUND},
     show,
+    table::fields,
     time::rfc3339,
 };
 use quorate::{
+    env::WallTime,
     internals::{Explanation, Reason},
     plain::plain,
+    scheduler::Jobs,
 };
 use serde::Serialize;
 
 /// The longest text that is shown, in bytes.
 const TEXT_MAX: usize = 4_096;
 
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Page {
     group: String,
     job: String,
     /// The time of the question; `null` for now.
@@ -37,24 +40,29 @@ struct Page {
 /// Shows why the job did or did not run.
 pub(super) async fn why(args: &WhyArgs, config: &Config) -> Result<u8, Failure> {
     let (quorum, jobs) = look(&args.group, config).await?;
-    let found = jobs.why(&args.job, args.at).await.map_err(|error| failure(&error));
+    let found = of_job(&jobs, &args.job, args.at).await;
     quorum.close().await;
-    let found = found?;
-    let page = Page::new(args, jobs.group(), &found);
+    let (page, reason) = found?;
     show::print_page(args.group.json, &page, || page.for_people())?;
-    Ok(match found.reason {
+    Ok(match reason {
         Reason::NoQuorum => NO_QUORUM,
         Reason::NotRegistered => NOT_FOUND,
         _ => 0,
     })
 }
 
+/// Asks why the job did or did not run at a time, or by default at its latest tick.
+pub(super) async fn of_job(jobs: &Jobs, job: &str, at: Option<WallTime>) -> Result<(Page, Reason), Failure> {
+    let found = jobs.why(job, at).await.map_err(|error| failure(&error))?;
+    Ok((Page::new(job, at, jobs.group(), &found), found.reason))
+}
+
 impl Page {
-    fn new(args: &WhyArgs, group: &str, found: &Explanation) -> Self {
+    fn new(job: &str, at: Option<WallTime>, group: &str, found: &Explanation) -> Self {
         Self {
             group: plain(group, 200),
-            job: plain(&args.job, 200),
-            asked: args.at.map(rfc3339),
+            job: plain(job, 200),
+            asked: at.map(rfc3339),
             reason: found.reason.as_str(),
             tick: found.tick.map(rfc3339),
             text: plain(&found.text, TEXT_MAX),
@@ -66,18 +74,20 @@ impl Page {
     }
 
     fn for_people(&self) -> String {
-        let mut text = format!("{}: {}: {}\n", self.job, self.reason, self.text);
-        let mut line = |name: &str, value: &str| text += &format!("  {name:8}  {value}\n");
-        if let Some(tick) = &self.tick {
-            line("tick", tick);
-        }
-        for fact in &self.evidence {
-            line("evidence", fact);
-        }
-        line("to do", &self.action);
-        if let Some(next) = &self.next {
-            line("next", next);
-        }
-        text
+        format!("{}\n{}", self.summary(), fields(self.fields()))
+    }
+
+    /// Returns the reason in one line.
+    pub(crate) fn summary(&self) -> String {
+        format!("{}: {}: {}", self.job, self.reason, self.text)
+    }
+
+    /// Returns the evidence and the advice as names and values.
+    pub(crate) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields: Vec<(&str, String)> = self.tick.iter().map(|tick| ("tick", tick.clone())).collect();
+        fields.extend(self.evidence.iter().map(|fact| ("evidence", fact.clone())));
+        fields.push(("to do", self.action.clone()));
+        fields.extend(self.next.iter().map(|next| ("next", next.clone())));
+        fields
     }
 }

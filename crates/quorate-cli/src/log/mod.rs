@@ -11,12 +11,12 @@
 mod queue;
 
 use crate::args::{LogFormat, LogLevel};
-use crate::show;
+use crate::{progress, show, terminal::wants_colour};
 use queue::Queue;
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
     fmt::{self, Debug},
-    io::{self, IsTerminal, stderr},
+    io::{self, IsTerminal, Stderr, Write as _, stderr},
     panic,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -34,9 +34,13 @@ use tracing_subscriber::{
 const FIELD_MAX: usize = 16 * 1024;
 /// The longest wait of [`finish`] for the reader of standard error.
 const FINISH_WITHIN: Duration = Duration::from_secs(1);
+/// The longest wait of [`erase`] for the reader of standard error.
+const ERASE_WITHIN: Duration = Duration::from_millis(250);
 
 /// The queue of this process, once [`start`] has been called.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+/// The format of the lines, once [`start`] has been called.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// Sends log lines and the messages of panics to standard error. Call this once, before anything is logged.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
@@ -47,9 +51,10 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
+    let _ = FORMAT.set(format);
     let queue = Arc::clone(QUEUE.get_or_init(|| {
         Queue::start(
-            stderr(),
+            AboveProgress(stderr()),
             match format {
                 LogFormat::Json => dropped_as_json,
                 LogFormat::Text => dropped_as_text,
@@ -63,7 +68,7 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
         }
         LogFormat::Text => lines
-            .with_ansi(stderr().is_terminal())
+            .with_ansi(stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok()))
             .fmt_fields(debug_fn(field).delimited(" "))
             .with_writer(queue)
             .try_init(),
@@ -77,13 +82,59 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     }));
 }
 
+/// Returns the format of the lines.
+pub(crate) fn format() -> LogFormat {
+    FORMAT.get().copied().unwrap_or(LogFormat::Text)
+}
+
 /// Writes a message to standard error. If [`start`] has been called, the message is queued, and the caller does
 /// not wait.
 pub(crate) fn say(text: &str) {
     let text = show::page(text);
     match QUEUE.get() {
         Some(queue) => queue.add(format!("{text}\n").as_bytes()),
-        None => eprintln!("{text}"),
+        None => eprintln!("{}{text}", progress::before_text()),
+    }
+}
+
+/// Writes the line of progress to standard error, unless earlier text has not been written yet. A reader that is too
+/// slow so delays neither the caller nor the log.
+pub(crate) fn draw(text: &str) {
+    match QUEUE.get() {
+        Some(queue) if queue.flush(Duration::ZERO) => queue.add(text.as_bytes()),
+        Some(_) => {}
+        None => write(text),
+    }
+}
+
+/// Erases the line of progress. What is written after this call appears after the erasure.
+pub(crate) fn erase(text: &str) {
+    match QUEUE.get() {
+        Some(queue) => {
+            queue.add(text.as_bytes());
+            queue.flush(ERASE_WITHIN);
+        }
+        None => write(text),
+    }
+}
+
+/// Writes to standard error. A failure is ignored, because the line of progress is not a result.
+fn write(text: &str) {
+    let mut stderr = stderr().lock();
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+/// Standard error, on which each text removes the line of progress.
+struct AboveProgress(Stderr);
+
+impl io::Write for AboveProgress {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write_all(progress::before_text().as_bytes())?;
+        self.0.write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -146,7 +197,6 @@ fn dropped_as_json(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
 
     #[test]
     fn the_count_of_dropped_lines_is_a_line_of_the_same_format() {

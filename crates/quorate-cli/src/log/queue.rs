@@ -11,8 +11,8 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// Lines that wait to be written, and the thread that writes them. [`Queue::add`] never waits for the reader.
 ///
-/// The writer of `tracing-appender` does not fit. It limits the number of lines and not their bytes, and does
-/// not report the lines that it dropped. It also prints to standard output if it cannot end in time.
+/// The writer of `tracing-appender` is not used here. It limits the number of lines and not their bytes, and
+/// does not report the lines that it dropped. It also prints to standard output if it cannot end in time.
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,

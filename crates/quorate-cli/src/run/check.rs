@@ -21,6 +21,10 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
     if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
         line(&format!("  WARNING: {advice}"))?;
     }
+    for notify in &config.notify {
+        let on: Vec<_> = notify.on.iter().map(|event| event.as_str()).collect();
+        line(&format!("{}: {} to {}", notify.name, on.join(", "), notify.to))?;
+    }
     let now = Env::system().wall();
     for job in jobs {
         let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.format(at));

@@ -1,9 +1,11 @@
 //! A job of the configuration file. Each tick runs the job's command under a supervisor process.
 
-use super::{notify, output::Output};
+use super::{lines::RunLabel, notify, output::Output};
 use crate::{
-    config::JobConfig,
+    config::{JobConfig, PingEvent},
     guard::Guard,
+    notices::Pings,
+    outputs::OutputFiles,
     supervisor::{CommandSpec, EndedBy, Exit, StartError, Status, Stream, Supervisor},
     time::rfc3339,
 };
@@ -13,31 +15,64 @@ use quorate::{
 };
 use std::sync::Arc;
 
+/// The parts of the daemon that every job uses. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    pub(super) pings: Pings,
+    /// The files that keep the output of runs; `None` if there are none.
+    pub(super) outputs: Option<OutputFiles>,
+}
+
 /// Returns the job that runs the command of `config`.
-pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard) -> Job {
+pub(super) fn job(config: &JobConfig, env: &Env, guard: Guard, around: &Surroundings) -> Job {
     let shared = Arc::new(config.clone());
-    let env = env.clone();
+    let (env, around) = (env.clone(), around.clone());
     let job = Job::new(&config.name, config.schedule.clone(), move |tick: RunContext| {
-        let (job, env) = (Arc::clone(&shared), env.clone());
-        async move { run(&job, &env, guard, &tick).await }
+        let (job, env, around) = (Arc::clone(&shared), env.clone(), around.clone());
+        async move {
+            around.pings.ping(&job, PingEvent::Start);
+            let ended = run(&job, &env, guard, &around, &tick).await;
+            ping_end(&job, &around.pings, &tick, ended.is_ok());
+            ended
+        }
     });
     config.with_rules(job)
 }
 
+/// Pings the end of a run. An attempt that fails is the end only if it is the last one, and a run that was
+/// cancelled has neither succeeded nor failed.
+fn ping_end(job: &JobConfig, pings: &Pings, tick: &RunContext, succeeded: bool) {
+    let is_last = tick.attempt() >= job.retries.attempts();
+    if succeeded {
+        pings.ping(job, PingEvent::Success);
+    } else if is_last && !tick.cancellation_token().is_cancelled() {
+        pings.ping(job, PingEvent::Fail);
+    }
+}
+
 /// Runs one attempt. At a step-down, at the attempt's timeout and when the run is cancelled, the command gets
 /// SIGTERM. It then has the grace period in which to end. The scheduler records the reason.
-async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Result<(), String> {
+async fn run(
+    job: &JobConfig,
+    env: &Env,
+    guard: Guard,
+    around: &Surroundings,
+    tick: &RunContext,
+) -> Result<(), String> {
     let mut spec = spec(job, env, tick)?;
-    let mut output = None;
-    if let Some(most) = job.keep_output {
-        let (pumps, stdout, stderr) = Output::piped(env, most).map_err(|error| error.to_string())?;
-        spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
-        output = Some(pumps);
-    }
+    let label = RunLabel { job: Arc::clone(&job.name), tick: tick.at(), attempt: tick.attempt() };
+    let file = match &around.outputs {
+        Some(outputs) => outputs.open(env, &job.name, tick.at()).await,
+        None => None,
+    };
+    let most = job.keep_output.unwrap_or_default();
+    let (output, stdout, stderr) =
+        Output::piped(env, most, &label, file).map_err(|error| error.to_string())?;
+    spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    // The command may run from now on, even if the start is not confirmed because its future is dropped or the
-    // supervisor process does not answer in time.
+    // The command may run from now on, even if its start is never confirmed. This happens if the future of
+    // `start` is dropped, or if the supervisor process does not answer in time.
     let unconfirmed = Unconfirmed(tick);
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
@@ -45,6 +80,7 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
             if !matches!(error, StartError::Supervisor(_)) {
                 unconfirmed.confirm();
             }
+            output.tail().await;
             return Err(error.to_string());
         }
     };
@@ -52,8 +88,9 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     if exit.is_complete() {
         unconfirmed.confirm();
     }
-    if let Some(output) = output {
-        tick.set_output(&output.tail().await);
+    let tail = output.tail().await;
+    if job.keep_output.is_some() {
+        tick.set_output(&tail);
     }
     let cancelled = tick.cancellation_token().is_cancelled();
     if exit.ended_by.is_some() && !cancelled {
@@ -64,9 +101,9 @@ async fn run(job: &JobConfig, env: &Env, guard: Guard, tick: &RunContext) -> Res
     outcome(&exit, cancelled, &job.ok_exit_codes)
 }
 
-/// A command whose processes may still run. If this value is dropped, the lease of the term, or the claim of
-/// the run, is not released, and other workers must wait until it expires. Call [`Unconfirmed::confirm`]
-/// instead once the end of all processes was observed.
+/// A command whose processes may still run. If this value is dropped, neither the lease of the term nor the
+/// claim of the run is released. Other workers must then wait until the lease or the claim expires. Call
+/// [`Unconfirmed::confirm`] instead once the end of all processes was observed.
 struct Unconfirmed<'a>(&'a RunContext);
 
 impl Unconfirmed<'_> {

@@ -3,7 +3,7 @@
 //! the campaign is no longer polled.
 
 use super::{
-    command,
+    command::{self, Surroundings},
     notify::Notifier,
     reader::{ConfigReader, FileEvent, ReloadReason},
 };
@@ -12,10 +12,12 @@ use crate::{
     connect, files,
     guard::Guard,
     http::Server,
+    notices::{Notices, Pings},
+    outputs::OutputFiles,
 };
 use quorate::{
     election::{Election, ElectionError},
-    env::{BootTime, Env},
+    env::{BootTime, Env, ScopedTask},
     lease::Heartbeat,
     quorum::Quorum,
     scheduler::{Job, ScheduleError, Scheduler, SchedulerHandle},
@@ -71,10 +73,30 @@ pub(super) struct Daemon {
     /// The heartbeat of the lease, which is extended only while the loop beats.
     heartbeat: Heartbeat,
     guard: Guard,
-    /// The configuration in use. It is from the last contents of the file that had no error.
+    /// The configuration in use. It was read from the last version of the file that had no error.
     config: Config,
     reader: ConfigReader,
     notifier: Notifier,
+    watching: Watching,
+    /// The task that watches whether there is a leader.
+    #[expect(dead_code, reason = "it ends when it is dropped")]
+    no_leader: Option<ScopedTask<()>>,
+}
+
+/// The parts that notify operators of jobs.
+struct Watching {
+    notices: Option<Notices>,
+    around: Surroundings,
+}
+
+impl Watching {
+    fn attach(&self, config: &JobConfig, env: &Env, guard: Guard) -> Job {
+        let job = command::job(config, env, guard, &self.around);
+        match &self.notices {
+            Some(notices) => notices.attach(config, job),
+            None => job,
+        }
+    }
 }
 
 impl Daemon {
@@ -85,6 +107,9 @@ impl Daemon {
         flags: Flags,
         notifier: Notifier,
     ) -> io::Result<Self> {
+        let notices = Notices::start(quorum, group, config)?;
+        let outputs = config.output.as_ref().map(OutputFiles::start).transpose()?;
+        let around = Surroundings { pings: Pings::start(quorum.env())?, outputs };
         let (lease, env) = (config.lease, quorum.env());
         let heartbeat = Heartbeat::new(env, max_silence(lease.ttl));
         let guard = Guard::new(lease.ttl, lease.step_down_grace);
@@ -95,20 +120,24 @@ impl Daemon {
             Some(most) => scheduler.max_running(most),
             None => scheduler,
         };
-        let jobs = jobs.iter().map(|job| command::job(job, env, guard));
+        let watching = Watching { notices, around };
+        let jobs = jobs.iter().map(|job| watching.attach(job, env, guard));
         let scheduler = jobs.fold(scheduler, Scheduler::job);
         Ok(Self {
-            // With the handle, the counters of all jobs exist, even before there is a quorum.
+            // The call of `handle` creates the registry of the jobs. So the counters of all jobs exist even
+            // before there is a quorum.
             handle: scheduler.handle(),
             scheduler,
             env: env.clone(),
             quorum: quorum.clone(),
-            election,
             heartbeat,
             guard,
             config: config.clone(),
             reader: ConfigReader::new(env, config.file.clone(), flags)?,
             notifier,
+            no_leader: watching.notices.as_ref().and_then(|notices| notices.watch_leader(quorum, &election)),
+            watching,
+            election,
         })
     }
 
@@ -221,7 +250,7 @@ impl Daemon {
     }
 
     fn jobs(&self, jobs: &[JobConfig]) -> Vec<Job> {
-        jobs.iter().map(|job| command::job(job, &self.env, self.guard)).collect()
+        jobs.iter().map(|job| self.watching.attach(job, &self.env, self.guard)).collect()
     }
 
     /// Returns the text that `systemctl status` shows.

@@ -3,6 +3,7 @@
 mod check;
 mod command;
 pub(crate) mod daemon;
+mod lines;
 pub(crate) mod notify;
 mod output;
 mod reader;
@@ -50,7 +51,8 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     );
     let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
     let daemon = daemon.map_err(|error| Failure::new(FAILURE, error))?;
-    let server = listener.map(|listener| listener.start(&quorum, daemon.election(), config, true));
+    let server =
+        listener.map(|listener| listener.start(&quorum, daemon.election(), config, true)).transpose()?;
     // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
     // fix ends the daemon.
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {

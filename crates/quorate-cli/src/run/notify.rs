@@ -16,8 +16,9 @@ use std::{
     time::Duration,
 };
 
-/// The environment variables that systemd sets for this process. The commands that it runs must not get them.
-pub(super) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+/// The environment variables that systemd sets for this process. The commands that this process runs must not
+/// inherit these variables.
+pub(crate) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// The connection to the service manager, if there is one.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Connects by this process's `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    /// Connects to the socket in `NOTIFY_SOCKET`, and reads the period of the watchdog from `WATCHDOG_USEC`.
     pub(crate) fn from_env() -> Self {
         let variable = |name: &str| std::env::var_os(name);
         Self::new(

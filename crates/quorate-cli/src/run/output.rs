@@ -1,6 +1,14 @@
-//! The output of a command. It is passed on to this process's own output, and its last bytes are kept.
+//! The output of a command. Each line is printed with its job, run and stream, and written to the file of the run. The
+//! last bytes are kept for the history.
 
-use super::sink::Sink;
+use super::{
+    lines::{LineSplitter, OutputStream, RunLabel, clean},
+    sink::Sink,
+};
+use crate::{
+    log,
+    outputs::{END, RunFile},
+};
 use quorate::env::{Env, ScopedTask};
 use std::{
     io,
@@ -24,20 +32,48 @@ pub(super) struct Output {
     env: Env,
     tail: Arc<Mutex<Tail>>,
     pumps: [ScopedTask<()>; 2],
+    file: SharedFile,
+}
+
+/// The file of the run, if there is one. Both outputs write to it.
+type SharedFile = Arc<tokio::sync::Mutex<Option<RunFile>>>;
+
+/// The means to pass on one of the outputs.
+struct Pump {
+    env: Env,
+    label: RunLabel,
+    stream: OutputStream,
+    to: Sink,
+    tail: Arc<Mutex<Tail>>,
+    file: SharedFile,
 }
 
 impl Output {
     /// Creates two pipes for a command's standard output and standard error. The last `limit` bytes of both
     /// together are kept.
-    pub(super) fn piped(env: &Env, limit: usize) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+    pub(super) fn piped(
+        env: &Env,
+        limit: usize,
+        label: &RunLabel,
+        file: Option<RunFile>,
+    ) -> io::Result<(Self, OwnedFd, OwnedFd)> {
+        let file = Arc::new(tokio::sync::Mutex::new(file));
         let tail = Arc::new(Mutex::new(Tail::new(limit)));
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
+        let pump = |stream, to| Pump {
+            env: env.clone(),
+            label: label.clone(),
+            stream,
+            to,
+            tail: Arc::clone(&tail),
+            file: Arc::clone(&file),
+        };
         let pumps = [
-            env.spawn_scoped(pump(out, Sink::stdout(), Arc::clone(&tail))),
-            env.spawn_scoped(pump(err, Sink::stderr(), Arc::clone(&tail))),
+            env.spawn_scoped(pump(OutputStream::Stdout, Sink::stdout()).run(out)),
+            env.spawn_scoped(pump(OutputStream::Stderr, Sink::stderr()).run(err)),
         ];
-        Ok((Self { env: env.clone(), tail, pumps }, their_out, their_err))
+        Ok((Self { env: env.clone(), tail, pumps, file }, their_out, their_err))
     }
 
     /// Waits for the rest of the output after the command has ended. Returns the kept bytes as text.
@@ -48,6 +84,12 @@ impl Output {
             let _ = err.await;
         };
         let _ = self.env.before(self.env.now() + AFTER_ITS_END, both).await;
+        // A pump that still waits for a slow file system may hold the lock. Then the file gets no end.
+        if let Ok(mut file) = self.file.try_lock()
+            && let Some(file) = file.as_mut()
+        {
+            file.write(self.env.wall(), END, "of the attempt").await;
+        }
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).text()
     }
 }
@@ -58,31 +100,56 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
     Ok((Receiver::from_owned_fd(ours.into())?, theirs.into()))
 }
 
-async fn pump(mut from: impl AsyncRead + Unpin, to: Sink, tail: Arc<Mutex<Tail>>) {
-    let mut bytes = [0; 8192];
-    let mut closed = false;
-    while let Ok(n @ 1..) = from.read(&mut bytes).await {
-        tail.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
-        // If the output of this process is closed, the command's output can no longer be passed on, but its
-        // last bytes are still kept.
-        closed = closed || to.write(&bytes[..n]).await.is_err();
+impl Pump {
+    async fn run(self, mut from: impl AsyncRead + Unpin) {
+        let (mut bytes, mut splitter) = ([0; 8192], LineSplitter::default());
+        let mut closed = false;
+        while let Ok(n @ 1..) = from.read(&mut bytes).await {
+            self.tail.lock().unwrap_or_else(PoisonError::into_inner).add(self.stream, &bytes[..n]);
+            self.pass_on(splitter.add(&bytes[..n]), &mut closed).await;
+        }
+        self.pass_on(splitter.finish().into_iter().collect(), &mut closed).await;
+    }
+
+    /// Prints lines and writes them to the file. If the output of this process is closed, lines can no longer be
+    /// printed, and are still written to the file.
+    async fn pass_on(&self, lines: Vec<String>, closed: &mut bool) {
+        if lines.is_empty() {
+            return;
+        }
+        let (now, format) = (self.env.wall(), log::format());
+        let printed: String =
+            lines.iter().map(|line| self.label.print(format, now, self.stream, line)).collect();
+        *closed = *closed || self.to.write(printed.as_bytes()).await.is_err();
+        if let Some(file) = self.file.lock().await.as_mut() {
+            for line in &lines {
+                file.write(now, self.stream.as_str(), &clean(line)).await;
+            }
+        }
     }
 }
 
-/// The last bytes of a text.
+/// The last bytes of both outputs together. A line end is inserted where one output follows an unfinished line of
+/// the other.
 #[derive(Debug)]
 struct Tail {
     limit: usize,
     bytes: Vec<u8>,
+    /// The output of the newest bytes.
+    last: Option<OutputStream>,
     cut: bool,
 }
 
 impl Tail {
     fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), cut: false }
+        Self { limit, bytes: Vec::new(), last: None, cut: false }
     }
 
-    fn add(&mut self, bytes: &[u8]) {
+    fn add(&mut self, stream: OutputStream, bytes: &[u8]) {
+        let other = self.last.replace(stream).is_some_and(|last| last != stream);
+        if other && self.bytes.last().is_some_and(|last| *last != b'\n') {
+            self.bytes.push(b'\n');
+        }
         self.bytes.extend_from_slice(bytes);
         // The kept bytes are moved only once for each `limit` new bytes, because moving them each time would be
         // slow.
@@ -118,9 +185,25 @@ mod tests {
     fn tail(limit: usize, parts: &[&[u8]]) -> String {
         let mut tail = Tail::new(limit);
         for part in parts {
-            tail.add(part);
+            tail.add(OutputStream::Stdout, part);
         }
         tail.text()
+    }
+
+    #[test]
+    fn a_line_of_one_output_does_not_continue_a_line_of_the_other() {
+        let mut tail = Tail::new(100);
+        for (stream, part) in [
+            (OutputStream::Stdout, "out"),
+            (OutputStream::Stdout, " one\n"),
+            (OutputStream::Stderr, "err\n"),
+            (OutputStream::Stdout, "last"),
+            (OutputStream::Stderr, "err"),
+            (OutputStream::Stderr, "or"),
+        ] {
+            tail.add(stream, part.as_bytes());
+        }
+        assert_eq!(tail.text(), "out one\nerr\nlast\nerror");
     }
 
     #[test]
@@ -141,12 +224,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_output_is_copied_unchanged_and_its_tail_is_kept() {
+    async fn each_line_is_printed_with_its_run_and_the_tail_is_kept() {
         let kept = Arc::new(Mutex::new(Tail::new(4)));
         let (mut passed, ours) = io::pipe().unwrap();
-        pump(&b"one two"[..], Sink::new("test", ours), Arc::clone(&kept)).await;
+        let label = RunLabel { job: "j".into(), tick: quorate::env::WallTime::default(), attempt: 1 };
+        let pump = Pump {
+            env: Env::system(),
+            label,
+            stream: OutputStream::Stdout,
+            to: Sink::new("test", ours),
+            tail: Arc::clone(&kept),
+            file: Arc::default(),
+        };
+        pump.run(&b"one\ntwo"[..]).await;
         // When the sink is dropped, its thread ends and closes the pipe, so the read ends.
-        assert_eq!(io::read_to_string(&mut passed).unwrap(), "one two");
-        assert_eq!(kept.lock().unwrap().text(), " two");
+        let printed = io::read_to_string(&mut passed).unwrap();
+        let lines: Vec<&str> =
+            printed.lines().filter_map(|line| line.split_once("  ")).map(|(_, line)| line).collect();
+        assert_eq!(lines, ["j 1970-01-01T00:00:00Z stdout: one", "j 1970-01-01T00:00:00Z stdout: two"]);
+        assert_eq!(kept.lock().unwrap().text(), "\ntwo");
     }
 }

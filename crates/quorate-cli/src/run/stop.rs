@@ -17,8 +17,9 @@ use std::{
 /// its lease and close its connections.
 const REST: Duration = Duration::from_secs(10);
 
-/// Ends the process some time after SIGTERM or SIGINT, even if all other threads are blocked. It uses a
-/// separate thread that shares nothing with the daemon's loop. Dropping this value ends the watch.
+/// Ends the process some time after SIGTERM or SIGINT, even if all other threads are blocked. For this, it uses
+/// a separate thread that shares nothing with the daemon's loop. If this value is dropped before such a signal
+/// arrives, the thread ends and does nothing.
 #[derive(Debug)]
 pub(crate) struct StopDeadline {
     signals: Vec<SigId>,

@@ -1,10 +1,10 @@
-//! A cgroup of the command's own, which is possible if the user may manage this process's cgroup. With it,
-//! `cgroup.kill` can also end processes that changed their user.
+//! A separate cgroup for the command. It is possible if the user may manage this process's cgroup. With a
+//! separate cgroup, `cgroup.kill` can also end processes of the command that changed their user.
 //!
-//! Only an unprivileged supervisor process uses it. It needs a cgroup of version 2 that belongs to its user,
-//! and a kernel with `cgroup.kill` (Linux 5.14). Root can signal every process without a cgroup, and the
-//! service manager manages root's cgroups. The new cgroup is always directly below this process's own cgroup,
-//! which is never killed.
+//! Only an unprivileged supervisor process creates such a cgroup. It needs a cgroup of version 2 that belongs
+//! to its user, and a kernel with `cgroup.kill` (Linux 5.14). Root can signal every process without a cgroup,
+//! and the service manager manages root's cgroups. The new cgroup is always directly below this process's own
+//! cgroup, which is never killed.
 
 use rustix::process::{Pid, geteuid};
 use std::{
@@ -23,7 +23,7 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     /// Creates the cgroup and moves this process into it, so that the command starts in it. Returns `None` if
-    /// the user must not create one.
+    /// the user has no right to create a cgroup.
     pub(super) fn enter() -> Option<Self> {
         if geteuid().is_root() {
             return None;
@@ -83,7 +83,7 @@ fn dir_of(own: &Path, supervisor: Pid) -> PathBuf {
     own.join(format!("quorate-{}", supervisor.as_raw_pid()))
 }
 
-/// Kills the processes of a cgroup, unless this process is itself in it or below it.
+/// Kills the processes of a cgroup, unless this process is itself in this cgroup or in one below it.
 fn kill(dir: &Path) {
     if own().is_some_and(|own| !own.starts_with(dir)) {
         // The file is opened without creating it. If it does not exist, the cgroup is gone, and there is

@@ -144,8 +144,8 @@ impl ProcessTree {
         all
     }
 
-    /// Returns the children of this process, except the command. They became its children when they lost their
-    /// parents.
+    /// Returns the children of this process, except the command. These processes became children of this
+    /// process when they lost their own parents.
     fn orphans(&self) -> Vec<Pid> {
         let mut orphans = if self.is_subreaper { children(getpid()) } else { Vec::new() };
         orphans.retain(|&pid| pid != self.command);

@@ -94,8 +94,8 @@ impl CommandSpec {
         self
     }
 
-    /// Sets whether the command may use this process's terminal. If so, this process stops when the command
-    /// is stopped.
+    /// Sets whether the command may use this process's terminal. If it may, this process also stops when the
+    /// command is stopped.
     #[must_use]
     pub fn job_control(mut self, yes: bool) -> Self {
         self.job_control = yes;

@@ -19,8 +19,8 @@ pub enum Status {
 pub enum EndedBy {
     /// [`Supervisor::step_down`](super::Supervisor::step_down) was called.
     StepDown,
-    /// The deadline had passed before a later one arrived. Or the command had ended, but the supervisor process
-    /// observed the end of its last process only after the time of SIGKILL.
+    /// The deadline passed before a later deadline arrived. Or the command itself had ended, but the
+    /// supervisor process observed the end of its last process only after the time of SIGKILL.
     Deadline,
     /// The parent of the supervisor process had ended, or had closed the connection because it could send no
     /// more orders.
@@ -42,8 +42,8 @@ pub struct Survivor {
     pub name: String,
     /// The user id, or `None` if the system hides it.
     pub user: Option<u32>,
-    /// True if this user has the right to signal the process. Then the process did not end because it is inside
-    /// a system call that cannot be interrupted.
+    /// True if this user has the right to signal the process. Such a process survives SIGKILL only while it is
+    /// inside a system call that cannot be interrupted.
     pub permitted: bool,
 }
 
@@ -76,8 +76,9 @@ pub struct Exit {
     pub ended_by: Option<EndedBy>,
     /// True if SIGKILL was necessary, for the command or for processes that it left behind.
     pub killed: bool,
-    /// The processes that still run although they had to end: processes of other users, and processes inside a system call
-    /// that cannot be interrupted. The lease must not be released before it has expired.
+    /// The processes that still run although they had to end: processes of other users, and processes inside a
+    /// system call that cannot be interrupted. While there are such processes, the lease must not be released.
+    /// It ends when it expires.
     pub survivors: Vec<Survivor>,
 }
 

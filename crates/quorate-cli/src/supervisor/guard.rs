@@ -102,8 +102,8 @@ impl Guard {
         self.deadline.kill
     }
 
-    /// Returns the action at `now`. `gone` is true if, shortly before `now`, no process ran any more that has
-    /// to end.
+    /// Returns the action at `now`. `gone` is true if all processes that have to end had ended shortly before
+    /// `now`.
     pub(super) fn step(&mut self, now: BootTime, gone: bool) -> Step {
         if now >= self.deadline.kill {
             // The reason is also set if the command has ended by itself, because it may have ended only after

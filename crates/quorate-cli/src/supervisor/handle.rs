@@ -12,14 +12,14 @@ use tokio::{
     signal::unix::{Signal as Signals, SignalKind, signal},
 };
 
-/// The time after [`Deadline::kill`] that the supervisor process has to act. After that, this process kills the
-/// group itself.
+/// The time after [`Deadline::kill`] that the supervisor process has to act. When this time is over, this
+/// process kills the group itself.
 const SUPERVISOR_SLACK: Duration = Duration::from_millis(200);
 /// The time within which the supervisor process must report the end of the command after the command has ended.
 /// Processes that the command leaves behind have two seconds until SIGKILL, and five seconds after it.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-/// The longest wait for the end of a supervisor process that has nothing left to do. After a kill by this
-/// process, also the longest wait for a report.
+/// The longest wait for the end of a supervisor process that has nothing left to do. After this process has
+/// killed the command, also the longest wait for the report of the supervisor process.
 const EXIT_WITHIN: Duration = Duration::from_secs(6);
 /// The shortest wait for the report of a supervisor process whose command this process has killed. While killed
 /// processes still run, the wait continues until [`EXIT_WITHIN`].
@@ -173,11 +173,11 @@ impl Supervisor {
     }
 
     /// Waits for the end of the command and of its group. When the command stops or continues, this process
-    /// does the same. If the supervisor process stays silent, this process kills it and its command, so the
-    /// call returns at most a few seconds after the deadline that was last acknowledged.
+    /// does the same. If the supervisor process stays silent, this process kills the supervisor process and
+    /// its command. So the call returns at most a few seconds after the deadline that the supervisor process
+    /// acknowledged last.
     ///
-    /// # Cancel safety
-    /// Safe: call it again.
+    /// # Cancel safety Safe: call it again.
     pub async fn wait(&mut self) -> Exit {
         while self.exit.is_none() {
             let overdue = self.overdue();
@@ -235,14 +235,14 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the killed processes have ended, but at most until `late`. Notes in the exit those that
-    /// still run.
+    /// Waits until the killed processes have ended, but at most until `late`. If some of them still run then,
+    /// adds these to the survivors of the exit.
     async fn wait_until_gone(&mut self, late: BootTime) {
         loop {
             let survivors = self.command.survivors(self.supervisor());
             if survivors.is_empty() {
-                // The exit keeps the survivors that the supervisor process has named, because this process may
-                // not be able to see all of them.
+                // The exit keeps the survivors that the supervisor process has reported, because this process
+                // may not be able to see all of them.
                 return;
             }
             if self.env.now() >= late {
@@ -318,7 +318,8 @@ impl Supervisor {
     }
 
     /// Handles a supervisor process that has not acted in time. First kills the command. If the supervisor
-    /// process still does not report the end of the command, kills it too, and ends the wait.
+    /// process still does not report the end of the command, kills the supervisor process too, and ends the
+    /// wait.
     fn on_overdue(&mut self, now: BootTime) {
         let Some(killed) = self.killed else {
             let lost = now >= self.deadline.kill;
@@ -346,7 +347,7 @@ impl Supervisor {
         self.command.kill(self.supervisor());
     }
 
-    /// Returns the exit as far as this process knows it without a report of the supervisor process.
+    /// Returns the exit as this process has observed it itself, without a report of the supervisor process.
     fn own_exit(&self, why: EndedBy) -> Exit {
         let killed_at = self.killed.map_or_else(|| self.env.now(), |killed| killed.at);
         let by_itself = match self.ended_at {
@@ -380,7 +381,7 @@ impl Supervisor {
         let line = wire::line(&order);
         // If the supervisor process does not read, or the socket took only a part of the line, no more orders
         // can be sent. This process then closes its side of the connection. The supervisor process ends the
-        // command when it sees this, or at the last deadline that it knows.
+        // command when it reads the end of the connection, or at the last deadline that it has read.
         if self
             .socket
             .as_ref()

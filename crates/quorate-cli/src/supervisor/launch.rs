@@ -52,7 +52,7 @@ pub(super) fn spawn_supervisor(
         Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);
     supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
-    // The list of nodes may contain the passwords of the nodes. So the command gets this variable only if the
+    // The variable `QUORATE_NODES` may contain the passwords of the nodes. So the command gets it only if the
     // job's `env` sets it.
     supervisor.env_remove(config::NODES_VARIABLE);
     for name in &command.without {

@@ -5,12 +5,12 @@
 //! * The supervisor process acts only when the system schedules it. On a machine that gives it no processor
 //!   time, or that resumes from suspend, the command runs until the supervisor process runs. Leave some time
 //!   between [`Deadline::kill`] and the end of the lease.
-//! * A command inside an uninterruptible system call dies when that call ends. [`Exit::survivors`] names it.
+//! * A command inside an uninterruptible system call dies when that call ends. [`Exit::survivors`] contains it.
 //! * An unprivileged supervisor process cannot signal a command that changes to another user (`sudo`, any
 //!   setuid program). If this process's cgroup (version 2) belongs to its user, as with `Delegate=yes` under
 //!   systemd, the command gets its own cgroup, and `cgroup.kill` ends it (Linux 5.14). Otherwise
-//!   [`Exit::survivors`] names the processes that still run, and the lease must not be released before it has
-//!   expired: see [`Exit::is_complete`].
+//!   [`Exit::survivors`] contains the processes that still run. The lease must then not be released, and ends
+//!   when it expires: see [`Exit::is_complete`].
 //! * The supervisor process ends the command's *process group*. It ends processes that left the group
 //!   (`setsid`, a daemon) only on Linux, and only in two cases: the command was ended because of the lease,
 //!   or was asked to end by HUP, INT, QUIT or TERM. If the command ends by itself, processes that have left

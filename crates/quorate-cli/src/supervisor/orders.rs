@@ -31,7 +31,7 @@ impl Orders {
     }
 
     /// Returns all orders that have arrived, without waiting. A `None` at the end means that no more orders
-    /// will arrive. It is returned only once.
+    /// will arrive. This `None` is returned only once.
     pub(super) fn take(&mut self) -> Vec<Option<Order>> {
         let mut taken = Vec::new();
         if self.closed {

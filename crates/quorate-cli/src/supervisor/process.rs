@@ -60,7 +60,7 @@ pub(super) struct Invocation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobControl {
     pub(super) group: Pid,
-    /// True if the parent leads its group. A command that a shell starts from its prompt does.
+    /// True if the parent leads its group, as a command does that a shell starts from its prompt.
     pub(super) leads: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Finds processes in `/proc`, and signals them. A signal cannot reach another process that has got the same
-//! process id.
+//! Finds processes in `/proc`, and signals them. A signal never reaches another process to which the system
+//! has given the same process id later.
 //!
 //! On systems other than Linux, this module finds no process and signals none.
 
@@ -76,7 +76,8 @@ impl Process {
         self.group == group.as_raw_pid()
     }
 
-    /// Returns whether the process id still belongs to this process. It does until the process is reaped.
+    /// Returns whether the process id still belongs to this process. The id belongs to the process until the
+    /// process is reaped.
     pub(super) fn is_unreaped(&self) -> bool {
         match self.started {
             Some(_) => Self::read(self.pid).is_some_and(|now| now.started == self.started),

@@ -5,8 +5,8 @@ use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 
-/// The controlling terminal. The supervisor process passes it from the parent's group to the command's group
-/// and back, and is itself in neither.
+/// The controlling terminal. The supervisor process passes the terminal from the parent's group to the
+/// command's group and back. The supervisor process itself is in neither group.
 #[derive(Debug)]
 pub(super) struct Terminal {
     tty: File,
@@ -40,8 +40,8 @@ impl Terminal {
     }
 
     fn give_to(&self, group: Pid) -> bool {
-        // The supervisor process is in a background group, so this call would stop it. To prevent that, the
-        // signal is blocked.
+        // The supervisor process is in a background group. For this call, the kernel sends such a process
+        // SIGTTOU, which would stop it. So the signal is blocked during the call.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };

@@ -108,7 +108,7 @@ impl JobCheck<'_> {
 }
 
 /// Parses a number of bytes: `512`, `512B`, `4kB`, `4KiB`.
-fn bytes(text: &str) -> Option<usize> {
+pub(in crate::config) fn bytes(text: &str) -> Option<usize> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor: usize = match unit.trim_start() {

@@ -3,11 +3,15 @@
 mod command;
 mod rules;
 mod times;
+mod watch;
+
+pub(super) use command::bytes;
 
 use super::{
     ConfigError, LeaseConfig, beside,
     error::SourceText,
     file::{DeliveryText, JobText, MisfireText, RuleText, Time},
+    notify::PingConfig,
 };
 use quorate::scheduler::{
     Delivery, Job, Misfire, Overlap, Placement, Retry, Schedule, ScheduleError, Scheduler,
@@ -62,6 +66,10 @@ pub struct JobConfig {
     pub priority: i32,
     /// The number of entries that the job's history keeps.
     pub history: usize,
+    /// The time within which the job is expected to succeed again.
+    pub expect_within: Option<Duration>,
+    /// The URL that the job pings.
+    pub ping: Option<PingConfig>,
 }
 
 impl fmt::Debug for JobConfig {
@@ -83,6 +91,8 @@ impl fmt::Debug for JobConfig {
             .field("placement", &self.placement)
             .field("priority", &self.priority)
             .field("history", &self.history)
+            .field("expect_within", &self.expect_within)
+            .field("ping", &self.ping)
             .finish()
     }
 }
@@ -145,6 +155,10 @@ impl JobConfig {
             .priority(self.priority)
             .history(self.history)
             .keep_output(self.keep_output.unwrap_or_default());
+        let job = match self.expect_within {
+            Some(time) => job.expect_within(time),
+            None => job,
+        };
         match self.timeout {
             Some(timeout) => job.timeout(timeout),
             None => job,
@@ -181,6 +195,8 @@ impl JobCheck<'_> {
             name: name.into(),
             misfire: self.misfire(&schedule, lease)?,
             jitter: self.jitter(&schedule)?,
+            expect_within: self.expect_within(&schedule)?,
+            ping: self.ping()?,
             schedule,
             command: self.command()?,
             ok_exit_codes: self.ok_exit_codes()?,

@@ -1,0 +1,101 @@
+//! The operator's page: the router of `quorate-web` for this daemon, its guard, and the facts that it shows.
+
+use super::{guard, site::Site, tokens::Access};
+use crate::{claims, config::Config, connect, doctor, exit::Failure};
+use axum::{Router, middleware};
+use quorate::{internals::Marker, quorum::Quorum};
+use quorate_web::{
+    Examination, Finding, Message, Messages, NodeFacts, NodeSource, Page, Severity, SourceFuture,
+};
+use std::{fmt, sync::Arc};
+
+/// Returns the paths of the page, behind a guard of their own.
+pub(super) fn router(site: &Arc<Site>) -> Result<Router, Failure> {
+    let facts = Facts { quorum: site.quorum.clone(), config: site.config.clone() };
+    let mut page = Page::new(&site.election).ttl(site.config.lease.ttl).source(facts);
+    if !site.has_jobs {
+        page = page.without_jobs();
+    }
+    if site.tokens.protects_reads() {
+        page = page.closed();
+    }
+    if site.tokens.protects_reads() || site.tokens.can_operate() {
+        let tokens = Arc::clone(site);
+        page = page.check_token(move |token| access(tokens.tokens.access_of_token(token)));
+    }
+    let router = quorate_web::router(page)
+        .map_err(|error| Failure::new(crate::exit::CONFIG, format!("group: {error}")))?;
+    Ok(router.layer(middleware::from_fn_with_state(Arc::clone(site), guard::page_guard)))
+}
+
+/// Returns the rights on the page.
+pub(super) fn access(access: Access) -> Option<quorate_web::Access> {
+    match access {
+        Access::Health => None,
+        Access::Read => Some(quorate_web::Access::Read),
+        Access::Operate => Some(quorate_web::Access::Operate),
+    }
+}
+
+/// Reads the nodes as `quorate nodes list`, `quorate doctor` and `quorate claims` do.
+struct Facts {
+    quorum: Quorum,
+    config: Config,
+}
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Facts").field("nodes", &self.config.nodes.len()).finish_non_exhaustive()
+    }
+}
+
+impl NodeSource for Facts {
+    fn examine(&self) -> SourceFuture<'_, Examination> {
+        Box::pin(self.examination())
+    }
+
+    fn messages<'a>(&'a self, set: &'a str, limit: usize) -> SourceFuture<'a, Result<Messages, String>> {
+        Box::pin(async move {
+            let found = claims::read(&self.quorum, &self.config, set, limit).await;
+            let (list, complete, missing) = found.map_err(|failure| failure.to_string())?;
+            let list = list.into_iter().map(|(id, state)| Message { id, state }).collect();
+            Ok(Messages { list, complete, missing })
+        })
+    }
+}
+
+impl Facts {
+    async fn examination(&self) -> Examination {
+        let env = self.quorum.env();
+        let sights = async {
+            let set = connect::node_set(&self.config, &self.config.nodes, true).ok()?;
+            Some(set.look(env, connect::PATIENCE).await)
+        };
+        let nodes = self.quorum.nodes();
+        let (sights, examined) = futures_util::join!(sights, doctor::examination(env, &self.config, &nodes));
+        let sights = sights.unwrap_or_default();
+        let Ok((report, memory)) = examined else { return Examination::default() };
+        let facts = |at: usize| {
+            let sight = sights.get(at).and_then(|sight| sight.as_ref().ok());
+            let marker = sight.and_then(|sight| Marker::parse(sight.hello.marker.as_deref()?).ok());
+            NodeFacts {
+                remembers_since: marker.map(|marker| marker.since),
+                uptime: sight.map(|sight| sight.hello.uptime),
+                clock_ahead_ms: sight.map(|sight| sight.ahead_micros as f64 / 1e3),
+                memory: memory.get(at).copied().flatten(),
+            }
+        };
+        let nodes = (0..self.config.nodes.len()).map(facts).collect();
+        let findings = report.into_iter().map(|finding| Finding {
+            severity: match finding.severity {
+                doctor::Severity::Note => Severity::Note,
+                doctor::Severity::Warning => Severity::Warning,
+                doctor::Severity::Critical => Severity::Critical,
+            },
+            node: finding.node,
+            problem: finding.problem,
+            fix: finding.fix,
+        });
+        Examination { nodes, findings: findings.collect() }
+    }
+}

@@ -1,0 +1,97 @@
+//! The operator of an operation, and the entry of an operation in the audit list.
+
+use crate::{
+    args::OperatorArgs,
+    config::{Config, Environment},
+    connect::{self, PATIENCE},
+    log,
+};
+use quorate::{
+    ledger::{Operation, OperationLog},
+    plain::plain,
+    quorum::Quorum,
+};
+
+/// The longest name of an operator, in bytes.
+const NAME_MAX: usize = 128;
+
+/// The operator and the reason of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Operator {
+    by: String,
+    reason: Option<String>,
+}
+
+/// An operation that was carried out, or attempted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) action: &'a str,
+    /// The resource, message or nodes that were changed.
+    pub(crate) target: &'a str,
+    /// The group, if the operation concerns only one.
+    pub(crate) group: Option<&'a str>,
+    /// The result, or the error.
+    pub(crate) result: Result<&'a str, &'a str>,
+}
+
+impl Operator {
+    /// Returns the operator of a command: the name of `--by`, or USER@HOST.
+    pub(crate) fn new(args: &OperatorArgs, environment: &Environment<'_>) -> Self {
+        Self::named(&name(args.by.as_deref(), environment), args.reason.clone())
+    }
+
+    pub(crate) fn named(by: &str, reason: Option<String>) -> Self {
+        Self { by: plain(by, NAME_MAX), reason }
+    }
+
+    /// Returns the reason with the name of the operator, for people.
+    pub(crate) fn reason(&self) -> String {
+        let reason = self.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("by {}{reason}", self.by)
+    }
+
+    /// Adds an entry to the audit list. If too few nodes store it, says so: the operation itself is done.
+    pub(crate) async fn note(&self, quorum: &Quorum, entry: &Entry<'_>) {
+        let (is_done, result) = match entry.result {
+            Ok(result) => (true, result),
+            Err(error) => (false, error),
+        };
+        let operation = Operation {
+            at: quorum.wall(),
+            by: self.by.as_str().into(),
+            action: entry.action.into(),
+            target: entry.target.into(),
+            group: entry.group.map(Into::into),
+            reason: self.reason.as_deref().map(Into::into),
+            done: is_done,
+            result: result.into(),
+        };
+        if let Err(error) = OperationLog::new(quorum).add(&operation).await {
+            let error = plain(&error.to_string(), 1_000);
+            log::say(&format!("quorate: the audit list lacks this operation: {error}"));
+        }
+    }
+
+    /// Adds an entry to the audit list, over new connections.
+    pub(crate) async fn note_anew(&self, config: &Config, entry: &Entry<'_>) {
+        match connect::quorum(config, config.settings.clone()) {
+            Ok(quorum) => {
+                // Without a quorum the entry cannot be stored, which `note` reports.
+                let _ = quorum.ready(PATIENCE).await;
+                self.note(&quorum, entry).await;
+                quorum.close().await;
+            }
+            Err(failure) => log::say(&format!("quorate: the audit list lacks this operation: {failure}")),
+        }
+    }
+}
+
+/// Returns the name of the requester: `by`, or USER@HOST. The leader logs it, and `jobs show` names it for a paused
+/// job.
+pub(crate) fn name(by: Option<&str>, environment: &Environment<'_>) -> String {
+    let user = || ["USER", "LOGNAME"].into_iter().find_map(|name| environment.env.get(name));
+    by.map_or_else(
+        || format!("{}@{}", user().map_or("unknown", String::as_str), environment.host),
+        |by| plain(by, NAME_MAX),
+    )
+}

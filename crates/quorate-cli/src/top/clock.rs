@@ -1,0 +1,50 @@
+//! Times in a form that fits into a column.
+
+use crate::time::{self, rfc3339};
+use quorate::env::WallTime;
+use std::time::Duration;
+
+/// Returns a duration in one unit, as `4 s` or `3 h`.
+pub(super) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..=119 => format!("{s} s"),
+        s @ 120..=7_199 => format!("{} min", s / 60),
+        s @ 7_200..=172_799 => format!("{} h", s / 3_600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+/// Returns the time from `now` to a time in the format of RFC 3339, as `in 4 s` or `4 s ago`.
+pub(super) fn relative(at: &str, now: WallTime) -> String {
+    match time::parse(at) {
+        Ok(at) if at > now => format!("in {}", span(now.until(at))),
+        Ok(at) => format!("{} ago", span(at.until(now))),
+        Err(_) => at.to_owned(),
+    }
+}
+
+/// Returns the time of day, in UTC.
+pub(super) fn time_of_day(at: WallTime) -> String {
+    let second = WallTime::from_micros(at.as_micros() / 1_000_000 * 1_000_000);
+    let text = rfc3339(second);
+    text.split_once('T').map_or(text.clone(), |(_, time)| time.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        let now = WallTime::from_micros(1_763_720_135_500_000);
+        assert_eq!(time_of_day(now), "10:15:35Z");
+        assert_eq!(relative("2025-11-21T10:15:39.6Z", now), "in 4 s");
+        assert_eq!(relative("2025-11-21T10:15:35Z", now), "0 s ago");
+        assert_eq!(relative("2025-11-21T13:15:39Z", now), "in 3 h");
+        assert_eq!(relative("?", now), "?");
+        assert_eq!(
+            [119, 120, 7_199, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),
+            ["119 s", "2 min", "119 min", "2 h", "2 d"]
+        );
+    }
+}

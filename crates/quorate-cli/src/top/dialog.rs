@@ -1,0 +1,122 @@
+//! Draws the details of a job, the questions, and the list of the keys.
+
+use super::{
+    clock::relative,
+    state::{Question, Verb},
+    view::{View, bold, first_line, scrolled},
+};
+use crate::{table::fields_within, terminal::Tone};
+use ratatui::{
+    Frame,
+    layout::{Constraint, Flex, Layout, Rect},
+    text::{Line, Span},
+    widgets::{Block, Clear, Paragraph, Wrap},
+};
+
+const KEYS: &str = "\
+Up Down k j     choose a job, or scroll
+PgUp PgDn Home End
+Enter           show the runs of the job, and why it did or did not run
+Esc             go back; drop the filter
+/               filter by name, state or last outcome
+s  S            change the order; reverse it
+Tab             show all sections, or only nodes, runs, events
+t               trigger the job: run it once now
+p               pause the job
+r               resume the job
+c               cancel the active runs of the job
+q  Ctrl-C       quit";
+
+/// Draws the details of the open job.
+pub(super) fn details(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
+    let state = view.state;
+    let Some(name) = &state.open else { return };
+    let mut lines = vec![bold(name.clone())];
+    let fields = |rows: Vec<(&'static str, String)>| {
+        let text = fields_within(area.width, rows);
+        text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
+    };
+    let job = state.jobs.as_ref().and_then(|jobs| jobs.value.iter().find(|job| job.name == *name));
+    match job {
+        // The list of the outcomes is below.
+        Some(job) => {
+            lines.extend(fields(job.fields().into_iter().filter(|(name, _)| *name != "ended").collect()));
+        }
+        None => lines.push(Line::from("  the nodes do not store this job")),
+    }
+    lines.push(Line::default());
+    match &state.detail {
+        None => lines.push(Line::from("asking the nodes")),
+        Some(detail) => {
+            if let Some(stale) = view.stale(detail, None) {
+                lines.push(Line::from(stale));
+            }
+            match &detail.value.why {
+                Ok(why) => {
+                    lines.push(bold(format!("WHY  {}", why.summary())));
+                    lines.extend(fields(why.fields()));
+                }
+                Err(error) => lines.push(trouble(view, error)),
+            }
+            lines.push(Line::default());
+            history(view, &mut lines);
+        }
+    }
+    scrolled(frame, area, view, lines);
+}
+
+fn history<'a>(view: &View<'_>, lines: &mut Vec<Line<'a>>) {
+    let Some(detail) = &view.state.detail else { return };
+    let history = match &detail.value.history {
+        Ok(history) => history,
+        Err(error) => return lines.push(trouble(view, error)),
+    };
+    lines.push(bold(format!("HISTORY  the newest {} outcomes", history.len())));
+    for end in history {
+        let age = relative(&end.tick, view.now.wall);
+        lines.push(Line::from(vec![
+            Span::raw(format!("  {age:>11}  ")),
+            Span::styled(end.short(), view.palette.of(end.tone())),
+            Span::raw(format!("  [{}]", end.worker)),
+        ]));
+    }
+}
+
+fn trouble<'a>(view: &View<'_>, error: &str) -> Line<'a> {
+    Line::styled(first_line(error), view.palette.of(Tone::Trouble))
+}
+
+/// Draws a question about an action.
+pub(super) fn question(frame: &mut Frame<'_>, area: Rect, question: &Question) {
+    let job = &question.job;
+    let text = match question.verb {
+        Verb::Trigger => {
+            format!("Run {job} once now, in addition to its schedule?\n\ny: yes   any other key: no")
+        }
+        Verb::Pause => format!(
+            "Pause {job}? Its ticks are skipped until it is resumed.\n\nReason: {}_\n\nEnter: pause   Esc: do not",
+            question.reason
+        ),
+        Verb::Resume => format!("Run the ticks of {job} again from now on?\n\ny: yes   any other key: no"),
+        Verb::Cancel => format!("Cancel the active runs of {job}?\n\ny: yes   any other key: no"),
+    };
+    window(frame, area, &text, 70);
+}
+
+/// Draws the list of the keys.
+pub(super) fn help(frame: &mut Frame<'_>, area: Rect) {
+    window(frame, area, &format!("{KEYS}\n\nany key closes this list"), 78);
+}
+
+fn window(frame: &mut Frame<'_>, area: Rect, text: &str, width: u16) {
+    let paragraph = Paragraph::new(text.to_owned()).wrap(Wrap { trim: false });
+    let inner = width.min(area.width).saturating_sub(2).max(1);
+    let lines: usize =
+        text.lines().map(|line| Line::from(line).width().div_ceil(usize::from(inner)).max(1)).sum();
+    // One more line, because words are not cut where a line is wrapped.
+    let height = u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(3);
+    let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
+    let [window] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
+    frame.render_widget(Clear, window);
+    frame.render_widget(paragraph.block(Block::bordered()), window);
+}

@@ -1,0 +1,86 @@
+//! The events of the live view: the differences between what the nodes reported before and now.
+
+use super::news::{Leader, NodeRow};
+use crate::{
+    jobs::{JobPage, RunEnd},
+    terminal::Tone,
+};
+use quorate::env::WallTime;
+
+/// An event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Event {
+    /// The time at which this process noticed it.
+    pub(super) at: WallTime,
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+/// Describes the changes of the nodes.
+pub(super) fn of_nodes(before: &[NodeRow], after: &[NodeRow]) -> Vec<(String, Tone)> {
+    let mut events = Vec::new();
+    for node in after {
+        let Some(old) = before.iter().find(|old| old.name == node.name) else { continue };
+        // The text of a state may contain a time that changes all the while, so only its kind is compared.
+        if (old.votes, old.tone) != (node.votes, node.tone) {
+            events.push((format!("{}: {}", node.name, node.state), node.tone));
+        }
+    }
+    events
+}
+
+/// Describes the change of the leader.
+pub(super) fn of_leader(before: Option<&Leader>, after: Option<&Leader>) -> Option<(String, Tone)> {
+    let key = |leader: Option<&Leader>| leader.map(|leader| (leader.worker.clone(), leader.term));
+    if key(before) == key(after) {
+        return None;
+    }
+    Some(match after {
+        Some(Leader { worker, term: Some(term), .. }) => {
+            (format!("{worker} leads (term {term})"), Tone::Plain)
+        }
+        Some(Leader { worker, .. }) => (format!("{worker} leads"), Tone::Plain),
+        None => ("no worker leads".to_owned(), Tone::Trouble),
+    })
+}
+
+/// Describes the changes of the jobs.
+pub(super) fn of_jobs(before: &[JobPage], after: &[JobPage]) -> Vec<(String, Tone)> {
+    let mut events = Vec::new();
+    for job in after {
+        match before.iter().find(|old| old.name == job.name) {
+            None => events.push((format!("{}: registered", job.name), Tone::Plain)),
+            Some(old) => of_job(old, job, &mut events),
+        }
+    }
+    for old in before {
+        if !after.iter().any(|job| job.name == old.name) {
+            events.push((format!("{}: removed", old.name), Tone::Caution));
+        }
+    }
+    events
+}
+
+fn of_job(old: &JobPage, job: &JobPage, events: &mut Vec<(String, Tone)>) {
+    let name = &job.name;
+    for run in &job.running {
+        if !old.running.iter().any(|known| (&known.tick, known.term) == (&run.tick, run.term)) {
+            events.push((format!("{name}: run of {} began on {}", run.tick, run.worker), Tone::Plain));
+        }
+    }
+    // The newest outcome is the first.
+    for end in job.last.iter().rev() {
+        let key = |end: &RunEnd| (end.tick.clone(), end.outcome.clone(), end.request.clone());
+        if !old.last.iter().any(|known| key(known) == key(end)) {
+            events.push((format!("{name}: {}", end.short()), end.tone()));
+        }
+    }
+    match (&old.paused, &job.paused) {
+        (None, Some(paused)) => {
+            let reason = paused.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+            events.push((format!("{name}: paused by {}{reason}", paused.by), Tone::Caution));
+        }
+        (Some(_), None) => events.push((format!("{name}: resumed"), Tone::Plain)),
+        _ => {}
+    }
+}

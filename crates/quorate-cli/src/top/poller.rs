@@ -1,0 +1,217 @@
+//! Reads the nodes for the live view, and sends the actions. One future does all of that; its owner drops it.
+
+use super::news::{Detail, Leader, News, NodeRow};
+use crate::{
+    config::Config,
+    connect::{self, PATIENCE},
+    exit::{CONFIG, Failure},
+    jobs::{self, Action},
+    show, status,
+};
+use quorate::{node::Resource, quorum::Quorum, scheduler::Jobs};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// The number of outcomes in the details of a job.
+const HISTORY: u32 = 50;
+/// The longest time between two looks at the states of the nodes.
+const NODES_EVERY: Duration = Duration::from_millis(500);
+/// The longest name that is shown, in bytes.
+const NAME_MAX: usize = 200;
+
+/// An action on a job.
+#[derive(Debug)]
+pub(super) struct ActionRequest {
+    pub(super) job: String,
+    pub(super) action: Action,
+}
+
+/// The reader of the nodes.
+#[derive(Debug)]
+pub(super) struct Poller<'a> {
+    config: &'a Config,
+    /// A quorum that writes nothing.
+    looking: Quorum,
+    jobs: Jobs,
+    election: Resource,
+    requester: String,
+    every: Duration,
+    wait: Duration,
+    news: mpsc::Sender<News>,
+}
+
+/// The times and names that the poller uses.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) every: Duration,
+    pub(super) wait: Duration,
+    pub(super) requester: String,
+}
+
+impl<'a> Poller<'a> {
+    /// Returns a poller, which sends what it reads to `news`.
+    pub(super) fn new(
+        config: &'a Config,
+        group: &str,
+        settings: Settings,
+        news: mpsc::Sender<News>,
+    ) -> Result<Self, Failure> {
+        let invalid = |error: &dyn std::fmt::Display| Failure::new(CONFIG, format!("--group: {error}"));
+        let looking = connect::only_looking(config)?;
+        let jobs = Jobs::new(&looking, group).map_err(|error| invalid(&error))?;
+        let election = Resource::election(group).map_err(|error| invalid(&error))?;
+        let Settings { every, wait, requester } = settings;
+        Ok(Self { config, looking, jobs, election, requester, every, wait, news })
+    }
+
+    /// Reads and acts until the receiver of the news is dropped.
+    pub(super) async fn run(
+        &self,
+        actions: mpsc::Receiver<ActionRequest>,
+        followed: watch::Receiver<Option<String>>,
+    ) {
+        futures_util::join!(
+            self.nodes(),
+            self.leader(),
+            self.list(),
+            self.details(followed),
+            self.act(actions)
+        );
+    }
+
+    /// Closes the connections.
+    pub(super) async fn close(&self) {
+        self.looking.close().await;
+    }
+
+    async fn nodes(&self) {
+        loop {
+            // This asks no node: the quorum itself keeps the states up to date.
+            let nodes = status::nodes(&self.looking);
+            let rows = nodes.iter().map(NodeRow::new).collect();
+            if self.news.send(News::Nodes(rows)).await.is_err() {
+                return;
+            }
+            self.looking.env().sleep(self.every.min(NODES_EVERY)).await;
+        }
+    }
+
+    async fn leader(&self) {
+        self.looking.met(PATIENCE).await;
+        loop {
+            let found = status::look(&self.looking, &self.election).await;
+            let leader = match found {
+                status::ResourceLine { error: Some(error), .. } => Err(error),
+                // During a reservation, no worker leads yet.
+                status::ResourceLine {
+                    holder: Some(worker),
+                    reserved_for: None,
+                    fencing_token,
+                    remaining_ms,
+                    ..
+                } => Ok(Some(Leader {
+                    worker: show::line(&worker, NAME_MAX),
+                    term: fencing_token,
+                    remaining: remaining_ms.map(Duration::from_millis),
+                })),
+                _ => Ok(None),
+            };
+            if !self.tell(News::Leader(leader)).await {
+                return;
+            }
+        }
+    }
+
+    async fn list(&self) {
+        self.looking.met(PATIENCE).await;
+        loop {
+            let jobs = jobs::all(&self.jobs).await.map_err(|failure| failure.to_string());
+            if !self.tell(News::Jobs(jobs)).await {
+                return;
+            }
+        }
+    }
+
+    async fn details(&self, mut followed: watch::Receiver<Option<String>>) {
+        loop {
+            let job = followed.borrow_and_update().clone();
+            let Some(job) = job else {
+                if followed.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let read = async {
+                let (history, why) = futures_util::join!(
+                    jobs::history(&self.jobs, &job, HISTORY),
+                    jobs::why(&self.jobs, &job)
+                );
+                let detail = Detail {
+                    job: job.clone(),
+                    history: history.map_err(|failure| failure.to_string()),
+                    why: why.map_err(|failure| failure.to_string()),
+                };
+                self.tell(News::Detail(Box::new(detail))).await
+            };
+            // Another job is read at once.
+            tokio::select! { biased;
+                changed = followed.changed() => if changed.is_err() { return },
+                is_received = read => if !is_received { return },
+            }
+        }
+    }
+
+    async fn act(&self, mut actions: mpsc::Receiver<ActionRequest>) {
+        // Without an action, nothing is written to the nodes. So the quorum that writes begins with the first one.
+        let mut writing: Option<Quorum> = None;
+        while let Some(request) = actions.recv().await {
+            let answer = self.send(&mut writing, &request).await;
+            if self.news.send(News::Answer(answer)).await.is_err() {
+                break;
+            }
+        }
+        if let Some(quorum) = writing {
+            quorum.close().await;
+        }
+    }
+
+    async fn send(&self, writing: &mut Option<Quorum>, request: &ActionRequest) -> Result<String, String> {
+        let ActionRequest { job, action } = request;
+        // The list of nodes may be mistyped. Then the job is not found, and no marker is written to these nodes.
+        self.jobs.check_exists(job).await.map_err(|error| show::line(&error.to_string(), NAME_MAX * 20))?;
+        let quorum = match writing.take() {
+            Some(quorum) => quorum,
+            None => {
+                let settings = self.config.settings.clone();
+                connect::quorum(self.config, settings).map_err(|failure| failure.to_string())?
+            }
+        };
+        let quorum = writing.insert(quorum);
+        // A missing quorum is reported by the request itself.
+        let _ = quorum.ready(PATIENCE).await;
+        let jobs = Jobs::new(quorum, self.jobs.group()).map_err(|error| error.to_string())?;
+        let jobs = jobs.requester(&self.requester).wait(self.wait);
+        jobs::act(&jobs, job, action).await.map_err(|error| format!("{}: {job}: {error}", action.verb()))
+    }
+
+    /// Sends news, and waits until the next update is due. Returns false if the view has ended.
+    async fn tell(&self, news: News) -> bool {
+        let is_received = self.news.send(news).await.is_ok();
+        self.looking.env().sleep(self.every).await;
+        is_received
+    }
+}
+
+impl NodeRow {
+    fn new(node: &status::NodeLine) -> Self {
+        let (state, tone) = node.state();
+        Self {
+            name: show::line(&node.name, NAME_MAX),
+            votes: node.trusted,
+            version: show::line(node.version.as_deref().unwrap_or("-"), NAME_MAX),
+            round_trip_ms: node.round_trip_ms,
+            state,
+            tone,
+        }
+    }
+}

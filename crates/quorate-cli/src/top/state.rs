@@ -1,0 +1,388 @@
+//! The state of the live view, and its changes by keys and news. Nothing here reads a clock, the nodes or the
+//! terminal.
+
+use super::{
+    events::{self, Event},
+    news::{Dated, Detail, Leader, Moment, News, NodeRow},
+    order::{Order, rows},
+};
+use crate::{
+    jobs::{Action, JobPage},
+    terminal::Tone,
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use quorate::internals::majority;
+use std::{cell::Cell, collections::VecDeque, time::Duration};
+
+/// The number of events that are kept.
+const EVENTS_MAX: usize = 500;
+/// The number of jobs by which a page key moves.
+const PAGE: usize = 10;
+/// The longest text that can be typed, in characters.
+const TYPED_MAX: usize = 200;
+
+/// The state of the live view.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) group: String,
+    pub(super) nodes: Option<Dated<Vec<NodeRow>>>,
+    pub(super) leader: Option<Dated<Option<Leader>>>,
+    /// The reason why the leader was last not read.
+    pub(super) leader_error: Option<String>,
+    pub(super) jobs: Option<Dated<Vec<JobPage>>>,
+    /// The reason why the jobs were last not read.
+    pub(super) jobs_error: Option<String>,
+    /// The newest event is the last.
+    pub(super) events: VecDeque<Event>,
+    pub(super) section: Section,
+    pub(super) filter: String,
+    pub(super) order: Order,
+    pub(super) is_reversed: bool,
+    /// The name of the chosen job.
+    pub(super) chosen: Option<String>,
+    /// The job whose details are shown.
+    pub(super) open: Option<String>,
+    pub(super) detail: Option<Dated<Detail>>,
+    /// The first line of the details or of a section that is shown. Only a frame knows how many lines there are, so
+    /// it limits this value.
+    pub(super) scroll: Cell<u16>,
+    pub(super) dialog: Option<Dialog>,
+    /// The answer to the last action.
+    pub(super) message: Option<(String, Tone)>,
+    /// The number of actions without an answer.
+    pub(super) pending: usize,
+    /// Data older than this is marked.
+    stale_after: Duration,
+}
+
+/// The part of the screen that is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Section {
+    #[default]
+    All,
+    Nodes,
+    Runs,
+    Events,
+}
+
+/// A part of the view that takes all keys.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Dialog {
+    /// The filter is being typed. The value is the filter before.
+    Filter(String),
+    Help,
+    Ask(Question),
+}
+
+/// A question about an action.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Question {
+    pub(super) job: String,
+    pub(super) verb: Verb,
+    /// The reason of a pause, as far as it has been typed.
+    pub(super) reason: String,
+}
+
+/// An action on a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Trigger,
+    Pause,
+    Resume,
+    Cancel,
+}
+
+/// A step that the shell of the view carries out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Effect {
+    Quit,
+    /// Send a request to the leader.
+    Act {
+        job: String,
+        action: Action,
+    },
+    /// Read the details of this job at each update, or of none.
+    Follow(Option<String>),
+}
+
+impl State {
+    /// Returns the state before anything was read. The nodes are read again after each period of `every`.
+    pub(super) fn new(group: &str, every: Duration) -> Self {
+        Self {
+            group: group.to_owned(),
+            nodes: None,
+            leader: None,
+            leader_error: None,
+            jobs: None,
+            jobs_error: None,
+            events: VecDeque::new(),
+            section: Section::default(),
+            filter: String::new(),
+            order: Order::default(),
+            is_reversed: false,
+            chosen: None,
+            open: None,
+            detail: None,
+            scroll: Cell::new(0),
+            dialog: None,
+            message: None,
+            pending: 0,
+            stale_after: (every * 3).max(Duration::from_secs(3)),
+        }
+    }
+
+    /// Takes in what the poller has read.
+    pub(super) fn learn(&mut self, news: News, now: Moment) {
+        match news {
+            News::Nodes(nodes) => {
+                if let Some(before) = &self.nodes {
+                    let changes = events::of_nodes(&before.value, &nodes);
+                    self.record(changes, now);
+                }
+                self.nodes = Some(Dated { value: nodes, read: now });
+            }
+            News::Leader(Ok(leader)) => {
+                if let Some(before) = &self.leader {
+                    let change = events::of_leader(before.value.as_ref(), leader.as_ref());
+                    self.record(change, now);
+                }
+                self.leader = Some(Dated { value: leader, read: now });
+                self.leader_error = None;
+            }
+            News::Leader(Err(error)) => self.leader_error = Some(error),
+            News::Jobs(Ok(jobs)) => {
+                if let Some(before) = &self.jobs {
+                    let changes = events::of_jobs(&before.value, &jobs);
+                    self.record(changes, now);
+                }
+                self.jobs = Some(Dated { value: jobs, read: now });
+                self.jobs_error = None;
+                self.choose_existing();
+            }
+            News::Jobs(Err(error)) => self.jobs_error = Some(error),
+            News::Detail(detail) => {
+                if self.open.as_ref() == Some(&detail.job) {
+                    self.detail = Some(Dated { value: *detail, read: now });
+                }
+            }
+            News::Answer(answer) => {
+                self.pending = self.pending.saturating_sub(1);
+                let (text, tone) = match answer {
+                    Ok(text) => (text, Tone::Plain),
+                    Err(text) => (text, Tone::Trouble),
+                };
+                // An accepted request changes the job, which is an event already.
+                if tone != Tone::Plain {
+                    self.record([(text.clone(), tone)], now);
+                }
+                self.message = Some((text, tone));
+            }
+        }
+    }
+
+    /// Takes in a key, and returns the steps to carry out.
+    pub(super) fn press(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.kind == KeyEventKind::Release {
+            return Vec::new();
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { vec![Effect::Quit] } else { Vec::new() };
+        }
+        match self.dialog.take() {
+            Some(Dialog::Filter(before)) => self.type_filter(key.code, before),
+            Some(Dialog::Help) => {}
+            Some(Dialog::Ask(question)) => return self.answer(key.code, question),
+            None => return self.command(key.code),
+        }
+        Vec::new()
+    }
+
+    /// Returns the jobs that the filter selects, in the chosen order.
+    pub(super) fn rows(&self) -> Vec<&JobPage> {
+        let jobs = self.jobs.as_ref().map_or(&[][..], |jobs| &jobs.value);
+        rows(jobs, &self.filter, self.order, self.is_reversed)
+    }
+
+    /// Returns the number of nodes that vote, the number of nodes, and the number required.
+    pub(super) fn votes(&self) -> Option<(usize, usize, usize)> {
+        let nodes = &self.nodes.as_ref()?.value;
+        Some((nodes.iter().filter(|node| node.votes).count(), nodes.len(), majority(nodes.len())))
+    }
+
+    /// Limits the scrolling to a page with lines on it, and returns the first line to show. `lines` may be an estimate.
+    pub(super) fn scroll_within(&self, lines: usize, height: u16) -> u16 {
+        let last = u16::try_from(lines).unwrap_or(u16::MAX).saturating_sub(height / 2);
+        self.scroll.set(self.scroll.get().min(last));
+        self.scroll.get()
+    }
+
+    /// Returns whether data of this age is marked as not up to date.
+    pub(super) fn is_stale<T>(&self, dated: &Dated<T>, now: Moment) -> bool {
+        dated.age(now) > self.stale_after
+    }
+
+    fn record(&mut self, changes: impl IntoIterator<Item = (String, Tone)>, now: Moment) {
+        self.events.extend(changes.into_iter().map(|(text, tone)| Event { at: now.wall, text, tone }));
+        while self.events.len() > EVENTS_MAX {
+            self.events.pop_front();
+        }
+    }
+
+    fn command(&mut self, key: KeyCode) -> Vec<Effect> {
+        self.message = None;
+        match key {
+            KeyCode::Char('q') => return vec![Effect::Quit],
+            KeyCode::Esc => return self.back(),
+            KeyCode::Enter if self.open.is_none() => return self.open_chosen(),
+            KeyCode::Char('?' | 'h') => self.dialog = Some(Dialog::Help),
+            KeyCode::Char('/') => self.dialog = Some(Dialog::Filter(self.filter.clone())),
+            KeyCode::Char('s') => self.order = self.order.next(),
+            KeyCode::Char('S') => self.is_reversed = !self.is_reversed,
+            KeyCode::Tab => {
+                self.section = self.section.next();
+                self.scroll.set(0);
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.go(1, true),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1, false),
+            KeyCode::PageUp => self.go(PAGE, true),
+            KeyCode::PageDown => self.go(PAGE, false),
+            KeyCode::Home => self.go(usize::MAX, true),
+            KeyCode::End => self.go(usize::MAX, false),
+            KeyCode::Char('t') => self.ask(Verb::Trigger),
+            KeyCode::Char('p') => self.ask(Verb::Pause),
+            KeyCode::Char('r') => self.ask(Verb::Resume),
+            KeyCode::Char('c') => self.ask(Verb::Cancel),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Leaves the details, then the filter, then the section. Esc never ends the program, so that a key too many
+    /// does not.
+    fn back(&mut self) -> Vec<Effect> {
+        self.scroll.set(0);
+        if self.open.take().is_some() {
+            self.detail = None;
+            return vec![Effect::Follow(None)];
+        }
+        if !self.filter.is_empty() {
+            self.filter.clear();
+        } else {
+            self.section = Section::All;
+        }
+        Vec::new()
+    }
+
+    fn open_chosen(&mut self) -> Vec<Effect> {
+        let Some(job) = self.chosen.clone() else { return Vec::new() };
+        (self.open, self.detail) = (Some(job.clone()), None);
+        self.scroll.set(0);
+        vec![Effect::Follow(Some(job))]
+    }
+
+    fn go(&mut self, steps: usize, up: bool) {
+        if self.open.is_some() || self.section != Section::All {
+            let lines = u16::try_from(steps).unwrap_or(u16::MAX);
+            let scroll = self.scroll.get();
+            self.scroll.set(if up { scroll.saturating_sub(lines) } else { scroll.saturating_add(lines) });
+            return;
+        }
+        let names: Vec<String> = self.rows().iter().map(|job| job.name.clone()).collect();
+        let at = self.chosen.as_ref().and_then(|chosen| names.iter().position(|name| name == chosen));
+        let to = match (at, up) {
+            (None, _) => 0,
+            (Some(at), true) => at.saturating_sub(steps),
+            (Some(at), false) => at.saturating_add(steps).min(names.len().saturating_sub(1)),
+        };
+        self.chosen = names.into_iter().nth(to);
+    }
+
+    /// Chooses the first job if the chosen one is not in the list.
+    fn choose_existing(&mut self) {
+        let rows = self.rows();
+        if !rows.iter().any(|job| Some(&job.name) == self.chosen.as_ref()) {
+            self.chosen = rows.first().map(|job| job.name.clone());
+        }
+    }
+
+    fn ask(&mut self, verb: Verb) {
+        let job = self.open.as_ref().or(self.chosen.as_ref());
+        if let Some(job) = job.filter(|_| self.section == Section::All || self.open.is_some()) {
+            self.dialog = Some(Dialog::Ask(Question { job: job.clone(), verb, reason: String::new() }));
+        }
+    }
+
+    fn type_filter(&mut self, key: KeyCode, before: String) {
+        match key {
+            KeyCode::Enter => {}
+            KeyCode::Esc => self.filter = before,
+            _ => {
+                edit(&mut self.filter, key);
+                self.dialog = Some(Dialog::Filter(before));
+            }
+        }
+        self.choose_existing();
+    }
+
+    fn answer(&mut self, key: KeyCode, mut question: Question) -> Vec<Effect> {
+        let confirmed = match (question.verb, key) {
+            (_, KeyCode::Esc) => None,
+            // The reason is typed, so the key that confirms a pause is Enter.
+            (Verb::Pause, KeyCode::Enter) => Some(()),
+            (Verb::Pause, _) => {
+                edit(&mut question.reason, key);
+                self.dialog = Some(Dialog::Ask(question));
+                return Vec::new();
+            }
+            (_, KeyCode::Char('y' | 'Y')) => Some(()),
+            _ => None,
+        };
+        if confirmed.is_none() {
+            self.message = Some((format!("{}: not {}", question.job, question.verb.done()), Tone::Plain));
+            return Vec::new();
+        }
+        self.pending += 1;
+        self.message = None;
+        let reason = Some(question.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+        let action = match question.verb {
+            Verb::Trigger => Action::Trigger,
+            Verb::Pause => Action::Pause { reason, until: None },
+            Verb::Resume => Action::Resume,
+            Verb::Cancel => Action::Cancel(None),
+        };
+        vec![Effect::Act { job: question.job, action }]
+    }
+}
+
+impl Section {
+    fn next(self) -> Self {
+        match self {
+            Self::All => Self::Nodes,
+            Self::Nodes => Self::Runs,
+            Self::Runs => Self::Events,
+            Self::Events => Self::All,
+        }
+    }
+}
+
+impl Verb {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Trigger => "triggered",
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Cancel => "cancelled",
+        }
+    }
+}
+
+/// Applies a key to a typed text.
+fn edit(text: &mut String, key: KeyCode) {
+    match key {
+        KeyCode::Backspace => {
+            text.pop();
+        }
+        KeyCode::Char(c) if text.chars().count() < TYPED_MAX && !quorate::plain::steers(c) => text.push(c),
+        _ => {}
+    }
+}

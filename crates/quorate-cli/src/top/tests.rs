@@ -1,0 +1,427 @@
+use super::{
+    news::{Detail, Leader, Moment, News, NodeRow},
+    state::{Dialog, Effect, Section, State},
+    view::{Palette, draw},
+};
+use crate::{
+    jobs::{Action, ActiveRun, JobPage, PausedPage, RunEnd},
+    terminal::Tone,
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use quorate::{
+    env::{BootTime, WallTime},
+    node::FencingToken,
+    plain::plain,
+    scheduler::{HistoryEntry, RunCause, RunOutcome},
+};
+use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Color};
+use std::time::Duration;
+
+const BEGAN: u64 = 1_763_720_135_000_000;
+
+/// A view without a terminal, at a time that the test chooses.
+struct Bench {
+    state: State,
+    now: Moment,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Moment { boot: BootTime::from_nanos(0), wall: WallTime::from_micros(BEGAN) };
+        Self { state: State::new("g", Duration::from_secs(1)), now }
+    }
+
+    /// A view of three nodes, a leader and these jobs.
+    fn with_jobs(jobs: &[JobPage]) -> Self {
+        let mut bench = Self::new();
+        bench.learn(News::Nodes(["a", "b", "c"].map(votes).to_vec()));
+        bench.learn(News::Leader(Ok(Some(leader("w-1", 7)))));
+        bench.learn(News::Jobs(Ok(jobs.to_vec())));
+        bench
+    }
+
+    fn learn(&mut self, news: News) {
+        self.state.learn(news, self.now);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now.boot = self.now.boot + time;
+        self.now.wall = self.now.wall + time;
+    }
+
+    fn press(&mut self, key: KeyCode) -> Vec<Effect> {
+        self.state.press(KeyEvent::new(key, KeyModifiers::NONE))
+    }
+
+    fn type_in(&mut self, text: &str) {
+        for c in text.chars() {
+            assert_eq!(self.press(KeyCode::Char(c)), [], "{c}");
+        }
+    }
+
+    fn buffer(&self, width: u16, height: u16) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("memory");
+        terminal.draw(|frame| draw(frame, &self.state, self.now, Palette { colour: true })).expect("memory");
+        terminal.backend().buffer().clone()
+    }
+
+    fn screen_of(&self, width: u16, height: u16) -> String {
+        let buffer = self.buffer(width, height);
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    fn screen(&self) -> String {
+        self.screen_of(80, 24)
+    }
+
+    #[track_caller]
+    fn shows(&self, parts: &[&str]) {
+        let screen = self.screen();
+        for part in parts {
+            assert!(screen.contains(part), "no {part:?} in\n{screen}");
+        }
+    }
+}
+
+fn votes(name: &str) -> NodeRow {
+    NodeRow {
+        name: format!("redis://{name}:6379"),
+        votes: true,
+        version: "7.0.15".to_owned(),
+        round_trip_ms: Some(0.25),
+        state: "votes".to_owned(),
+        tone: Tone::Plain,
+    }
+}
+
+fn away(name: &str) -> NodeRow {
+    NodeRow {
+        votes: false,
+        round_trip_ms: None,
+        state: "connection refused".to_owned(),
+        tone: Tone::Trouble,
+        ..votes(name)
+    }
+}
+
+fn leader(worker: &str, term: u64) -> Leader {
+    Leader { worker: worker.to_owned(), term: Some(term), remaining: Some(Duration::from_secs(2)) }
+}
+
+fn rfc3339(micros: u64) -> String {
+    crate::time::rfc3339(WallTime::from_micros(micros))
+}
+
+fn job(name: &str) -> JobPage {
+    JobPage {
+        group: "g".to_owned(),
+        name: plain(name, 200),
+        schedule: "every 5s".to_owned(),
+        rules: "misfire latest".to_owned(),
+        placement: "leader".to_owned(),
+        registered: rfc3339(BEGAN - 60_000_000),
+        paused: None,
+        frozen: false,
+        next: Some(rfc3339(BEGAN + 4_000_000)),
+        expect_within_us: None,
+        overdue_since: None,
+        failing_since: None,
+        unsent: Vec::new(),
+        running: Vec::new(),
+        last: Vec::new(),
+    }
+}
+
+fn ended(job: JobPage, outcome: RunOutcome, seconds_ago: u64) -> JobPage {
+    let end = HistoryEntry {
+        job: (&*job.name).into(),
+        tick: WallTime::from_micros(BEGAN - seconds_ago * 1_000_000),
+        until: None,
+        cause: RunCause::Scheduled,
+        end: outcome,
+        reason: if outcome == RunOutcome::Failed { "exit 3".into() } else { "".into() },
+        worker: "w-1".into(),
+        term: FencingToken::new(7),
+        started: None,
+        took: Some(Duration::from_millis(5)),
+        attempts: 1,
+        attempt_error: None,
+        output: None,
+    };
+    JobPage { last: vec![RunEnd::new(&end)], ..job }
+}
+
+fn running(job: JobPage) -> JobPage {
+    let run = ActiveRun {
+        tick: rfc3339(BEGAN - 1_000_000),
+        request: None,
+        worker: "w-2".to_owned(),
+        term: 7,
+        orphaned: false,
+    };
+    JobPage { running: vec![run], ..job }
+}
+
+#[test]
+fn the_first_screen_says_that_it_asks_and_then_shows_nodes_leader_and_jobs() {
+    let empty = Bench::new();
+    empty.shows(&["group g  asking the nodes", "leader: asking", "JOBS: asking"]);
+
+    let jobs = [running(job("beat")), ended(job("report"), RunOutcome::Failed, 30)];
+    let bench = Bench::with_jobs(&jobs);
+    bench.shows(&[
+        "3 of 3 nodes vote, 2 required: a quorum",
+        "10:15:35Z",
+        "leader w-1 (term 7), lease ends in 2.0 s",
+        "redis://a:6379  7.0.15       0.25 ms  votes",
+        "JOBS 2, by name",
+        "in 4 s",
+        "running",
+        "failed 30 s ago in 5.0ms",
+    ]);
+    assert!(!bench.screen().contains("SCHEDULE"), "80 columns have no room for it");
+    let large = bench.screen_of(200, 50);
+    for part in ["SCHEDULE", "every 5s", "RUNS 1", "w-2", "failed 30 s ago in 5.0ms: exit 3"] {
+        assert!(large.contains(part), "no {part:?} in\n{large}");
+    }
+}
+
+#[test]
+fn only_trouble_is_coloured() {
+    let jobs = [job("beat"), ended(job("report"), RunOutcome::Failed, 30)];
+    let buffer = Bench::with_jobs(&jobs).buffer(80, 24);
+    let coloured: String = buffer
+        .content()
+        .iter()
+        .filter(|cell| cell.fg != Color::Reset)
+        .map(ratatui::buffer::Cell::symbol)
+        .collect();
+    assert!(coloured.starts_with("failed 30 s ago") && !coloured.contains("beat"), "{coloured}");
+}
+
+#[test]
+fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    bench.learn(News::Nodes(vec![votes("a"), votes("b"), away("c")]));
+    bench.shows(&["2 of 3 nodes vote, 2 required: a quorum", "connection refused"]);
+    bench.learn(News::Nodes(vec![votes("a"), away("b"), away("c")]));
+    bench.learn(News::Leader(Err("cannot read x: 1 of 3 nodes agreed\n  redis://b: away".to_owned())));
+    bench.learn(News::Jobs(Err("cannot read the jobs of the group: 1 of 3".to_owned())));
+    bench.pass(Duration::from_secs(1));
+    bench.shows(&[
+        "NO QUORUM: 1 of 3 nodes vote, 2 required",
+        "leader NOT UPDATED since 10:15:35Z (then w-1): cannot read x",
+        "JOBS 1, by name  NOT UPDATED since 10:15:35Z: cannot read the jobs",
+        "beat",
+        "redis://b:6379: connection refused",
+    ]);
+    bench.learn(News::Leader(Ok(None)));
+    bench.shows(&["NO LEADER", "no worker leads"]);
+    bench.learn(News::Leader(Ok(Some(leader("w-2", 8)))));
+    bench.shows(&["leader w-2 (term 8)", "w-2 leads (term 8)"]);
+}
+
+#[test]
+fn data_without_an_update_is_marked_after_three_periods() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    bench.pass(Duration::from_secs(3));
+    assert!(!bench.screen().contains("NOT UPDATED"), "{}", bench.screen());
+    bench.pass(Duration::from_millis(1));
+    bench.shows(&["leader NOT UPDATED since 10:15:35Z", "JOBS 1, by name  NOT UPDATED since 10:15:35Z"]);
+    bench.learn(News::Leader(Ok(Some(leader("w-1", 7)))));
+    bench.learn(News::Jobs(Ok(vec![job("beat")])));
+    assert!(!bench.screen().contains("NOT UPDATED"), "{}", bench.screen());
+}
+
+#[test]
+fn changes_of_jobs_are_events() {
+    let mut bench = Bench::with_jobs(&[job("beat"), job("old")]);
+    assert!(bench.state.events.is_empty(), "the first data are no events");
+    let by_ann = PausedPage {
+        by: "ann@host".to_owned(),
+        at: rfc3339(BEGAN),
+        reason: Some("disk full".to_owned()),
+        until: None,
+    };
+    let paused = JobPage { paused: Some(by_ann), ..ended(running(job("beat")), RunOutcome::TimedOut, 2) };
+    bench.learn(News::Jobs(Ok(vec![paused, job("new")])));
+    let events: Vec<(&str, Tone)> =
+        bench.state.events.iter().map(|event| (&*event.text, event.tone)).collect();
+    assert_eq!(
+        events,
+        [
+            ("beat: run of 2025-11-21T10:15:34Z began on w-2", Tone::Plain),
+            ("beat: 2025-11-21T10:15:33Z timed-out in 5.0ms", Tone::Trouble),
+            ("beat: paused by ann@host: disk full", Tone::Caution),
+            ("new: registered", Tone::Plain),
+            ("old: removed", Tone::Caution),
+        ]
+    );
+    bench.learn(News::Jobs(Ok(vec![job("beat"), job("new")])));
+    assert_eq!(bench.state.events.back().map(|event| &*event.text), Some("beat: resumed"));
+}
+
+#[test]
+fn jobs_are_filtered_and_ordered_and_the_choice_follows_its_job() {
+    let names =
+        |bench: &Bench| -> Vec<String> { bench.state.rows().iter().map(|job| job.name.clone()).collect() };
+    let soon = JobPage { next: Some(rfc3339(BEGAN + 1_500_000)), ..job("zeta") };
+    let never = JobPage { next: None, ..ended(job("alpha"), RunOutcome::Failed, 9) };
+    let mut bench = Bench::with_jobs(&[running(job("mid")), never, soon]);
+    assert_eq!(names(&bench), ["alpha", "mid", "zeta"]);
+    assert_eq!(bench.state.chosen.as_deref(), Some("alpha"));
+    for (order, expected) in [
+        ("state", ["mid", "alpha", "zeta"]),
+        ("next", ["zeta", "mid", "alpha"]),
+        ("last", ["alpha", "mid", "zeta"]),
+        ("name", ["alpha", "mid", "zeta"]),
+    ] {
+        bench.press(KeyCode::Char('s'));
+        assert_eq!(names(&bench), expected, "by {order}");
+        bench.shows(&[&format!("JOBS 3, by {order}")]);
+        assert_eq!(bench.state.chosen.as_deref(), Some("alpha"));
+    }
+    bench.press(KeyCode::Char('S'));
+    assert_eq!(names(&bench), ["zeta", "mid", "alpha"]);
+
+    bench.press(KeyCode::Char('/'));
+    bench.type_in("ZEq");
+    bench.press(KeyCode::Backspace);
+    bench.shows(&["filter: ZE_"]);
+    bench.press(KeyCode::Enter);
+    assert_eq!((names(&bench), bench.state.chosen.as_deref()), (vec!["zeta".to_owned()], Some("zeta")));
+    bench.shows(&["JOBS 1 of 3, filter \"ZE\", by name reversed"]);
+    bench.press(KeyCode::Esc);
+    assert_eq!(names(&bench).len(), 3);
+    bench.press(KeyCode::Char('/'));
+    bench.type_in("failed");
+    assert_eq!(names(&bench), ["alpha"], "an outcome selects, too");
+    bench.press(KeyCode::Esc);
+    assert_eq!(names(&bench).len(), 3, "Esc restores the filter before");
+}
+
+#[test]
+fn a_thousand_jobs_scroll_with_the_choice() {
+    let jobs: Vec<JobPage> = (0..1_000).map(|at| job(&format!("job-{at:04}"))).collect();
+    let mut bench = Bench::with_jobs(&jobs);
+    bench.shows(&["JOBS 1000", "job-0000"]);
+    for _ in 0..30 {
+        bench.press(KeyCode::Down);
+    }
+    bench.shows(&["job-0030"]);
+    bench.press(KeyCode::End);
+    bench.shows(&["job-0999"]);
+    bench.press(KeyCode::PageUp);
+    assert_eq!(bench.state.chosen.as_deref(), Some("job-0989"));
+    bench.press(KeyCode::Home);
+    bench.shows(&["job-0000"]);
+}
+
+#[test]
+fn each_action_asks_first() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    let act = |action| vec![Effect::Act { job: "beat".to_owned(), action }];
+    for (key, question, action) in [
+        ('t', "Run beat once now", Action::Trigger),
+        ('r', "Run the ticks of beat again", Action::Resume),
+        ('c', "Cancel the active runs of beat?", Action::Cancel(None)),
+    ] {
+        for refusal in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')] {
+            assert_eq!(bench.press(KeyCode::Char(key)), []);
+            bench.shows(&[question]);
+            assert_eq!(bench.press(refusal), [], "{refusal:?}");
+            bench.shows(&["beat: not "]);
+        }
+        bench.press(KeyCode::Char(key));
+        assert_eq!(bench.press(KeyCode::Char('y')), act(action));
+        bench.shows(&["waiting for the leader's answer"]);
+        bench.learn(News::Answer(Ok("beat: accepted".to_owned())));
+        bench.shows(&["beat: accepted"]);
+    }
+    bench.press(KeyCode::Char('p'));
+    bench.type_in("disk q");
+    bench.shows(&["Pause beat?", "Reason: disk q_"]);
+    let pause = Action::Pause { reason: Some("disk q".to_owned()), until: None };
+    assert_eq!(bench.press(KeyCode::Enter), act(pause));
+    bench.learn(News::Answer(Err("pause: beat: refused".to_owned())));
+    bench.shows(&["pause: beat: refused"]);
+    bench.press(KeyCode::Char('p'));
+    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: None, until: None }));
+}
+
+#[test]
+fn an_action_without_a_job_asks_nothing() {
+    let mut bench = Bench::with_jobs(&[]);
+    bench.press(KeyCode::Char('p'));
+    assert_eq!(bench.state.dialog, None);
+    assert_eq!(bench.press(KeyCode::Enter), []);
+    bench.shows(&["JOBS 0", "a job is registered when"]);
+}
+
+#[test]
+fn the_details_follow_the_open_job() {
+    let mut bench = Bench::with_jobs(&[ended(job("beat"), RunOutcome::Failed, 5), job("other")]);
+    assert_eq!(bench.press(KeyCode::Enter), [Effect::Follow(Some("beat".to_owned()))]);
+    bench.shows(&["beat", "schedule    every 5s", "asking the nodes"]);
+    let history = |job: &str| {
+        let page = ended(self::job(job), RunOutcome::Failed, 5);
+        let why = Err("cannot read the jobs".to_owned());
+        News::Detail(Box::new(Detail { job: job.to_owned(), history: Ok(page.last), why }))
+    };
+    bench.learn(history("other"));
+    bench.shows(&["asking the nodes"]);
+    bench.learn(history("beat"));
+    bench.shows(&["HISTORY", "5 s ago", "failed in 5.0ms: exit 3", "[w-1]", "cannot read the jobs"]);
+    bench.press(KeyCode::End);
+    bench.shows(&["failed in 5.0ms: exit 3"]);
+    bench.press(KeyCode::Home);
+    bench.shows(&["schedule    every 5s"]);
+    bench.press(KeyCode::Char('p'));
+    bench.shows(&["Pause beat?"]);
+    bench.press(KeyCode::Esc);
+    assert_eq!(bench.press(KeyCode::Esc), [Effect::Follow(None)]);
+    bench.shows(&["JOBS 2"]);
+}
+
+#[test]
+fn each_section_can_fill_the_screen() {
+    let mut bench = Bench::with_jobs(&[running(job("beat"))]);
+    bench.learn(News::Leader(Ok(None)));
+    for (section, part) in [(Section::Nodes, "NODE"), (Section::Runs, "RUNS 1"), (Section::Events, "EVENTS")]
+    {
+        bench.press(KeyCode::Tab);
+        assert_eq!(bench.state.section, section);
+        bench.shows(&[part]);
+        assert!(!bench.screen().contains("JOBS 1"));
+    }
+    bench.press(KeyCode::Tab);
+    bench.shows(&["JOBS 1"]);
+}
+
+#[test]
+fn q_and_ctrl_c_quit_and_help_takes_one_key() {
+    let mut bench = Bench::with_jobs(&[job("beat")]);
+    bench.press(KeyCode::Char('?'));
+    bench.shows(&["any key closes this list", "pause the job"]);
+    assert_eq!(bench.press(KeyCode::Char('q')), []);
+    assert_eq!(bench.state.dialog, None);
+    assert_eq!(bench.press(KeyCode::Char('q')), [Effect::Quit]);
+    bench.press(KeyCode::Char('p'));
+    assert!(matches!(bench.state.dialog, Some(Dialog::Ask(_))));
+    let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(bench.state.press(ctrl_c), [Effect::Quit], "also during a question");
+}
+
+#[test]
+fn hostile_names_and_tiny_screens_do_no_harm() {
+    let hostile = ended(job("a\u{1b}[2J\u{202e}<b>\r\n"), RunOutcome::Failed, 1);
+    let mut bench = Bench::with_jobs(&[hostile, job("日本語日本語日本語日本語日本語日本語")]);
+    bench.press(KeyCode::Char('t'));
+    for (width, height) in [(1, 1), (2, 40), (40, 2), (10, 5), (80, 24), (300, 100)] {
+        let screen = bench.screen_of(width, height);
+        assert!(!screen.replace('\n', "").contains(quorate::plain::steers), "{screen:?}");
+    }
+    bench.press(KeyCode::Esc);
+    bench.shows(&["a [2J <b>"]);
+}

@@ -1,0 +1,66 @@
+//! `quorate web`: serves the operator's page and the API without jobs, and never leads.
+
+use crate::{
+    args::WebArgs,
+    config::Config,
+    connect,
+    exit::{CONFIG, FAILURE, Failure},
+    http::{Listener, Server},
+    jobs,
+    run::{
+        FIRST_LOOK,
+        daemon::{BEATS, SignalAction, Signals, max_silence},
+        notify::Notifier,
+    },
+};
+use quorate::{election::Election, quorum::Quorum};
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) async fn web(args: &WebArgs, config: &Config) -> Result<u8, Failure> {
+    let group = jobs::group(args.group.as_deref(), config)?;
+    let Some(http) = &config.http else {
+        let text =
+            "no address to serve the page on; give --listen 127.0.0.1:9640, or http.listen in the file";
+        return Err(Failure::new(CONFIG, text));
+    };
+    let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
+    let listener = Listener::bind(http).await?;
+    // A viewer who may not operate changes nothing, so that even markers need not be written.
+    let quorum = match http.operate_token_file {
+        Some(_) => connect::quorum(config, config.settings.clone())?,
+        None => connect::only_looking(config)?,
+    };
+    let election = Election::new(&quorum, group).ttl(config.lease.ttl);
+    tracing::info!(group, "{} nodes from {}", config.nodes.len(), config.nodes_from);
+    let server = listener.start(&quorum, &election, config, true)?;
+    quorum.met(FIRST_LOOK).await;
+    serve(&quorum, config, signals, &server).await;
+    server.stop().await;
+    quorum.close().await;
+    tracing::info!("ended");
+    Ok(0)
+}
+
+async fn serve(quorum: &Quorum, config: &Config, mut signals: Signals, server: &Server) {
+    let (env, mut notifier) = (quorum.env(), Notifier::from_env());
+    let every = max_silence(config.lease.ttl) / BEATS;
+    notifier.ready();
+    loop {
+        server.beat();
+        notifier.beat(env);
+        let beat_at = env.now() + every;
+        let wake = notifier.beat_at().map_or(beat_at, |at| at.min(beat_at));
+        tokio::select! { biased;
+            action = signals.next() => match action {
+                SignalAction::Stop(name) => {
+                    tracing::info!("{name}: stopping");
+                    notifier.stopping();
+                    server.stopping();
+                    return;
+                }
+                SignalAction::Reload => tracing::info!("SIGHUP: there is nothing to reload without jobs"),
+            },
+            () = env.sleep_until(wake) => {}
+        }
+    }
+}
