@@ -1,5 +1,6 @@
-//! Tests that commands end with their lease. This must hold even if their parent process ignores or blocks
-//! signals, or stops other processes, and if the commands change their user or leave their process group.
+//! Tests that commands end with their lease. This must hold if the parent process of `quorate` ignores or
+//! blocks signals, and if `quorate exec` or the supervisor process is stopped. It must also hold if commands
+//! change their user or leave their process group.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// The id of the unprivileged user that runs the program. It must not signal processes of root.
+/// The id of the unprivileged user that runs the program. This user has no right to signal processes of root.
 const NOBODY: u32 = 65_534;
 
 /// Three nodes that vote, and the program.
@@ -152,8 +153,8 @@ fn stopped_past_the_ttl_together_with_its_supervisor_exec_does_not_report_succes
     let supervisor = bench.supervisor("pid", &exec);
     exec.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
-    // The supervisor process is stopped, so the first command still runs. Another holder now runs at the same
-    // time.
+    // The supervisor process is stopped, so the first command still runs. Meanwhile another holder acquires
+    // the lock and runs its own command.
     let list = bench.nodes.list();
     let other = ["exec", "--nodes", &list, "--lock", "job", "--", "true"];
     bench.program.run(other).expect(0);
@@ -238,9 +239,9 @@ fn the_number_of_a_group_stays_taken_until_the_group_is_empty() {
     let (leader, kid) = (bench.pid("pid"), bench.pid("kid"));
     let (mut ended, mut looks) = (false, 0);
     until("end of the group", PATIENCE, || {
-        // `/proc` is read before the child is checked. If the child is still alive after that, its group
-        // existed when `/proc` was read. In this case a process with the id of the group's leader must still
-        // have existed, so that the id was not free.
+        // `/proc` is read before the child is checked. If the child is alive after that, its group existed
+        // when `/proc` was read. Then a process with the id of the group's leader must still have existed.
+        // Otherwise the system could have given that id to another process.
         let taken = Path::new(&format!("/proc/{leader}")).exists();
         let lives = is_alive(kid);
         ended |= !is_alive(leader);
@@ -383,7 +384,8 @@ fn a_lease_is_not_released_while_a_command_runs_that_cannot_be_ended() {
     let root = Reaped(bench.pid("pid"));
     exec.signal(Signal::TERM);
     exec.until_it_says("SIGTERM");
-    // SIGTERM did not reach the command, and `exec` reports this. While both run, the lease is kept.
+    // SIGTERM did not reach the command, and `exec` reports this. While the command runs, `exec` keeps the
+    // lease.
     assert!(exec.stderr().contains("root"), "{}", exec.stderr());
     assert!(is_alive(root.0), "the command was ended: nothing was shown");
     bench.try_lock().expect(75);
@@ -439,8 +441,8 @@ fn a_daemon_that_resigns_does_not_release_its_lease_while_a_command_runs_that_ca
     let ended = daemon.wait(PATIENCE).says(&["not released", "user root"]);
     let resigned = now();
     assert!(is_alive(root), "the command was ended, nothing was shown: {ended}");
-    // At SIGTERM, a third of the TTL at most had passed since the last extension. The command then used its
-    // grace period of 2.4 s. Another worker may lead only after the rest of the TTL.
+    // At most a third of the TTL lies between the last extension and SIGTERM. The command then used its grace
+    // period of 2.4 s. Another worker may lead only after the rest of the TTL.
     let rival = format!("{head}[[job]]\nname = \"other\"\nevery = \"1h\"\ncommand = [\"true\"]\n");
     let rival = bench.program.start(["run", "--config", &bench.program.write("rival.toml", &rival)]);
     rival.until_it_says("elected");

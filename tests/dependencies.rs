@@ -29,8 +29,7 @@ struct Bans {
     skip: Vec<Skip>,
 }
 
-/// A second version of a crate that is permitted. It is written `NAME@VERSION`, where `VERSION` may be a prefix
-/// of the version.
+/// A permitted second version of a crate, written `NAME@VERSION`. `VERSION` may be a prefix of the version.
 #[derive(Deserialize)]
 struct Skip {
     #[serde(rename = "crate")]

@@ -127,8 +127,8 @@ fn invalid_requests_are_refused_and_write_nothing() {
     }
 }
 
-/// Checks the error of a failed round. It must name the nodes that failed in this round, even if every node was
-/// last known to vote.
+/// Checks the error of a failed round. The error must name the nodes that failed in this round, even if every
+/// node was last known to vote.
 #[test]
 fn a_failed_round_is_not_explained_by_the_votes_of_the_nodes() {
     let program = program();

@@ -230,8 +230,8 @@ fn a_lease_is_lost_as_soon_as_a_node_of_its_majority_forgets() {
     let flushed = now();
     bench.nodes[0].flushall();
     running.wait(PATIENCE).expect(70).says(&["the lease on job was lost", "is new or was flushed"]);
-    // `exec` notices the loss at the next extension, which is at most a third of the TTL later. It does not
-    // have to wait until the lease ends.
+    // `exec` notices the loss at the next extension, which is at most a third of the TTL later. So `exec` does
+    // not have to wait until the lease ends.
     let lived = flushed.until(beats.last());
     assert!(lived < 4 * SECOND, "the command lived on for {lived:?}");
 }
@@ -250,7 +250,7 @@ fn a_stopped_supervisor_does_not_hide_that_the_lease_was_lost() {
     bench.nodes[0].flushall();
     bench.nodes[1].flushall();
     // While the supervisor process is stopped, `exec` itself must end the command. When the supervisor process
-    // continues, the command is dead, and the orders of `exec` are still unread.
+    // continues, the command is dead, and the supervisor process has not read the orders of `exec` yet.
     for pid in pids {
         until("end of the command", PATIENCE, || (!is_alive(pid)).then_some(()));
     }

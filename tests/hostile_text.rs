@@ -1,4 +1,4 @@
-//! Tests of text from other parties, wherever they may have stored it. It must not reach a terminal unchanged:
+//! Tests of text that other parties may have stored anywhere. Such text must not reach a terminal unchanged:
 //! no output and no log may contain a control character or a forged line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

@@ -79,8 +79,8 @@ fn as_process_one(config: &Path) -> Namespace {
 fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (config, ticks) = (dir.path().join("quorate.toml"), dir.path().join("ticks"));
-    // Each run leaves a process behind that has left its group. So it becomes a child of process 1 when its
-    // parent ends.
+    // Each run leaves a process behind that has left the run's process group. When its parent ends, this
+    // process becomes a child of process 1.
     let text = format!(
         "nodes = [\"file://{0}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"2s\" }}\n\
          [[job]]\nname = \"j\"\nevery = \"300ms\"\n\

@@ -11,7 +11,8 @@
 
 use quorate_tests::support::{Ended, Nodes, PATIENCE, Program, Running, until};
 
-/// The script by which other Redlock clients release a lock. It deletes the key only if it is the client's own.
+/// The script by which other Redlock clients release a lock. The script deletes the key only if the key has
+/// the client's value.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 /// The random value with which the other client acquires locks.

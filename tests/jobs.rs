@@ -49,7 +49,7 @@ misfire = { rule = "skip" }
 shell = "echo $QUORATE_TICK $QUORATE_FENCING_TOKEN >> shared; sleep 0.3"
 "#;
 
-/// A daemon's surroundings, with the questions of this test.
+/// A [`JobBench`] with the helpers that the tests of this file need.
 struct Bench(JobBench);
 
 impl Deref for Bench {
@@ -116,8 +116,8 @@ fn jobs_are_shown_and_controlled_from_outside() {
         bench.jobs(&["list"]).expect(0).tells(&["NAME", "SCHEDULE", "beat", "nightly-report", "0 3 * * *"]);
     assert_eq!(shown.stdout.lines().count(), 7, "a head and a line a job: {}", shown.stdout);
 
-    // While a job is paused, its ticks are skipped, and the history shows this. Its ticks run again after it is
-    // resumed.
+    // While a job is paused, its ticks are skipped, and the history shows the skipped ticks. Once the job is
+    // resumed, its ticks run again.
     bench.until_lines("beats", 2);
     bench.accepted(&["pause", "beat"]);
     let job = bench.json(&["show", "beat"]);
@@ -284,8 +284,8 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     assert_eq!(answer["next"][0]["tick"], "2026-11-21T03:00:00Z");
     assert_eq!(answer["source"], lonely.as_str());
 
-    // The file that this command reads does not have the job. The ledger has it after a leader has registered
-    // it.
+    // The configuration file of this command does not contain the job. The ledger contains the job once a
+    // leader has registered it.
     let daemon = bench.daemon();
     bench.until_registered();
     let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];

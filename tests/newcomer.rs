@@ -48,7 +48,7 @@ fn one_node_of_five_may_be_unreachable_from_the_beginning() {
     let program = program();
     let nodes = Nodes::new(4);
     let list = format!("{},{CLOSED}", nodes.list());
-    // One of the nodes does not vote. The message must name it.
+    // One of the nodes does not vote. The message must name this node.
     program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
     exec(&program, &list).expect(0);
     program.run(["status", "--nodes", &list]).expect(0);
@@ -88,7 +88,7 @@ fn one_server_has_one_vote_however_often_it_is_named() {
     let again = format!("redis://localhost:{}", nodes[0].port());
     let list = format!("{first},{other},{again}");
     exec(&program, &list).expect(69).says(&["are one server", &first, &again, "name each server once"]);
-    // The two names of one server must not be trusted, even if that is requested again and again. Otherwise one
+    // The command must not trust two names of one server, even if it is run again and again. Otherwise one
     // server would have two votes of three.
     for _ in 0..3 {
         program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&["are one server"]);

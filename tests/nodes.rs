@@ -30,7 +30,8 @@ fn program() -> Program {
 /// The holders of the lock so far, in the order of their grants.
 #[derive(Debug, Default)]
 struct Book {
-    /// The worker that holds the lock, with its lease. It may have lost the lease without having noticed.
+    /// The worker that holds the lock, with its lease. This worker may have lost the lease without having
+    /// noticed.
     holder: Option<(String, Arc<Lease>)>,
     grants: Vec<(String, FencingToken)>,
 }
@@ -88,8 +89,8 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
         {
             let mut book = book.lock().expect("no two held at once");
             let Ok(token) = lease.fencing_token() else { continue };
-            // The previous holder may have been paused since before its lease ended. So it may not have noted
-            // the end, but its lease must not be valid.
+            // The previous holder may have been paused since before its lease ended, and then its entry is
+            // still here. In any case, its lease must not be valid any more.
             if let Some((other, before)) = book.holder.replace((name.to_owned(), Arc::clone(&lease))) {
                 assert!(!before.is_valid(), "two holders, {name} beside {other}");
             }
@@ -100,7 +101,7 @@ async fn work(name: &str, urls: &[String], book: &Mutex<Book>, stop: &AtomicBool
             env.sleep(Duration::from_millis(2)).await;
         }
         // On a busy machine, this worker may pause here until its lease has ended and another worker holds the
-        // lock. So it removes only its own entry.
+        // lock. So this worker removes the entry only if it is its own.
         let ended =
             book.lock().expect("no two held at once").holder.take_if(|(_, held)| Arc::ptr_eq(held, &lease));
         drop(ended);

@@ -62,7 +62,7 @@ fn every_test_of_one_platform_is_listed() {
         let condition = line.starts_with("#[cfg(") || line.starts_with("#![cfg(");
         condition && platform.iter().any(|word| line.contains(word))
     });
-    // Platform conditions in the code of the libraries are not about tests.
+    // Platform conditions in other files concern the code of the libraries, and not tests.
     let tests = found.into_iter().filter(|(file, _)| file.starts_with("tests/") || file.contains("/tests/"));
     let advice = "list it here, so that other platforms report it";
     assert_eq!(

@@ -1,8 +1,9 @@
 //! Tests that a node that has lost its data does not grant a lease that another worker still holds.
 //!
-//! The tests produce the case in which plain Redlock fails: a lease is stored on three of five servers,
-//! because the other two were unreachable. Its holder dies. One of the three servers restarts empty, and the
-//! two unreachable servers return. Now three servers do not know of a lease that has not ended.
+//! The tests produce the case in which plain Redlock fails. A lease is stored on three of five servers,
+//! because the other two were unreachable. The holder of the lease dies. One of the three servers restarts
+//! empty, and the two unreachable servers return. Now three servers have no record of a lease that has not
+//! ended.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -81,7 +82,7 @@ fn expiry(server: &RedisServer) -> WallTime {
 
 /// Returns whether the dangerous situation exists: the two nodes that were unreachable vote, and the node that
 /// lost its data does not vote yet. These three nodes do not know of the lease, and would be a majority. Only
-/// the quarantine prevents that.
+/// the quarantine of one of them prevents this majority.
 fn is_dangerous(quorum: &Quorum) -> bool {
     let states: Vec<_> = quorum.nodes().into_iter().map(|node| node.state).collect();
     let votes = |index: usize| states[index] == NodeState::Trusted;

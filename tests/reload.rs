@@ -88,8 +88,8 @@ fn a_changed_file_changes_the_jobs_and_nothing_else() {
     bench.daemon.until_it_says("quorate.toml:6: unknown key `evry`; did you mean `every`?");
     bench.until_more("comes");
 
-    // No signal is needed, because the daemon watches the file. It reports that one key needs a restart, and
-    // applies the jobs anyway.
+    // No signal is needed, because the daemon watches the file. The daemon reports that one key needs a
+    // restart, and applies the jobs anyway.
     let head = bench.head.replace("2s", "3s");
     bench.replace(&text(&head, &["stays", "again"]));
     bench.daemon.until_it_says("the new value of `lease` takes effect after a restart");
@@ -130,7 +130,8 @@ fn a_follower_takes_up_the_file_too_and_leads_with_the_new_jobs() {
     bench.daemon.signal(Signal::TERM);
     let before = bench.ticks("new").len();
     follower.until_it_says("elected");
-    // The old job was removed, and its runs ended with the term. So it must not run under the new leader.
+    // The old job was removed, and its runs ended with the term. So the old job must not run under the new
+    // leader.
     let old = bench.ticks("old").len();
     until("ticks of the new job", PATIENCE, || (bench.ticks("new").len() >= before + 3).then_some(()));
     assert_eq!(bench.ticks("old").len(), old);

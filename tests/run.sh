@@ -18,7 +18,7 @@ export TESTS_NOT_RUN=${TESTS_NOT_RUN:-$PWD/target/not-run}
 
 in_ci() { [ "${CI:-}" = true ] || [ "${CI:-}" = 1 ]; }
 
-# Names the tests that did not run. Fails if all tests had to run.
+# Prints the tests that did not run. In CI, fails if there are any.
 verdict() {
     if [ ! -s "$TESTS_NOT_RUN" ]; then
         say "all is well"
@@ -36,8 +36,8 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
 }
 
-# has PROGRAM: whether the program is on the path. Debian installs PostgreSQL outside of the path, with one folder for
-# each version.
+# has PROGRAM: succeeds if the program is on the path. Debian installs PostgreSQL outside of the path, with one
+# folder for each version.
 has() {
     command -v "$1" >/dev/null || { [ "$1" = postgres ] && compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
 }
@@ -148,6 +148,32 @@ install openssl openssl openssl openssl openssl openssl
 # promtool, which checks the metrics, is part of this package.
 install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
 
+# A terminal for tests, and the shells that read the completions.
+install tmux tmux tmux tmux tmux tmux
+install zsh zsh zsh zsh zsh zsh
+install fish fish fish fish fish fish
+# A browser for the tests of the page. Without it these tests report that they cannot run.
+install_browser() {
+    install chromedriver chromium-driver chromedriver chromium-chromedriver chromedriver chromium &&
+        install npm npm nodejs-npm npm node npm
+}
+
+# Installs axe-core, which finds barriers on a page, into target/page.
+page_tools() (
+    install_browser && mkdir -p target/page && cp tests/page/package.json tests/page/package-lock.json target/page/ &&
+        cd target/page || exit 1
+    cmp -s package-lock.json .installed-node ||
+        { npm ci --no-audit --no-fund && cp package-lock.json .installed-node; }
+)
+
+tools_for_the_page() {
+    say "a browser and axe-core"
+    page_tools || {
+        say "the tools for the tests of the page could not be installed: see above"
+        if in_ci; then return 1; fi
+    }
+}
+
 install postgres postgresql postgresql-server postgresql postgresql postgresql
 
 # From here on, a run that fails also names the tests that did not run.
@@ -198,6 +224,7 @@ for features in "" scheduler claims file-node metrics; do
 done
 
 clients_for_interop
+tools_for_the_page
 
 say "tests, and the examples in the documentation"
 # Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them

@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The TTL of the claims. It is also the time after which other consumers take over the messages of a dead
 /// consumer.
 const TTL: Duration = Duration::from_millis(1500);
-/// The time that a handler works before its effect. It works for the same time after it.
+/// The time that a handler works before its effect, and again after its effect.
 const WORKS: Duration = Duration::from_millis(40);
 
 type Failure = Box<dyn Error + Send + Sync>;

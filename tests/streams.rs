@@ -227,8 +227,8 @@ async fn what_was_not_acked_comes_again_and_what_was_does_not() {
     first.ack().await.expect("and again, which is nothing");
     let second = next(&mut messages).await.expect("an entry");
     let third = next(&mut messages).await.expect("an entry");
-    // The third message is dropped here, so it is delivered again. The second one still exists in this process,
-    // so it is not.
+    // The third message is dropped here, so it is delivered again. The second message still exists in this
+    // process, so it is not delivered again.
     drop(third);
     let fourth = next(&mut messages).await.expect("an entry");
     assert_eq!(fourth.entry_id(), ids[3]);

@@ -143,7 +143,7 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     daemon.until_it_says(&format!("no answer within {FILE_DEADLINE:?}"));
     bench.until_more_ticks(&daemon);
 
-    // A process that starts with this file reports that it cannot be read, and ends.
+    // A process that starts with this file reports that the file cannot be read, and ends.
     let late = bench.daemon().wait(PATIENCE).expect(78);
     let late = late.says(&["quorate.toml", "no answer within 5s"]);
     assert!(late.took >= FILE_DEADLINE, "{late}");
@@ -157,8 +157,8 @@ fn a_configuration_file_that_does_not_answer_changes_nothing() {
     assert_eq!(ended.stderr.matches("elected").count(), 1, "{ended}");
 }
 
-/// Checks a daemon whose loop is blocked. The loop blocks one thread, and another thread could still extend the
-/// lease.
+/// Checks a daemon whose main loop is blocked. Only one thread is blocked, so another thread could still
+/// extend the lease. The daemon must lose the lease nevertheless.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {

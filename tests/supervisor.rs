@@ -18,7 +18,8 @@ const SOON: Duration = Duration::from_secs(10);
 /// The longest delay that is accepted on a busy machine.
 const LATE: Duration = Duration::from_millis(700);
 
-/// A shell script that starts a child. Both sleep without end. The script writes both process ids to files.
+/// A shell script that starts a child. The script and its child sleep without end. The script writes both
+/// process ids to files.
 const FAMILY: &str = "sleep 1000 & echo $! >kid; echo $$ >me; touch ready; wait";
 /// A script like `FAMILY`, in which both processes ignore SIGTERM.
 const DEAF_FAMILY: &str =

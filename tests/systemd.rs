@@ -104,7 +104,7 @@ fn systemd_gets_messages_on_start_leadership_watchdog_reload_and_end() {
 
     until("a run", PATIENCE, || (!program.read("seen").is_empty()).then_some(()));
 
-    // While the first daemon leads, a second one only follows. It reports this until the first one has ended.
+    // While the first daemon leads, a second daemon only follows, and reports this in its status.
     let other = Ear::by_path(&program, "other");
     let follower = daemon(&program, &config, &other);
     other.until("STATUS=following", 1);

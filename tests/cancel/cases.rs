@@ -1,5 +1,6 @@
-//! The test cases, one for each public future. A case runs its future, and checks what must hold after this
-//! kind of future. [`Stage::aftermath`] checks what must hold after every future.
+//! The test cases, one for each public future. A case runs its future, and then checks the conditions that
+//! must hold after a future of this kind. [`Stage::aftermath`] checks the conditions that must hold after
+//! every future.
 
 use crate::{
     cut::Cut,
@@ -73,8 +74,8 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
 pub(crate) async fn extend(stage: &Stage) -> bool {
     let lease = held(stage).await;
     let finished = stage.cut(lease.extend()).await.is_some();
-    // Dropping the call does not end the lease. It must be extended as before, so it is still valid after one
-    // TTL.
+    // Dropping the call does not end the lease. The lease must be extended as before, so it is still valid
+    // after two TTLs.
     lease.fencing_token().expect("the lease stands");
     stage.env.sleep(TTL * 2).await;
     lease.fencing_token().expect("the lease is renewed");
@@ -276,8 +277,8 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     finished
 }
 
-/// Tests `Ledger::keep`, which sets the retention of the ledger. It must not add a record, whether or not it is
-/// dropped.
+/// Tests `Ledger::keep`, which sets the retention of the ledger. The call must not add a record, whether or
+/// not its future is dropped.
 pub(crate) async fn keep(stage: &Stage) -> bool {
     found(stage, TERM).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
@@ -452,8 +453,8 @@ pub(crate) async fn reset_attempts(stage: &Stage) -> bool {
     reset.is_some()
 }
 
-/// Tests `Claims::process_or_wait` with an attempt limit. With it, the attempt is counted before the handler
-/// begins.
+/// Tests `Claims::process_or_wait` with an attempt limit. With a limit, the nodes count the attempt before the
+/// handler begins.
 pub(crate) async fn claims_process_or_wait(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let claims = stage.claims().max_attempts(3);

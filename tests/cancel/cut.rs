@@ -5,13 +5,13 @@ use std::{fmt, future::poll_fn, pin::pin, task::Poll};
 /// The point at which a future is dropped, which these tests call the *cut*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Before its first poll.
+    /// The future is dropped before its first poll.
     Unpolled,
-    /// Right after a poll that returned *pending*. Before this poll, the given number of polls returned
-    /// *pending* too.
+    /// The future is dropped right after a poll that returned *pending*. Before this poll, the given number of
+    /// polls returned *pending* too.
     Waiting(usize),
-    /// After the same polls as with [`Cut::Waiting`], but only when the future is woken. So the event for which
-    /// it waited has happened, but the future has not been polled since.
+    /// The future is polled as with [`Cut::Waiting`], and dropped when it is woken after that. So the event
+    /// for which the future waited has happened, but the future has not been polled since.
     Woken(usize),
     /// The future is not dropped.
     Never,

@@ -9,7 +9,8 @@ use futures_util::future::join;
 use quorate::{
     election::{Election, ElectionError, Term},
     lease::{Leases, Lock, Locks, ReadLease, TryAcquire},
-    node::Resource,
+    ledger::{Operation, OperationLog},
+    node::{FencingToken, Resource},
 };
 use std::time::Duration;
 
@@ -37,7 +38,11 @@ macro_rules! cases {
 cases! {
     acquire_all: "Locks::acquire_all", Lock;
     acquire_each: "Locks::try_acquire_each", Lock;
+    add_operation: "OperationLog::add", Lock;
     ask_to_resign: "Observer::ask_to_resign", Election;
+    history: "Observer::history", Lock;
+    newest_operations: "OperationLog::newest", Lock;
+    note_forced_release: "Observer::note_forced_release", Lock;
     downgrade: "Lease::downgrade", Lock;
     force_release: "Quorum::force_release", Lock;
     leases_lost: "Leases::any_lost", Lock;
@@ -128,10 +133,11 @@ async fn slots_try_acquire(stage: &Stage) -> bool {
 async fn transfer_to(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let lost = lease.lost_token().clone();
-    // The successor asks a majority of the nodes first. If it does not ask a node, the reservation stays there
-    // for one second.
+    // The successor asks only a majority of the nodes at first. On a node that it does not ask, the
+    // reservation stays for one second.
     stage.cleared_within.set(Duration::from_secs(1) + SOON);
-    // In these conditions, the worker named here is the one that acquires the lease next.
+    // The successor must be the worker that acquires the lease next. The network conditions determine which
+    // worker that is.
     let successor = if stage.conditions == NetworkConditions::Rival { "rival" } else { "other" };
     let finished = stage.cut(lease.transfer_to(successor)).await.is_some();
     stage.soon("loss", MS, lost.cancelled()).await;
@@ -187,6 +193,35 @@ async fn force_release(stage: &Stage) -> bool {
     let lease = stage.soon("lease", Duration::from_secs(5), stage.lock().acquire()).await.expect("it waits");
     let resource = Resource::lock(NAME).expect("a name");
     stage.cut(stage.me.force_release(&resource, lease.owner())).await.is_some()
+}
+
+async fn history(stage: &Stage) -> bool {
+    let observer = Election::new(&stage.me, NAME).observe().expect("a name");
+    stage.cut(observer.history(3)).await.is_some()
+}
+
+async fn note_forced_release(stage: &Stage) -> bool {
+    let observer = Election::new(&stage.me, NAME).observe().expect("a name");
+    let noted = observer.note_forced_release("other", Some(FencingToken::new(7)), "a reason");
+    stage.cut(noted).await.is_some()
+}
+
+async fn add_operation(stage: &Stage) -> bool {
+    let operation = Operation {
+        at: stage.env.wall(),
+        by: "ann".into(),
+        action: "forced-release".into(),
+        target: NAME.into(),
+        group: None,
+        reason: None,
+        done: true,
+        result: "released".into(),
+    };
+    stage.cut(OperationLog::new(&stage.me).add(&operation)).await.is_some()
+}
+
+async fn newest_operations(stage: &Stage) -> bool {
+    stage.cut(OperationLog::new(&stage.me).newest(3)).await.is_some()
 }
 
 async fn ask_to_resign(stage: &Stage) -> bool {

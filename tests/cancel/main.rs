@@ -1,6 +1,11 @@
-//! Tests that drop every public future at each of its await points. A dropped future must leave nothing behind.
-//! Another worker can acquire its resource, the object that returned the future can be used again, no task is
-//! left, and no server stores a key. (If no release can reach a server, its keys may stay for the TTL.)
+//! Tests that drop every public future at each of its await points. A dropped future must leave nothing
+//! behind:
+//!
+//! - Another worker can acquire the resource of the future.
+//! - The object that returned the future can be used again.
+//! - No task is left.
+//! - No server stores a key of the resource. (If no release can reach a server, its keys may stay for the
+//!   TTL.)
 //!
 //! # What is not guaranteed
 //!

@@ -97,6 +97,19 @@ async fn pause_until(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.pause_until(JOB, Some("a reason"), Some(until)).await).await
 }
 
+async fn freeze(stage: &Stage) -> bool {
+    let until = stage.env.wall() + 3600 * 1000 * MS;
+    look(stage, async |jobs| jobs.freeze("a reason", until).await).await
+}
+
+async fn unfreeze(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.unfreeze().await).await
+}
+
+async fn frozen(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.frozen().await).await
+}
+
 async fn resume(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.resume(JOB).await).await
 }
@@ -141,6 +154,9 @@ cases! {
     schedule: "Jobs::schedule";
     pause: "Jobs::pause";
     pause_until: "Jobs::pause_until";
+    freeze: "Jobs::freeze";
+    unfreeze: "Jobs::unfreeze";
+    frozen: "Jobs::frozen";
     resume: "Jobs::resume";
     trigger: "Jobs::trigger";
     backfill: "Jobs::backfill";

@@ -312,8 +312,8 @@ fn too_few_of_the_old_set_or_one_new_node_away_and_nothing_is_opened() {
             step.unwrap_or_else(|| panic!("no {wanted}: {reported:?}")).0
         };
         assert!(at("Closed").until(at("Opened")) >= MAX_TTL, "{reported:?}");
-        // Server 0 still has the old list, so this change is not complete. Another change must be refused until
-        // then.
+        // Server 0 still has the old list, so this change is not complete. Until it is complete, another
+        // change must be refused.
         bench.servers[0].set_up(true);
         let error =
             bench.change(&[0, 1], &[1, 2]).run(|_| ()).await.expect_err("another set is stored there");

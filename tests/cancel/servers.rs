@@ -49,8 +49,8 @@ async fn nobody_is_connected(server: &RedisServer, what: &str) {
     }
 }
 
-/// Runs `work` with a cut at each of its await points, until it completes before its cut. Both kinds of cuts
-/// are tested.
+/// Runs `work` with a cut at each of its await points, until `work` completes before the cut. Tests both kinds
+/// of cuts.
 async fn at_every_await_point<T>(what: &str, server: &RedisServer, work: impl AsyncFn() -> T) {
     let mut drops = 0;
     for kind in [Cut::Waiting, Cut::Woken] {
@@ -140,7 +140,8 @@ fn post(session: &mut impl Session, request: Request) -> BoxFuture<'static, Resu
     session.send(Batch { requests: vec![request], not_after, stamp: "m".into() }).boxed()
 }
 
-/// Checks that a batch runs even if its reply is dropped. It must run once, and in order.
+/// Checks that a batch runs even if its reply is dropped. Each batch must run once, and the batches must run
+/// in order.
 async fn a_dropped_reply_loses_no_batch(node: impl Node) {
     let (resource, keep) = (Resource::lock("r").expect("a name"), Duration::from_secs(60));
     let (mut session, _) = node.open(PushSender::channel().0).await.expect("it is there");

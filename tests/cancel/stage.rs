@@ -1,5 +1,5 @@
-//! The stage of each test: two workers, three servers, and the network between them. Also the checks that
-//! follow every cut.
+//! The stage of each test: two workers, three servers, and the network between them. [`Stage::aftermath`]
+//! makes the checks that follow every cut.
 
 use crate::{
     cut::Cut,
@@ -79,7 +79,8 @@ pub(crate) struct Stage {
     /// The longest time that the other worker may have to wait for the resource after the cut. A case may
     /// change it.
     pub(crate) patience: Cell<Duration>,
-    /// The longest time after that for which a reachable server may store a key. A case may change it.
+    /// The longest time for which a reachable server may still store a key after both workers have acquired
+    /// and released the resource. A case may change it.
     pub(crate) cleared_within: Cell<Duration>,
     /// True if the case has closed the first worker's quorum.
     pub(crate) closed: Cell<bool>,
@@ -172,8 +173,8 @@ impl Stage {
         output
     }
 
-    /// Notes the time of the cut, or of the end of the future if it completed. Cuts a server off if the network
-    /// conditions say so.
+    /// Notes the time of the cut, or of the end of the future if it completed. In the conditions
+    /// [`NetworkConditions::CutOff`], also cuts a server off.
     pub(crate) fn note_cut(&self) {
         if self.conditions == NetworkConditions::CutOff {
             self.servers[1].set_up(false);

@@ -69,8 +69,8 @@ impl Message for Slow {
     }
 }
 
-/// Consumes one message, and then the end of the stream. The message's handler succeeds or fails, as `succeeds`
-/// says.
+/// Consumes one message, and then the end of the stream. The message's handler succeeds if `succeeds` is true,
+/// and fails otherwise.
 async fn consume(stage: &Stage, succeeds: bool, takes: Duration) -> bool {
     let (works, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let message = Slow { env: stage.env.clone(), takes, acked: Arc::clone(&acked) };

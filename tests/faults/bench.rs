@@ -48,7 +48,8 @@ impl Bench {
         Self::of(&RedisConfig::new(), false, LONG_TTL).await
     }
 
-    /// Starts servers with the configuration `config`. `durable` is the setting of the workers.
+    /// Starts servers with the configuration `config`. `durable` is the workers' setting of this
+    /// name.
     pub(crate) async fn with(config: &RedisConfig, durable: bool) -> Self {
         Self::of(config, durable, TTL).await
     }
@@ -58,7 +59,7 @@ impl Bench {
         let bench = Self { servers, durable, ttl };
         let quorum = bench.builder("operator").nodes(bench.nodes()).build().expect("a sound setup");
         let give_up = quorum.env().now() + PATIENCE;
-        // On a busy machine the worker may not be connected to every server yet. So it tries again.
+        // On a busy machine the worker may not be connected to every server yet. So the request is repeated.
         while let Err(error) = quorum.trust_nodes().await {
             assert!(quorum.env().now() < give_up, "{error}");
             quorum.env().sleep(LOOK_EVERY).await;
@@ -156,8 +157,8 @@ impl Bench {
         assert!(left.iter().all(|&left| left > 100), "freed only by the end of its time: {left:?} ms left");
     }
 
-    /// Checks that nothing is left behind. Every key of a lease expires within a TTL from now, and soon there
-    /// is none. (Markers, ledgers and fencing counters stay.)
+    /// Checks that no lease is left behind. Every key of a lease must expire within one TTL, and soon no
+    /// server may store such a key. (Markers, ledgers and fencing counters stay.)
     pub(crate) async fn clean(&self) {
         eventually("servers without keys of leases", || {
             let left: usize = self.servers.iter().map(|server| leases_on(server, self.ttl)).sum();
@@ -195,7 +196,8 @@ impl Worker {
         async move { lock.acquire().await.unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// Makes one attempt, which must not acquire the lock. Returns its error, or `None` if the lock is held.
+    /// Makes one attempt to acquire the lock, which must fail. Returns the error of the attempt, or `None` if
+    /// another worker holds the lock.
     pub(crate) async fn must_not_acquire(&self, name: &str) -> Option<AcquireError> {
         match self.lock(name).try_acquire().await {
             Ok(TryAcquire::Acquired(lease)) => panic!("acquired: {lease:?}"),
@@ -266,8 +268,8 @@ impl Worker {
     }
 }
 
-/// Tries to acquire the lock of `held` until it is granted, whatever the errors. Fails if `held` is still valid
-/// at that moment.
+/// Tries to acquire the lock of `held` until it is granted, and ignores errors. Fails if `held` is still valid
+/// when the lock is granted.
 pub(crate) async fn take_over(worker: &Worker, held: &Lease) -> Lease {
     let lock = worker.lock(held.resource().key());
     let give_up = worker.now() + PATIENCE;
@@ -305,8 +307,8 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// A store that is protected by fencing tokens. It refuses a write whose token is lower than one that it has
-/// seen.
+/// A store that is protected by fencing tokens. It refuses a write if it has seen a larger token than that of
+/// the write.
 #[derive(Default)]
 pub(crate) struct Sink(Mutex<Option<FencingToken>>);
 
@@ -323,7 +325,8 @@ impl Sink {
     }
 }
 
-/// A server that a worker reaches through a proxy. Its name is that of the server itself.
+/// A server that a worker reaches through a proxy. The node has the name of the server, and not that of the
+/// proxy.
 struct Road {
     to: RedisNode,
     over: RedisNode,

@@ -2,13 +2,13 @@
 //!
 //! # What is not guaranteed
 //!
-//! A step beyond `clock_step_allowance` is noticed by each worker that had a reply of the node before the step
-//! and another after it. A worker whose first contact with the node was after the step cannot notice it. If the
-//! clocks of a majority of the nodes stepped, that worker and the holder may both hold the lease, with
+//! A worker notices a step beyond `clock_step_allowance` only if the node has answered this worker both before
+//! and after the step. A worker whose first contact with the node was after the step cannot notice the step.
+//! If the clocks of a majority of the nodes stepped, that worker and the holder may both hold the lease, with
 //! different tokens. See also `kleppmann.rs`.
 //!
-//! The tests do not set back the clocks of nodes whose step was noticed: the quarantine of such a node ends by
-//! the node's own clock, so the quarantine would last longer.
+//! The tests do not set back the clocks of nodes whose step was noticed. The quarantine of such a node ends by
+//! the node's own clock, so setting back the clock would make the quarantine longer.
 
 use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
 use quorate::{
@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const SMALL: Duration = Duration::from_millis(150);
 pub(crate) const LARGE: Duration = Duration::from_secs(60);
 
-/// When less than this time of a lease is left, the holder sends no more probes to idle nodes before the lease
-/// ends. So the holder cannot notice a step that comes later.
+/// The holder probes idle nodes, but not in the last part of a lease, which is this long. So the holder cannot
+/// notice a step of a node's clock that comes in this part.
 const LAST_LOOK: Duration = Duration::from_millis(400);
 
 pub(crate) async fn bench() -> Bench {
@@ -69,7 +69,8 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
     for server in bench.servers.iter() {
         server.step_clock(SMALL, false);
     }
-    // Now the clocks step back while the lease is extended. This does not affect the lease.
+    // While the lease is extended, the clock of one server steps back, and that of another one steps forward.
+    // Neither step affects the lease.
     let lease = holder.must_acquire("x").await;
     bench.servers[0].step_clock(SMALL, false);
     bench.servers[1].step_clock(SMALL, true);
@@ -80,18 +81,18 @@ async fn steps_within_the_allowance_on_all_nodes_make_no_second_holder() {
 
 /// Shows that without `clock_step_allowance`, a small step lets two workers hold the lease. No worker here has
 /// the allowance, because workers with different values are refused. The holder probes idle nodes every third
-/// of `max_ttl`. The step comes after its last probe, so it cannot notice the step.
+/// of `max_ttl`. The step comes after the last probe, so the holder cannot notice the step.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_allowance_there_are_two_holders() {
     let bench = bench().await;
-    // The markers contain the allowance of other workers. So they are deleted, and the workers of this test
-    // write their own markers, and wait until the servers vote.
+    // The markers contain the allowance of other workers. So the test deletes the markers. The workers of this
+    // test then write their own markers, and wait until the servers vote.
     bench.servers.iter().for_each(|server| drop(server.command(&["DEL", "quorate:node"])));
     let reckless = |setup| QuorumConfig { clock_step_allowance: Duration::ZERO, ..setup };
     let holder = bench.worker_on_roads_with("a", reckless).await;
     let mut seen = false;
-    // Both workers hold the lease for only 130 ms, which the test may miss on a busy machine. So it tries
-    // several times.
+    // Both workers hold the lease for only 130 ms, which the test may miss on a busy machine. So the test
+    // tries several times.
     for _ in 0..5 {
         let lease = holder.lock("x").auto_extend(false).acquire().await.expect("a quorum");
         eventually("end that is near", || (lease.remaining() < LAST_LOOK).then_some(())).await;
@@ -125,8 +126,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.servers[2].step_clock(LARGE, true);
     assert!(!bench.is_stored(2, "quorate:x"), "the step did not end the key");
     assert!(rival.must_not_acquire("x").await.is_none(), "a majority reports the holder");
-    // The requests of a worker have a `not_after` that was computed from the old clock. So the server refuses
-    // them as late for a moment, and then grants again.
+    // The holder computes the `not_after` of its requests from the old clock of server 2. So this server
+    // refuses the requests as late for a moment, and then grants again.
     eventually("lease on all five again", || (bench.holders_of("x").len() == 5).then_some(())).await;
     holder.keeps(&lease, TTL).await;
     let token = lease.token();
@@ -137,8 +138,8 @@ async fn a_large_step_on_one_node_ends_its_key_early_and_the_majority_holds() {
     bench.clean().await;
 }
 
-/// Checks one server whose clock steps back far. By true time it keeps a dead holder's key for longer than the
-/// TTL. It is only a minority, so it blocks no worker.
+/// Checks one server whose clock steps back far. By true time, the server keeps a dead holder's key for longer
+/// than the TTL. One server is only a minority, so it blocks no worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     let bench = bench().await;
@@ -161,8 +162,8 @@ async fn a_large_step_back_on_one_node_delays_nobody_after_a_crash() {
     rival.serves("x").await;
 }
 
-/// Checks a large step on a majority of the servers, whose keys end at once. A rival that has observed their
-/// clocks before counts none of their votes.
+/// Checks a large step on a majority of the servers, which ends the keys on them at once. A rival that has
+/// observed these servers' clocks before counts none of their votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_step_on_a_majority_makes_no_second_holder_of_a_rival_that_watched() {
     let bench = bench().await;
@@ -213,8 +214,8 @@ async fn a_large_step_on_a_majority_is_fenced_where_the_rival_came_after_it() {
     bench.clean().await;
 }
 
-/// Checks a node whose clock is far off. If a node has no fencing counter, the counter starts from the worker's
-/// wall clock. The node does not grant if its own clock differs too much from that.
+/// Checks nodes whose clocks are far off. If a node has no fencing counter, the counter starts from the
+/// worker's wall clock. A node does not grant if its own clock differs too much from the worker's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     let bench = bench().await;

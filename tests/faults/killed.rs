@@ -80,7 +80,7 @@ async fn a_majority_that_restarts_empty_under_a_held_lease_makes_no_second_holde
     bench.clean().await;
 }
 
-/// Returns the beginning of each node's memory, from its marker. It is later after a quarantine has begun.
+/// Returns the beginning of each node's memory, from the node's marker. A quarantine moves this time forward.
 fn began(bench: &Bench) -> Vec<String> {
     let markers = bench.servers.iter().map(|server| server.command(&["GET", "quorate:node"]));
     let since = |marker: String| marker.lines().find(|line| line.starts_with("since_us=")).map(str::to_owned);
@@ -102,7 +102,8 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     rival.trusts(5).await;
     assert_eq!(began(&bench), memories, "what a node remembers is what it remembered");
     let away = killed.until(worker.now());
-    // While the servers are down, the lease cannot be extended. So it is checked only if that was short enough.
+    // The worker cannot extend its lease while the servers are down. If they were down for too long, the lease
+    // may have ended, so the test checks the lease only after a short time.
     if away < TTL / 2 {
         assert_eq!(bench.holders_of("x").len(), 5, "the files hold the lease");
         worker.keeps(&lease, TTL).await;

@@ -63,8 +63,8 @@ async fn clock_jump_on_node_c_within_the_allowance() {
 }
 
 /// Makes the same jump, but by more than the allowance, on the one node that both majorities share. Client 2
-/// has observed the clock of C before. It notices the jump in C's vote, and does not count the vote. So the two
-/// clients never both believe that they hold the lock.
+/// has observed the clock of C before. So client 2 notices the jump in C's vote, and does not count the vote.
+/// The two clients never both believe that they hold the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_jump_on_node_c_is_seen_by_a_rival_that_watched_it() {
     let scene = Scene::new().await;
@@ -138,8 +138,10 @@ async fn clock_jump_on_node_c_does_nothing_to_a_lease_on_all_nodes() {
 
 /// "Client 1 requests lock on nodes A, B, C, D, E. While the responses to client 1 are in flight, client 1
 /// goes into stop-the-world GC. Locks expire on all Redis nodes. Client 2 acquires lock. Client 1 finishes
-/// GC". In this test, client 1 is stopped (SIGSTOP) for longer than the TTL once it has the lease. Then it
-/// writes.
+/// GC".
+///
+/// In this test, client 1 is stopped (SIGSTOP) once it has the lease, for longer than the TTL. When client 1
+/// continues, it writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pause_after_acquire() {
     let bench = Bench::new().await;
@@ -152,7 +154,8 @@ async fn pause_after_acquire() {
     assert!(client_1.sink().write(next.fencing_token().expect("just acquired").get()).expect("a server"));
     client_1.tell();
     let woke = client_1.go_on();
-    // The very first check of client 1 after the pause reports the loss, even before a token notifies it.
+    // The very first check of client 1 after the pause reports the loss, even before a cancellation token
+    // notifies client 1.
     let refused = client_1.until_it_notes("lost").await;
     assert_eq!((refused.token, client_1.first_since(woke).what), (first.token, "lost".to_owned()));
     // Client 1 writes although it has lost the lease. The sink refuses the write.

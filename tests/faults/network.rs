@@ -70,9 +70,9 @@ async fn requests_whose_replies_a_cut_holds_back_run_and_are_taken_back() {
     worker.roads[..2].iter().for_each(|road| road.cut(Directions::Back));
     worker.serves("w").await;
     worker.roads[2].cut(Directions::Back);
-    // On this node, the request is granted but the reply is lost. The release can arrive, because this
-    // direction is not cut. (On the first two nodes, other requests may still wait for a reply, so this one may
-    // not be sent.)
+    // On this node, the request is granted but the reply is lost. The release can arrive, because the
+    // direction to the node is not cut. (On the first two nodes, other requests may still wait for a reply. So
+    // the release may not be sent to them.)
     let mut tries = 0;
     while !bench.is_stored(2, "{quorate:x}:fence") {
         let error = worker.must_not_acquire("x").await.expect("no worker holds it");
@@ -138,7 +138,7 @@ async fn connections_that_break_all_at_once_cost_no_lease() {
         worker.keeps(&lease, TTL / 2).await;
     }
     worker.trusts(5).await;
-    // A minority of the servers refuses connections. This must not block a lock.
+    // A minority of the servers refuses connections. The worker must keep its lease nevertheless.
     worker.roads[..2].iter().for_each(|road| {
         road.refuse();
         road.sever();

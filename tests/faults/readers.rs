@@ -14,7 +14,8 @@ use std::time::Duration;
 const READERS: &str = "{quorate:x}:readers";
 const QUEUE: &str = "{quorate:x}:queue";
 
-/// The script by which other Redlock clients release a lock. It deletes the key only if it is the client's own.
+/// The script by which other Redlock clients release a lock. The script deletes the key only if the key has
+/// the client's value.
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
@@ -195,8 +196,8 @@ async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
     clean(&bench).await;
 }
 
-/// Checks a dead process whose place is at the head of the queue. It blocks other waiters only until its place
-/// expires.
+/// Checks a queue whose first waiter has died. The dead waiter blocks other waiters only until its entry in
+/// the queue expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crashed_head_is_dropped_in_time() {
     let bench = Bench::new().await;
@@ -220,8 +221,8 @@ async fn a_crashed_head_is_dropped_in_time() {
     assert!(told.is_none_or(|by| by.as_str() == Owner::QUEUE));
     let began = next.now();
     next.lock("x").fair(Duration::ZERO).acquire().await.expect("its turn").release().await.expect("ok");
-    // The place expires after three times the sum of 100 ms and two node timeouts of 250 ms. The rest of the
-    // limit is for a busy machine.
+    // The entry of the dead waiter expires after three times the sum of 100 ms and two node timeouts of 250
+    // ms. The rest of the limit is for a busy machine.
     let waited = began.until(next.now());
     assert!(waited < Duration::from_millis(1800) + Duration::from_secs(3), "dropped after {waited:?}");
     clean(&bench).await;

@@ -49,8 +49,8 @@ async fn a_lease_comes_to_stand_where_it_is_missing_though_a_waiter_contends() {
     let mut bench = Bench::new().await;
     let (worker, rival) = (bench.worker("a").await, bench.worker("b").await);
     worker.serves("x").await;
-    // The node was killed before the acquire, and comes back without data. It votes after its quarantine, which
-    // takes four seconds here.
+    // The node was killed before the acquire, and comes back without data. The node votes again after its
+    // quarantine, which takes four seconds here.
     bench.servers[0].kill();
     let lease = worker.must_acquire("x").await;
     let waits = rival.quorum.env().spawn_scoped({

@@ -43,8 +43,8 @@ async fn a_majority_that_stands_still_ends_the_lease_and_what_was_abandoned_sets
     (0..3).for_each(|index| bench.servers[index].resume());
     rival.trusts(5).await;
     rival.serves("y").await;
-    // The acquire waited in the sockets of the three servers, before any later request. So it has been handled
-    // by now.
+    // The abandoned acquire request waited in the sockets of the three servers, before any later request. So
+    // the servers have handled it by now.
     assert_eq!(counts().collect::<Vec<_>>(), before, "a node granted what was abandoned");
     let next = take_over(&rival, &lease).await;
     next.release().await.expect("a majority answers");

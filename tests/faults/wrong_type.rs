@@ -1,5 +1,5 @@
-//! Tests with keys of another type in the place of Quorate's keys. Each affects only its own lock or record,
-//! and the error names the key.
+//! Tests with keys of a wrong type under the names of Quorate's keys. Such a key must affect only its own lock
+//! or record, and the error must name the key.
 
 use super::bench::{Bench, Worker, eventually};
 use quorate::{
@@ -32,9 +32,9 @@ fn names(report: &NoMajority, key: &str) {
     assert!(report.to_string().contains(key), "{report}");
 }
 
-/// Checks one key of the wrong type. If only a minority of the nodes has it, the lock can be acquired. If a
-/// majority has it, the error names the key, and other locks are not affected. Once the keys are fixed, the
-/// lock can be acquired again.
+/// Checks one key of the wrong type. If only a minority of the nodes has such a key, the lock can be acquired.
+/// If a majority has one, the error names the key, and other locks are not affected. Once the keys are fixed,
+/// the lock can be acquired again.
 async fn spoils_one_lock(key: &str) {
     let bench = Bench::new().await;
     let worker = bench.worker("a").await;
@@ -98,7 +98,7 @@ async fn in_the_place_of_the_marker_the_node_has_no_vote_until_it_is_deleted() {
     // On these nodes, no lease can be extended, and no lock can be granted to another worker.
     worker.sees_the_end(&lease).await;
     fix(&bench, "quorate:node");
-    // The node has no marker now. So it may be new or flushed, and it is quarantined.
+    // The nodes have no marker now. They could be new or flushed, so they are quarantined.
     let since = worker.now();
     // Until the worker has connected again, each call returns the permanent error at once. So the call is
     // repeated.
@@ -130,7 +130,8 @@ async fn in_the_place_of_a_ledger_nothing_else_suffers() {
     let worker = bench.worker("a").await;
     let (ledger, other) = (ledger(&worker, "g"), ledger(&worker, "h"));
     let term = FencingToken::new(7);
-    // These times are later than the beginning of the nodes' memories. So the nodes count for the records.
+    // The times of these records are later than the beginning of each node's memory. So the votes of all nodes
+    // on the records count.
     let record = |at| Record { at, term, last: false, value: "v".into() };
     let at = worker.quorum.env().wall().as_micros() + 10_000_000;
     spoil(&bench, 3, "quorate:ledger/g");

@@ -92,7 +92,8 @@ async fn tried(quorum: &Quorum, ttl: Duration) -> Option<Lease> {
     }
 }
 
-/// Checks that Quorate and the other client exclude each other, but only while one of them holds the lock.
+/// Checks that Quorate and the other client exclude each other. As soon as one of them has released the lock,
+/// the other one must be able to acquire it.
 async fn both_ways(kind: Kind) {
     let bench = Bench::new();
     let mut client = bench.client(kind);

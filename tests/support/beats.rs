@@ -5,16 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file to which a command and its child write the time, again and again, while they run. Such a line is a
-/// *beat*.
+/// A file to which a command and its child write the time, again and again, while they run. Each line of this
+/// file is a *beat*.
 #[derive(Debug)]
 pub struct Beats {
     file: PathBuf,
 }
 
 impl Beats {
-    /// A script of which both the command and its child write the time and the token every 20 ms. Neither ends
-    /// at SIGTERM.
+    /// A script that starts a child. The script and the child both write the time and the fencing token every
+    /// 20 ms. Neither ends at SIGTERM.
     const STUBBORN: &str = r#"
         trap "" TERM
         beat='while :; do echo "$0 $$ $QUORATE_FENCING_TOKEN $(date +%s%N)" >> "$1"; sleep 0.02; done'

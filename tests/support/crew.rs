@@ -29,7 +29,8 @@ pub struct Told {
 }
 
 /// A fixed number of processes (*members*) that report on standard output. A test can stop, kill and restart
-/// each of them. Their standard input is a pipe that closes when the test ends. Dropping the crew kills them.
+/// each of them. Their standard input is a pipe that closes when the test ends. Dropping the crew kills the
+/// processes.
 pub struct Crew {
     command: Box<dyn Fn(Who) -> Command + Send>,
     members: Vec<Option<Member>>,

@@ -135,8 +135,7 @@ impl Response {
 
     /// Returns the response if it has this status.
     ///
-    /// # Panics
-    /// If it has another.
+    /// # Panics If the response has another status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self}");

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod beats;
+mod browser;
 mod crew;
 mod ended;
 mod http;
@@ -11,13 +12,16 @@ mod keys;
 mod nodes;
 mod processes;
 mod program;
+mod receiver;
 mod running;
 mod say;
 mod schema;
 mod sink;
+mod tmux;
 mod told;
 
 pub use beats::Beats;
+pub use browser::{Browser, ENTER, TAB};
 pub use crew::{Crew, Told, Who};
 pub use ended::Ended;
 pub use http::{Http, Response};
@@ -26,10 +30,12 @@ pub use keys::{Key, keys};
 pub use nodes::Nodes;
 pub use processes::{is_alive, parent_of, signal};
 pub use program::Program;
+pub use receiver::{Received, Receiver};
 pub use running::Running;
 pub use say::say;
 pub use schema::check_schema;
 pub use sink::Sink;
+pub use tmux::Tmux;
 pub use told::told_to_end;
 
 use quorate::env::{SystemWorld, WallTime, World};

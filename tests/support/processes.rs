@@ -12,8 +12,7 @@ pub fn signal(pid: u32, signal: Signal) {
 
 /// Returns the parent of a process.
 ///
-/// # Panics
-/// If the system does not report it.
+/// # Panics If the system does not report the parent.
 pub fn parent_of(pid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs, on Linux");
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));

@@ -72,8 +72,7 @@ impl Running {
 
     /// Returns whether the process has not ended.
     ///
-    /// # Panics
-    /// If the system cannot report that.
+    /// # Panics If the system does not report the state of the process.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("our own child").is_none()
     }

@@ -2,8 +2,7 @@ use serde_json::Value;
 
 /// Checks that a value has the properties of a schema, no more and no fewer, with values of their types.
 ///
-/// # Panics
-/// If it has others.
+/// # Panics If the properties or their types differ from the schema.
 pub fn check_schema(document: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.rsplit('/').next().expect("a name");

@@ -28,7 +28,8 @@ pub use stored::{marker, records};
 pub struct Door {
     /// The name of the fuzz target.
     pub name: &'static str,
-    /// The function that checks the entry point with these bytes. It panics if a property does not hold.
+    /// The function that checks the entry point with these bytes. The function panics if a property of the
+    /// entry point does not hold.
     pub look: fn(&[u8]),
     /// Pieces of valid input, from which the property tests build their input.
     pub pieces: &'static [&'static str],

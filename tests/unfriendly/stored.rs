@@ -55,8 +55,8 @@ pub(super) const RECORDS: &[&str] = &[
     "ü",
 ];
 
-/// Reads the text of a node's marker. If it is valid, the marker must be the same after it was written and read
-/// again.
+/// Reads the text of a node's marker. If the text is valid, the marker must be the same after it is written
+/// and read again.
 pub fn marker(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match Marker::parse(text) {

@@ -1,4 +1,5 @@
-//! Accounts for every tick. The account is a pure function of all journals, the kills and the histories.
+//! Judges every tick of the plan. The verdict depends only on the journals of all workers, on the kills, and
+//! on the histories of the jobs.
 
 use super::{Settings, wall};
 use crate::{
@@ -19,13 +20,14 @@ use std::{
 /// The longest time from the claim of a slot to the first event of the run. The same limit applies from the
 /// last event of a run to the record of its end.
 const TO_RECORD: Duration = Duration::from_secs(2);
-/// The longest time from a tick until a worker takes the slot of its run, if a worker that had claimed the slot
-/// before was killed.
+/// The longest time from a tick until a worker takes the slot of the tick's run. This includes the wait for a
+/// slot that a killed worker had taken before.
 const TO_TAKE: Duration = Duration::from_secs(10);
 /// The time that a worker needs after its start until it takes its share of the runs. It has to connect, to be
 /// trusted, and to read the open runs.
 const TO_JOIN: Duration = Duration::from_secs(3);
-/// The number of runs, while all workers live, from which the shares of the workers are judged.
+/// The smallest number of runs from which the shares of the workers are judged. Only runs that started while
+/// all workers lived count.
 const SHARES_FROM: usize = 300;
 
 /// Returns the delivery rule of the job with this number. The rules alternate.
@@ -33,7 +35,7 @@ pub(super) fn delivery(number: u32) -> Delivery {
     if number.is_multiple_of(2) { Delivery::AtMostOnce } else { Delivery::AtLeastOnce }
 }
 
-/// Returns the beginning of the name of the job with this number. It says which delivery rule the job has.
+/// Returns the beginning of the name of the job with this number. It shows the job's delivery rule.
 pub(super) fn rule(number: u32) -> &'static str {
     match delivery(number) {
         Delivery::AtMostOnce => "most",
@@ -187,7 +189,8 @@ impl Story {
         verdict
     }
 
-    /// Returns the way in which a tick violates its delivery rule, if it does.
+    /// Returns a description of the tick's violation, if there is one. The starts of the tick must follow the
+    /// delivery rule, and the history must have exactly one entry that fits the starts.
     fn wrong(&self, delivery: Delivery, tick: u64, starts: &[Start], ends: &[RunOutcome]) -> Option<String> {
         let done = starts.iter().any(|start| start.done.is_some());
         if delivery == Delivery::AtMostOnce && starts.len() > 1 {
@@ -232,8 +235,8 @@ impl Story {
         self.kills.iter().any(|kill| kill.who == who && from <= kill.at + TO_RECORD && kill.at <= until)
     }
 
-    /// Counts the starts of each worker in the times in which all workers take part: from when the last one has
-    /// joined until the next kill. Only the first start of a tick counts.
+    /// Returns the number of starts of each worker while all workers took part. Such a time begins when the
+    /// last worker has joined, and ends at the next kill. Only the first start of a tick counts.
     fn shares(&self) -> Vec<usize> {
         let members: BTreeSet<usize> = self.ready.iter().map(|(who, _)| who.member).collect();
         let mut shares = vec![0; members.len()];

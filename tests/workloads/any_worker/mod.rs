@@ -1,4 +1,4 @@
-//! A plan with jobs that are placed on any worker, in which workers are killed in turn. It accounts for every
+//! A plan with jobs that are placed on any worker. The plan kills one worker after the other, judges every
 //! tick, and checks that the live workers share the runs.
 
 mod account;
@@ -78,7 +78,7 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Plan {
-    // Declared first, so that the workers are dropped before their servers.
+    // This field is declared first, so that the workers are dropped before their servers.
     director: Director,
     _servers: Servers,
     story: Story,
@@ -112,7 +112,7 @@ impl Plan {
         }
     }
 
-    /// Reads events until the histories have an entry for each tick so far, or until a time limit.
+    /// Reads events until the histories have an entry for each tick so far, or until [`TO_DRAIN`] has passed.
     fn drain(&mut self, settings: &Settings, reader: &Assignment) -> BTreeMap<Arc<str>, Vec<HistoryEntry>> {
         self.story.until = SystemWorld.wall();
         let give_up = SystemWorld.now() + TO_DRAIN;

@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// The longest time by which a done record may expire before its retention has passed. TTLs and differences
-/// between clocks are the reason.
+/// A done record may expire this much before its retention has passed, because of TTLs and differences between
+/// clocks.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// Checks that a message that is done is neither claimed nor handled again within its retention. This is
-/// excused if so many nodes lost their data that no majority stores the message's record. At the end, every
-/// message must be done.
+/// Checks that a message that is done is neither claimed nor handled again within its retention. A second
+/// claim is excused if so many nodes lost their data that no majority stores the message's record. At the end,
+/// every message must be done.
 #[derive(Debug)]
 pub(crate) struct Claims {
     epoch: BootTime,
@@ -127,8 +127,8 @@ impl Check for Claims {
                 let other = self.done.get(message).copied().filter(|other| other.token != *token);
                 let Some(other) = other else {
                     self.done.insert(*message, done);
-                    // The events of claims that were made after this one may have arrived before this event. So
-                    // they are checked now.
+                    // The events of later claims may have arrived before this event. So this check judges
+                    // those claims now.
                     let claims = self.claimed.get(message).into_iter().flatten();
                     return claims.filter_map(|claim| self.redone(*message, *claim, truth)).collect();
                 };

@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
-/// The time before a stop within which a check of the lease counts as just before it. If the lease was valid
-/// then, the process still believed in it when it was stopped.
+/// A check of the lease counts as just before a stop of the process if the stop came at most this much later.
+/// If the lease was valid at such a check, the process still believed in its lease when it was stopped.
 const FRESH: Duration = Duration::from_millis(150);
 
 /// Checks that no two processes find their leases on one resource valid at the same time. Resources are locks,
 /// elections and claims.
 ///
-/// A process believes in its lease from the first to the last check that finds the lease valid. If a process is
-/// stopped just after such a check, it counts as believing until the stop or the validity ends, whichever is
-/// first, because it would have believed that if it had run.
+/// A process believes in its lease from the first to the last check that finds the lease valid. If the
+/// director stops a process just after such a check, the belief lasts until the process continues or until the
+/// validity ends, whichever is first. (If the process had run, it would have believed in its lease for that
+/// time.)
 #[derive(Debug, Default)]
 pub(crate) struct Exclusion {
     open: BTreeMap<Arc<str>, BTreeMap<u64, Belief>>,

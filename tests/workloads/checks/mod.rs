@@ -32,7 +32,8 @@ pub(crate) trait Check {
     /// Reads an event, and returns the violations that it shows.
     fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) -> Vec<String>;
 
-    /// Judges the entries that no later event can change, and removes them. It is called regularly.
+    /// Judges the entries that no later event can change, and removes them. The plan calls this method
+    /// regularly.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String>;
 
     /// Returns the number of entries that the check has in memory. This number must stay limited.

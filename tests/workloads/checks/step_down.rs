@@ -7,9 +7,9 @@ use quorate::env::BootTime;
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Checks that work ends in time. The work of a process must end before the next holder begins, unless the
-/// process is paused. The work must get the notice to step down before its lease ends. A late process is
-/// excused only if it was paused, and if the pause began before the process had to act.
+/// Checks that work ends in time. The work of a process must end before the next holder begins. The work must
+/// get the notice to step down before its lease ends. A process that is late is excused if it was paused, and
+/// if the pause began before the process had to act.
 #[derive(Debug, Default)]
 pub(crate) struct StepDown {
     terms: BTreeMap<u64, Work>,
@@ -95,9 +95,9 @@ impl Check for StepDown {
         Vec::new()
     }
 
-    /// Judges a lease once its last event is older than [`HORIZON`], and a term once the next term began that
-    /// long ago. By then the process has also reported its pauses, which arrive after the events that they
-    /// excuse.
+    /// Judges each lease whose last event is older than [`HORIZON`], and each term whose next term began more
+    /// than [`HORIZON`] ago. A process reports a pause after the events that the pause excuses. By now, these
+    /// reports have arrived.
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         let Self { leases, last_event, .. } = self;

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-/// The time after a tick's catch-up window at which the tick is judged. It can no longer start then.
+/// A tick is judged this long after its catch-up window has passed, when it can no longer start.
 const SETTLED: Duration = Duration::from_secs(30);
-/// A node that lost its data may have no records of the ticks within this span before the loss either, because
-/// these records were not written yet.
+/// A node that lost its data may not know the ticks that are due within this time after the loss. The leader
+/// may not have written its records to that node again yet.
 const UNKNOWN: Duration = Duration::from_secs(5);
-/// The longest time, on a busy machine, from the moment at which a leader may start a tick until it has started
-/// it. It includes earlier catch-up runs, the seal, and the rest of the lease of a leader that is cut off.
+/// The longest time, on a busy machine, from the moment at which a leader may start a tick to the start. It
+/// includes earlier catch-up runs, the seal, and the rest of the lease of a leader that is cut off.
 const TO_START: Duration = Duration::from_secs(5);
 /// The longest time from the beginning of a term until its leader has sealed the ledger and has the answers of
 /// all nodes.
@@ -33,18 +33,17 @@ const LAST_EVENT: Duration = Duration::from_millis(500);
 /// there are these excuses:
 ///
 /// * A tick may be *unknown* to a leader. A node knows the tick if it has kept its data since the tick and
-///   since the end of the previous term. The tick is unknown if fewer than a majority of the nodes know it
-///   and could answer when the leader had to start it. (A lost job is registered again; earlier ticks do not
-///   belong to the new registration.) Then an at-most-once tick need not start, and an at-least-once tick
-///   need not be done. One node that lost its data is no excuse while a majority of the others answers.
-///   Several nodes that lost their data one after the other are no excuse if a leader in between knew the
-///   tick.
-/// * An at-most-once tick need not start if its leader recorded the start and then lost its term. The
-///   loss must come within [`TO_START`] of the time at which the leader could start the tick.
-/// * An at-least-once tick may start again if the new leader may not know its end. For that, fewer than a
-///   majority of the nodes could store the record of the end, have kept their data since, and could answer
-///   the new leader. It may also start again if the process that starts it was paused before the end was
-///   recorded.
+///   since the end of the previous term. The tick is unknown if the nodes that know the tick and can answer
+///   the leader are no majority. (A lost job is registered again, and earlier ticks do not belong to the new
+///   registration.) Then an at-most-once tick need not start, and an at-least-once tick need not be done. The
+///   loss of one node's data is no excuse while a majority of the other nodes answers. If several nodes lost
+///   their data one after the other, this is no excuse if a leader in between knew the tick.
+/// * An at-most-once tick need not start if its leader recorded the start and then lost its term. The leader
+///   must have lost the term within [`TO_START`] of the time at which it could start the tick.
+/// * An at-least-once tick may start again if the new leader may not know the tick's end. A node knows the end
+///   if it stored the record of the end, has kept its data since, and can answer the new leader. The new
+///   leader may not know the end if fewer than a majority of the nodes know it. The tick may also start again
+///   if the process that starts it was paused before the end was recorded.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// The wall clock and the boot clock at one moment.
@@ -62,12 +61,13 @@ pub(crate) struct Ticks {
 struct Tick {
     starts: Vec<(u64, Who, BootTime)>,
     done: Option<(u64, BootTime)>,
-    /// The time at which the same term started another tick of the job. By then it has recorded the end of this
-    /// tick.
+    /// The time at which the same term started another tick of the job. By then, the leader of this term has
+    /// recorded the end of this tick.
     recorded: Option<BootTime>,
 }
 
-/// A start after a recorded end. It is a violation, unless the process later reports a pause that excuses it.
+/// A start of a tick after the tick's end was recorded. It is a violation, unless the process later reports a
+/// pause that excuses the start.
 #[derive(Debug)]
 struct Suspect {
     who: Who,
@@ -87,7 +87,7 @@ pub(crate) struct Counts {
     pub(crate) again: usize,
     /// The number of ticks that completed at least once.
     pub(crate) done: usize,
-    /// The number of ticks that did not start, and for which this is excused.
+    /// The number of ticks that did not start, and whose missing start was excused.
     pub(crate) excused: usize,
 }
 
@@ -102,8 +102,8 @@ impl Ticks {
         &self.counts
     }
 
-    /// Returns whether all ticks due by `when` have been decided. Ticks of a job run in order, so a later tick
-    /// that is done proves this.
+    /// Returns whether all ticks due by `when` have been decided. Ticks of a job run in order. So if a later
+    /// tick is done, all earlier ticks of the job have been decided.
     pub(crate) fn decided(&self, when: BootTime) -> bool {
         let when = self.wall(when);
         let done = |ticks: &BTreeMap<u64, Tick>| ticks.range(when..).any(|(_, tick)| tick.done.is_some());
@@ -201,8 +201,8 @@ impl Ticks {
         let (term, who, now) = start;
         let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
         let ticks = self.jobs.entry(Arc::clone(job)).or_default();
-        // The ticks of a job run one after the other. So when this term starts a tick, it has recorded the ends
-        // of the earlier ones.
+        // The ticks of a job run one after the other. So when the leader of this term starts a tick, it has
+        // recorded the ends of the earlier ticks.
         for tick in ticks.values_mut().filter(|tick| tick.recorded.is_none()) {
             if tick.done.is_some_and(|(by, when)| by == term && when < now) {
                 tick.recorded = Some(now);

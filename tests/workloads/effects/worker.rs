@@ -96,8 +96,8 @@ impl Worker<'_> {
         self.reach(Point::Claimed).await;
         self.commit_effects(&mine).await?;
         self.reach(Point::Committed).await;
-        // If a claim was lost before this, another worker has the message. That worker finds the effect in the
-        // database, and completes the message.
+        // If a claim was lost before its completion, another worker has the message. That worker finds the
+        // effect in the database, and completes the message.
         let completing = mine.into_iter().map(|claim| async move { claim.complete("").await.is_ok() });
         let completed = join_all(completing).await.into_iter().filter(|ok| *ok).count();
         Ok(done + completed == ids.len())
@@ -119,7 +119,8 @@ impl Worker<'_> {
         Ok(transaction.commit().await?)
     }
 
-    /// Reports that the worker is at this point, and waits there. Does so only in some of the batches.
+    /// Reports that the worker is at this point, and waits there. In most batches this method does nothing:
+    /// only one batch in [`THINKS_EACH`] waits.
     async fn reach(&self, point: Point) {
         if self.batches.is_multiple_of(THINKS_EACH) {
             self.journal.write(Event::Reached { point, element: self.batches });

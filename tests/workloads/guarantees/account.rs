@@ -1,4 +1,4 @@
-//! Accounts for every tick. The account is a pure function of all journals and of the faults.
+//! Judges every tick of the plan. The verdict depends only on the journals of all workers and on the faults.
 
 use super::to_boot;
 use crate::{
@@ -16,17 +16,17 @@ use quorate_tests::support::Who;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The longest time, on a busy machine, from the moment at which a leader may start a tick until its run writes
-/// the first event. A fault within this time explains a tick that was recorded as started, but is not in the
-/// journal.
+/// The longest time, on a busy machine, from the moment at which a leader may start a tick to the first event
+/// of the tick's run. If a fault hits the leader within this time, the start may be recorded although the
+/// journal has no event of the run.
 const TO_START: Duration = Duration::from_secs(1);
-/// The longest time from the end of a run until the leader has recorded it.
+/// The longest time from the end of a run until the leader has recorded that end.
 const TO_RECORD: Duration = Duration::from_secs(1);
-/// The longest time, on a busy machine, from the moment at which a step-down interrupts a run until the
-/// journals show that the leader has lost its term.
+/// The longest time, on a busy machine, from the step-down that interrupts a run to the line of the journal
+/// that shows the end of the leader's term.
 const TO_FALL: Duration = Duration::from_secs(10);
-/// The time between the director's note of a fault and the effect of the fault. The target may have continued
-/// for this time.
+/// The longest time from the director's note of a fault to the effect of the fault. The leader may still work
+/// during this time.
 const TO_HIT: Duration = Duration::from_millis(50);
 
 /// The way in which a leader lost its term.
@@ -86,7 +86,7 @@ pub(super) struct Account {
     pub(super) done: usize,
     /// The number of ticks that started more than once.
     pub(super) again: usize,
-    /// Descriptions of the ticks that are not done, each with the fault that explains it.
+    /// Descriptions of the ticks that are not done. Each description contains the fault that is the reason.
     pub(super) explained: Vec<String>,
 }
 
@@ -246,7 +246,8 @@ impl Story {
         account
     }
 
-    /// Returns the reason why a tick must not start again after this start. Returns `None` if it may.
+    /// Returns `None` if the tick may start again after this start. Otherwise returns the reason why it must
+    /// not.
     fn again_without_cause(&self, first: &Start, takes: Duration) -> Option<&'static str> {
         // If the journal shows that a step-down interrupted the run, the term of the run must have ended soon
         // after that.
@@ -260,9 +261,9 @@ impl Story {
         self.hit(first.who, first.term, first.at, until).is_none().then_some(why)
     }
 
-    /// Returns the fault that explains why a tick is not done, as text. The fault must have hit the leader
-    /// between the start and the end of the tick, or between the record of the start and the first event of the
-    /// run.
+    /// Returns, as text, the fault that explains why a tick is not done. If the journal shows a start, the
+    /// fault must have hit the leader between that start and the record of the run's end. Otherwise, the fault
+    /// must have hit the leader within [`TO_START`] of the moment at which the leader could start the tick.
     fn explanation(&self, due: BootTime, starts: &[Start], takes: Duration, terms: &Terms) -> Option<String> {
         if let Some(start) = starts.first() {
             let change = self.hit(start.who, start.term, start.at, start.at + takes + TO_RECORD)?;
@@ -273,8 +274,8 @@ impl Story {
             };
             return Some(format!("{how} {:?} ({})", start.who, change.kind));
         }
-        // The journal has no start. So the leader must have recorded the start, and the fault must have hit it
-        // before the first event of the run.
+        // No journal has a start of this tick. So a leader must have recorded the start, and a fault must have
+        // hit that leader before the first event of the run.
         let mut hits = terms.iter().filter_map(|(began, term, who)| {
             let starts = due.max(*began);
             self.hit(*who, *term, starts, starts + TO_START)

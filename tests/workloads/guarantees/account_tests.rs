@@ -1,5 +1,5 @@
-//! Tests of the account with journals written by hand. Each check must find its own violation, and no other
-//! one.
+//! Tests of [`Story::judge`] with journals that are written by hand. Each kind of error in a journal must
+//! cause its own violation, and no other one.
 
 use super::*;
 use crate::checks::testing::{acquired, at, done, line, started, who};
@@ -7,9 +7,9 @@ use crate::checks::testing::{acquired, at, done, line, started, who};
 const SECOND: u64 = 1_000_000;
 
 /// A correct story that a test edits. The wall clock equals the boot clock. The tick number `n` is due at `n`
-/// seconds. There are two leaders: the first one leads term 7 from 500 ms on, the second one leads term 8 from
-/// 3500 ms on, after a fault at 3400 ms. Ticks 1 to 5 of each job start 5 ms after they are due, and are done
-/// 10 ms later, on the leader of that time.
+/// seconds. The first leader leads term 7 from 500 ms on. A fault hits it at 3400 ms, and the second leader
+/// leads term 8 from 3500 ms on. Ticks 1 to 5 of each job start 5 ms after they are due, on the leader of that
+/// time, and are done 10 ms later.
 struct Edited(Story);
 
 impl Edited {

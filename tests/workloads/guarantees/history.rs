@@ -32,8 +32,8 @@ pub(super) fn read(reader: &Assignment) -> Result<BTreeMap<String, Vec<HistoryEn
 }
 
 /// Compares the newest ticks of each job with the job's history. Returns a violation for each tick that is
-/// missing there, or that differs from the journals. If a fault kept a leader from writing an entry, the next
-/// leader must have written it.
+/// missing in the history, or whose entry differs from the journals. If a fault kept a leader from writing an
+/// entry, the next leader must have written that entry.
 pub(super) fn differences(story: &Story, histories: &BTreeMap<String, Vec<HistoryEntry>>) -> Vec<String> {
     let period = TICK_EVERY.as_micros() as u64;
     let newest = story.until.as_micros() / period * period;
@@ -124,8 +124,8 @@ impl JobJournal {
         if delivery == Delivery::AtLeastOnce {
             return Some("it must run until it is done, and is not".to_owned());
         }
-        // A fault may hit the leader just after the end of a run, before it has recorded that end. Then the
-        // history shows the run as lost, with the term under which it began.
+        // A fault may end the leader's term during a run, or between the end of the run and the record of this
+        // end. In both cases the history shows the run as lost or cancelled, under the term in which it began.
         let is_lost = |entry: &&&HistoryEntry| matches!(entry.end, RunOutcome::Lost | RunOutcome::Cancelled);
         match ends.iter().find(is_lost) {
             None => Some("neither done nor lost".to_owned()),

@@ -24,10 +24,10 @@ use std::{
 
 /// The TTL of the leader's lease.
 const TTL: Duration = Duration::from_secs(5);
-/// The time before the measurement, in which the jobs are registered and caches fill. One period after the
-/// first tick is added to it.
+/// The time before the measurement, in which caches fill. The measurement begins one period and this time
+/// after the first ticks.
 const WARM: Duration = Duration::from_secs(5);
-/// The number of the kernel's units of processor time per second.
+/// The number of clock ticks per second in which the kernel counts processor time.
 const PER_SECOND: f64 = 100.0;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -121,7 +121,8 @@ fn processor_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / PER_SECOND
 }
 
-/// The schedule of a job that is due once per period, at a moment of its own. All times are in microseconds.
+/// The schedule of a job that is due once per `period`, at the offset `phase` in the period. All times are in
+/// microseconds.
 #[derive(Debug)]
 struct Phase {
     period: u64,
@@ -153,8 +154,8 @@ pub(crate) async fn work(settings: &Settings, quorum: &Quorum, journal: &Journal
             late.lock().unwrap_or_else(PoisonError::into_inner).push(micros);
             async { Ok::<(), Infallible>(()) }
         };
-        // In a burst, all jobs of a second are due at its beginning. Otherwise they are distributed evenly over
-        // it.
+        // In a burst, all jobs of a second are due at the beginning of that second. Otherwise their ticks are
+        // distributed evenly over the second.
         let phase = if settings.burst { number / due * 1_000_000 } else { number * 1_000_000 / due };
         let schedule = Schedule::custom(Phase { period: registered * 1_000_000 / due, phase });
         let job = Job::new(&format!("job-{number:05}"), schedule, handler).delivery(delivery);

@@ -1,7 +1,7 @@
 //! A plan that checks the guarantees of the scheduler. Three worker processes run jobs that are due each
-//! second, on five Redis servers. Two hundred times, the leader is killed, terminated, stopped and resumed
-//! late, or cut off. Then the plan accounts for every tick of the whole run, and compares the ticks with the
-//! histories of the jobs.
+//! second, on five Redis servers. Two hundred times, the plan kills, terminates, stops or cuts off the leader.
+//! A leader that was stopped or cut off continues only when another worker already leads. At the end, the plan
+//! judges every tick, and compares the ticks with the histories of the jobs.
 
 mod account;
 mod history;
@@ -67,14 +67,14 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
 }
 
 struct Guarantees {
-    // Declared first, so that the workers are dropped before their servers.
+    // This field is declared first, so that the workers are dropped before their servers.
     director: Director,
     servers: Servers,
     rng: SeedRng,
     story: Story,
     exclusion: Exclusion,
     fencing: Fencing,
-    /// The runs that are done.
+    /// The ticks that are done, each with its job.
     done: BTreeSet<(Arc<str>, u64)>,
 }
 
@@ -121,7 +121,8 @@ impl Guarantees {
         while SystemWorld.now() < hit_at {
             self.listen(STEP);
             if self.director.leader() != Some((who, term)) {
-                // The leader lost its term before the fault. So the fault hits the next leader.
+                // The leader lost its term before the fault. So this call waits for the next leader, and the
+                // fault hits that one.
                 return self.change(kind);
             }
         }
@@ -242,7 +243,7 @@ impl Guarantees {
         Report { figures, violations: director.into_violations() }
     }
 
-    /// Returns whether every tick up to `until` is done, if it has to be.
+    /// Returns whether every at-least-once tick up to `until` is done. (At-most-once ticks may be lost.)
     fn all_done(&self, until: u64) -> bool {
         let period = TICK_EVERY.as_micros() as usize;
         GUARANTEES.iter().filter(|kind| kind.delivery == Delivery::AtLeastOnce).all(|kind| {
@@ -255,8 +256,8 @@ impl Guarantees {
     }
 }
 
-/// Converts a time of the wall clock to the boot clock. The first argument is one moment as both clocks showed
-/// it.
+/// Converts a time of the wall clock to the boot clock. The first argument is one moment, as read on both
+/// clocks.
 fn to_boot((wall, boot): (quorate::env::WallTime, BootTime), micros: u64) -> BootTime {
     let time = quorate::env::WallTime::from_micros(micros);
     if time < wall { boot - time.until(wall) } else { boot + wall.until(time) }

@@ -259,7 +259,7 @@ impl Director {
         self.violation_count
     }
 
-    /// Returns the violations that were kept. The list is empty only if there was no violation.
+    /// Returns the violations that were kept. If there was any violation, the list is not empty.
     pub(crate) fn into_violations(self) -> Vec<String> {
         self.violations
     }

@@ -21,12 +21,12 @@ pub(crate) enum Event {
     /// A lease was acquired, and was valid just *before* this time. The attempt began at `requested` or later.
     /// `requested` is 0 if that time is not known.
     Acquired { resource: Arc<str>, token: u64, requested: u64, until: u64 },
-    /// A lease was valid just *after* this time. It ends at `until`, or later if it is extended, unless it is
-    /// lost.
+    /// A lease was valid just *after* this time. Its validity ends at `until`, unless the lease is extended or
+    /// lost before that.
     Valid { resource: Arc<str>, token: u64, until: u64 },
     /// The lease was valid, as for `Valid`. The worker ends it next.
     Releasing { resource: Arc<str>, token: u64 },
-    /// A lease was found to have ended.
+    /// The worker found that its lease has ended.
     Ended { resource: Arc<str>, token: u64 },
     /// The work under a lease received the notice to step down.
     SteppedDown { resource: Arc<str>, token: u64 },
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     /// The run was dropped before it completed.
     RunInterrupted { job: Arc<str>, tick: u64, term: u64 },
     /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds. During
-    /// that time, a node may have sent its reply and then lost its data.
+    /// that time, a node may have stored the record and then lost its data.
     MessageDone { message: u64, token: u64, nodes: usize, took: u64 },
     /// A message was found to be done already.
     MessageFoundDone { message: u64 },
@@ -105,7 +105,8 @@ impl Journal {
         self.0.now()
     }
 
-    /// Writes an event that happens now. After that the kernel has the line, so a SIGKILL cannot lose it.
+    /// Writes an event that happens now. When this method returns, the kernel has the line. So a SIGKILL of
+    /// this process cannot undo the write.
     pub(crate) fn write(&self, event: Event) {
         self.write_at(self.now(), event);
     }

@@ -47,7 +47,7 @@ pub(crate) enum NodeFault {
 #[derive(Debug)]
 pub(crate) struct Servers {
     durable: bool,
-    // Declared before the servers, so that the proxies are dropped first.
+    // This field is declared before the servers, so that the proxies are dropped first.
     proxies: Vec<Vec<Proxy>>,
     network: Network,
     servers: Vec<Server>,
@@ -64,11 +64,10 @@ struct Server {
 }
 
 impl Servers {
-    /// Starts `count` servers. If `durable`, they write each change to an append-only file before
-    /// they reply.
+    /// Starts `count` servers. If `durable` is true, each server writes each change to an append-only file
+    /// before it replies.
     ///
-    /// # Panics
-    /// If `redis-server` cannot be started. The message says how to install it.
+    /// # Panics If `redis-server` cannot be started. The message says how to install it.
     pub(crate) fn start(count: usize, durable: bool, network: Network) -> Self {
         let start = |_| {
             // The servers are in a process group of their own. So a Ctrl-C on the terminal reaches only this

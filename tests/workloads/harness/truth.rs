@@ -16,7 +16,7 @@ const CONNECTED: Duration = Duration::from_millis(600);
 /// The accuracy of the times at which a server could or could not vote.
 const ACCURACY: Duration = Duration::from_secs(1);
 
-/// A time in which a process did not run. The end is `None` if it still does not run.
+/// A time in which a process did not run. `until` is `None` while the process still does not run.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     who: Who,
@@ -41,7 +41,7 @@ pub(crate) struct Truth {
     losses: Vec<(BootTime, usize)>,
     /// For each node, the times at which it became able or unable to vote.
     votes: Vec<Vec<(BootTime, bool)>>,
-    /// The time of the director's last fault, or of the end of a fault.
+    /// The time at which the director last caused or ended a fault.
     disturbed: BootTime,
     /// The time since which a majority of the nodes could vote without interruption.
     quorate: Option<BootTime>,
@@ -109,8 +109,8 @@ impl Truth {
         Some(self.quorate?.max(self.staffed?).max(self.disturbed))
     }
 
-    /// Returns the end of a stop of `who` by the director, if the stop began within `after` from `at`. If the
-    /// stop has not ended, returns `now`. Returns `None` if there was no such stop.
+    /// Looks for a stop of `who` by the director that began at `at` or up to `after` later. Returns the end of
+    /// that stop, or `now` if the process is still stopped. Returns `None` if there was no such stop.
     pub(crate) fn stop_after(
         &self,
         who: Who,
@@ -133,9 +133,9 @@ impl Truth {
         self.pauses.iter().any(|pause| pause.who == who && pause.touches(from, until))
     }
 
-    /// Returns whether pauses of `who` explain that an action, which was due at `due`, happened only at `at`.
-    /// The pauses must begin at most `grace` after `due`, and after that `who` must never have run for longer
-    /// than `grace` without a pause.
+    /// Returns whether pauses of `who` explain why an action that was due at `due` happened only at `at`. The
+    /// first of these pauses must begin no later than `grace` after `due`. After that, `who` must not have run
+    /// for longer than `grace` between one pause and the next, or between the last pause and `at`.
     pub(crate) fn delayed(&self, who: Who, due: BootTime, at: BootTime, grace: Duration) -> bool {
         let mut since = at;
         let before = |since: BootTime| {

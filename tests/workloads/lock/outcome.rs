@@ -1,9 +1,10 @@
 //! Computes the outcome of a mode, as a pure function.
 //!
 //! *Lost* counts elements as Jepsen does: additions that were acknowledged but are not in the set at the end.
-//! The late write of a paused worker may leave out more elements than that. If another holder read the set just
-//! before that write, its own write restores these elements, and leaves out the addition of the paused worker
-//! instead.
+//!
+//! The late write of a paused worker may leave out more elements than are lost in this sense. If another
+//! holder read the set just before the late write, the next write of that holder restores these elements. It
+//! leaves out the addition of the paused worker instead.
 
 use super::{Mode, store::Set};
 use crate::harness::Point;

@@ -156,7 +156,7 @@ const KINDS: [Kind; 23] = [
 /// the end of a leader.
 const TWICE: [usize; 2] = [0, 3];
 
-/// Returns the faults, one after the other.
+/// The source of the faults. It returns one episode after the other.
 #[derive(Debug)]
 pub(super) struct Deck {
     rng: SeedRng,

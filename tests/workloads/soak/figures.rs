@@ -15,10 +15,11 @@ pub(super) struct Figures {
     lost: usize,
     stalls: usize,
     pub(super) faults: BTreeMap<&'static str, usize>,
-    /// The times from the crash of a leader to the next leader. They count only if a majority of the nodes
-    /// could vote the whole time.
+    /// The times from the crash of a leader to the next leader. A time counts only if a majority of the nodes
+    /// could vote during all of it.
     after_crash: Durations,
-    /// The times from the SIGTERM to a leader to the next leader. They count under the same condition.
+    /// The times from the SIGTERM to a leader to the next leader. Here too, a majority must have been able to
+    /// vote during all of the time.
     after_sigterm: Durations,
     /// The times from the last event of a valid term to the next leader, whatever ended the term.
     without_leader: Durations,

@@ -5,7 +5,7 @@
 //! # What is not guaranteed
 //!
 //! Each process reports every 50 ms, and around each action, whether its lease on a resource is valid. If two
-//! processes hold one resource at the same time for less than that, the checks may miss it.
+//! processes hold one resource at the same time for less than 50 ms, the checks may miss it.
 
 mod faults;
 mod figures;
@@ -43,8 +43,8 @@ const TO_DRAIN: Duration = Duration::from_secs(45);
 /// The time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
-/// Causes faults until the given time is over or `stop` is set. Then ends them, and waits until all work is
-/// done.
+/// Causes faults until the given time is over or `stop` is set. Then ends all faults, and waits until all work
+/// is done.
 pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
     let mut soak = Soak::start(options);
     let until = SystemWorld.now() + options.duration.unwrap_or(Duration::from_secs(20 * 60));
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
 }
 
 struct Soak {
-    // Declared first, so that the workers are dropped before their servers.
+    // This field is declared first, so that the workers are dropped before their servers.
     director: Director,
     servers: Servers,
     seed: u64,
@@ -187,7 +187,7 @@ impl Soak {
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
         let mut found = checks.claims.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
-        // No more events can arrive. This time is so late that the checks now judge all events.
+        // No more events can arrive. At a time as late as `end`, the checks judge all events.
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
@@ -324,7 +324,8 @@ impl Soak {
         self.plan(now + after, None, end);
     }
 
-    /// Returns a violation for each key that is left although the last lease must have ended.
+    /// Waits until the last lease must have ended. Then returns a violation for each key that must not be
+    /// left.
     fn leftovers(&self) -> Vec<String> {
         let give_up = SystemWorld.now() + TTL + Duration::from_secs(1);
         loop {

@@ -41,8 +41,8 @@ pub(crate) const SOAK: &[JobKind] = &[
     job(AT_LEAST_ONCE, Delivery::AtLeastOnce, [30, 700]),
 ];
 
-/// The jobs of the plan `guarantees`: two for each delivery rule. The runs of one end at once. The runs of the
-/// other take so long that faults often hit active runs.
+/// The jobs of the plan `guarantees`: two for each delivery rule. One has runs that end at once. The other one
+/// has runs that take so long that faults often hit them while they are active.
 pub(crate) const GUARANTEES: &[JobKind] = &[
     job("most-quick", Delivery::AtMostOnce, [5, 5]),
     job("most-long", Delivery::AtMostOnce, [450, 450]),

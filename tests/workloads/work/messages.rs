@@ -161,7 +161,7 @@ impl Task {
 struct Open {
     epoch: BootTime,
     next: u64,
-    /// The messages, each with the time before which this worker does not claim it.
+    /// The messages, each with the time before which this worker does not claim the message.
     messages: BTreeMap<u64, BootTime>,
 }
 

@@ -57,8 +57,8 @@ pub(crate) enum Work {
 
 /// Runs a worker process.
 pub(crate) fn main(assignment: &Assignment) -> ExitCode {
-    // If a worker is paused, all of it must be paused, so it has a single thread. If times are measured, the
-    // worker has several threads, like a real service.
+    // If a worker is paused, all of it must be paused. So a worker has a single thread, unless the plan
+    // measures times. In that case the worker has several threads, like a real service.
     let measured = matches!(assignment.work, Work::Load(_) | Work::Handover(_));
     let mut builder = if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     let runtime = builder.enable_all().build().expect("a runtime");
@@ -114,8 +114,8 @@ async fn jobs(assignment: &Assignment, quorum: &Quorum, journal: &Journal) -> Re
     led.and(ended)
 }
 
-/// After a lease has ended, waits until its work gets the notice to step down, and writes this. Writes nothing
-/// if the notice does not come in time.
+/// After a lease has ended, waits until its work gets the notice to step down, and writes the step-down to the
+/// journal. Writes nothing if the notice does not come within [`NOTIFIED`].
 async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToken) {
     if env.before(env.now() + NOTIFIED, step_down.cancelled()).await.is_some() {
         log.step_down();

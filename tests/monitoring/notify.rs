@@ -1,0 +1,172 @@
+//! Tests of notifications and pings: daemons on real Redis servers, and receivers in this process.
+
+use quorate_tests::support::{Http, JobBench, PATIENCE, Receiver, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const SECRET: &str = "Bearer-hush-0123456789";
+const PATH: &str = "/hook-hush-4711";
+
+fn bench(settings: &str) -> JobBench {
+    JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), settings)
+}
+
+/// Returns the messages that a command of `[[notify]]` has written, one JSON object a line.
+fn written(bench: &JobBench) -> Vec<Value> {
+    let text = bench.program.read("messages");
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// A job fails, its leader is killed, and it succeeds under the next leader. One receiver gets a request with a secret,
+/// another one never answers, and a command gets the message in its environment and on its standard input.
+#[test]
+fn one_message_for_each_change_whatever_the_leaders_and_the_other_receivers_do() {
+    let (receiver, hung) = (Receiver::start(Some(200)), Receiver::start(None));
+    let settings = format!(
+        r#"
+http = {{ listen = "127.0.0.1:0" }}
+[[job]]
+name = "flaky"
+every = "500ms"
+misfire = {{ rule = "skip" }}
+shell = "echo $QUORATE_TICK >> ticks; test -e ok || {{ echo oops; exit 3; }}"
+expect_within = "2s"
+ping_file = "ping-url"
+ping_on = ["start", "success", "fail"]
+[[job]]
+name = "other"
+every = "500ms"
+misfire = {{ rule = "skip" }}
+command = ["false"]
+[[notify]]
+on = ["failed", "recovered", "overdue"]
+jobs = ["flaky"]
+webhook = "{}"
+header_files = {{ Authorization = "pager-token" }}
+[[notify]]
+on = ["failed", "recovered"]
+jobs = ["flaky"]
+command = ["/bin/sh", "-c", "env > environment; cat >> messages; echo >> messages"]
+[[notify]]
+on = ["failed"]
+webhook = "{}"
+timeout = "120s"
+"#,
+        receiver.url(PATH),
+        hung.url("/"),
+    );
+    let bench = bench(&settings);
+    bench.program.write("pager-token", &format!("{SECRET}\n"));
+    bench.program.write("ping-url", &receiver.url("/ping-hush"));
+    let checked = bench.program.run(["run", "--check", "--config", &bench.config]).expect(0).stdout;
+    assert!(checked.contains("notify 1: failed, recovered, overdue to http://127.0.0.1\n"), "{checked}");
+    let mut command = bench.program.command(["run", "--config", &bench.config]);
+    command.env("QUORATE_NODES", bench.nodes.list());
+    let first = bench.program.start_command(command);
+
+    until("a message that it failed, for each receiver", PATIENCE, || {
+        (receiver.events("failed").len() == 1 && written(&bench).len() == 1 && !hung.requests().is_empty())
+            .then_some(())
+    });
+    let message = receiver.events("failed").remove(0);
+    assert_eq!((&message["job"], &message["group"]), (&"flaky".into(), &"g".into()), "{message}");
+    assert!(message["reason"].as_str().is_some_and(|why| why.contains("exit status 3")), "{message}");
+    assert_eq!(written(&bench)[0]["id"], message["id"]);
+    let request = receiver.requests().into_iter().find(|request| request.path == PATH).expect("a request");
+    assert!(
+        request.head.to_lowercase().contains(&format!("authorization: {}", SECRET.to_lowercase())),
+        "{request:?}"
+    );
+    let environment = bench.program.read("environment");
+    assert!(
+        environment.contains("QUORATE_EVENT=failed\n") && environment.contains("QUORATE_JOB=flaky\n"),
+        "{environment}"
+    );
+    assert!(!environment.contains("QUORATE_NODES") && !environment.contains("hush"), "{environment}");
+
+    // The receiver that never answers delays no tick, and no other receiver. The job becomes overdue.
+    let ticks = bench.program.read("ticks").lines().count();
+    let http = Http::of(&first);
+    let overdue = "quorate_job_overdue{group=\"g\",job=\"flaky\"}";
+    until("a job that is overdue", PATIENCE, || (http.metric(overdue) > 0.5).then_some(()));
+    until("a message that it is overdue", PATIENCE, || (receiver.events("overdue").len() == 1).then_some(()));
+    assert!(bench.json(&["show", "flaky"])["overdue_since"].is_string());
+    bench.jobs(&["list"]).expect(0).tells(&["overdue"]);
+    until("three more ticks", PATIENCE, || {
+        (bench.program.read("ticks").lines().count() >= ticks + 3).then_some(())
+    });
+    assert!(http.metric("quorate_job_overdue{group=\"g\",job=\"other\"}").abs() < f64::EPSILON);
+
+    let second = bench.daemon();
+    let follower = Http::of(&second);
+    first.kill();
+    until("another leader", PATIENCE, || (follower.status("/leader") == Some(200)).then_some(()));
+    until("a job that is overdue under the next leader", PATIENCE, || {
+        (follower.metric(overdue) > 0.5).then_some(())
+    });
+    // The next leader sends again what the first one did not finish, and asks each receiver's claim first. The claim
+    // of the first leader on the silent receiver is free again after its lease.
+    let runs = "quorate_runs_total{group=\"g\",job=\"flaky\",outcome=\"failed\"}";
+    until("three more failures", PATIENCE, || (follower.metric(runs) > 2.5).then_some(()));
+    bench.program.write("ok", "");
+    until("a message that it recovered, for each receiver", PATIENCE, || {
+        (!receiver.events("recovered").is_empty() && written(&bench).len() > 1).then_some(())
+    });
+    until("a job that is not overdue", PATIENCE, || (follower.metric(overdue) < 0.5).then_some(()));
+    let done = "quorate_runs_total{group=\"g\",job=\"flaky\",outcome=\"done\"}";
+    until("three more successes", PATIENCE, || (follower.metric(done) > 2.5).then_some(()));
+    let sent = |event: &str| receiver.events(event).len();
+    assert_eq!((sent("failed"), sent("overdue"), sent("recovered")), (1, 1, 1), "{:?}", receiver.requests());
+    assert_eq!(written(&bench).iter().map(|one| &one["event"]).collect::<Vec<_>>(), ["failed", "recovered"]);
+    let counted = follower.metric("quorate_notifications_total{event=\"recovered\",outcome=\"sent\"}");
+    assert!((counted - 2.0).abs() < f64::EPSILON, "{counted}");
+
+    // The pings of a dead-man's switch.
+    until("pings", PATIENCE, || (receiver.count("/ping-hush") > 0).then_some(()));
+    assert!(receiver.count("/ping-hush/start") > 0 && receiver.count("/ping-hush/fail") > 0);
+
+    second.signal(Signal::TERM);
+    let ended = second.wait(PATIENCE).expect(0);
+    for text in [&first.stderr(), &first.stdout(), &ended.stderr, &ended.stdout, &checked] {
+        assert!(!text.contains("hush"), "a secret in {text}");
+    }
+    assert!(first.stderr().contains("notified: g/flaky/failed/"), "{}", first.stderr());
+}
+
+/// A receiver that answers with an error, or redirects, gets a few attempts; the secret header goes to no other place.
+#[test]
+fn a_group_without_a_quorum_has_no_leader_and_each_worker_says_so() {
+    let receiver = Receiver::start(Some(200));
+    let moved = Receiver::start(Some(302));
+    let settings = format!(
+        "[[job]]\nname = \"beat\"\nevery = \"1s\"\ncommand = [\"true\"]\n\
+         [[notify]]\non = [\"no-leader\"]\nno_leader_after = \"2s\"\nwebhook = \"{}\"\n\
+         [[notify]]\non = [\"no-leader\"]\nno_leader_after = \"2s\"\nwebhook = \"{}\"\n",
+        receiver.url("/"),
+        moved.url("/first"),
+    );
+    let mut bench = bench(&settings);
+    let (one, other) = (bench.daemon(), bench.daemon());
+    until("a run", PATIENCE, || {
+        (!bench.json(&["list"])["jobs"][0]["last"].as_array()?.is_empty()).then_some(())
+    });
+    assert!(receiver.requests().is_empty(), "there is a leader: {:?}", receiver.requests());
+    bench.nodes[0].kill();
+    bench.nodes[1].kill();
+    let message = until("a message of each worker", PATIENCE, || {
+        let messages = receiver.events("no-leader");
+        (messages.len() == 2).then(|| messages.into_iter().next()).flatten()
+    });
+    assert!(
+        message["job"].is_null() && message["reason"].as_str().is_some_and(|why| why.contains("no quorum")),
+        "{message}"
+    );
+    one.until_it_says("redirects are not followed");
+    assert_eq!(moved.count("/other"), 0);
+    for daemon in [one, other] {
+        daemon.signal(Signal::TERM);
+        daemon.wait(PATIENCE).expect(0);
+    }
+}

@@ -1,0 +1,104 @@
+//! Tests of the output of runs: the lines that a daemon prints, the file of each run, and `quorate jobs logs`.
+
+use quorate_tests::support::{JobBench, PATIENCE, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const JOBS: &str = r#"
+output = { dir = "outputs", keep = 3 }
+[[job]]
+name = "noisy"
+every = "500ms"
+misfire = { rule = "skip" }
+keep_output = "1KiB"
+shell = "printf 'out\\tone \\033[2J\\n'; echo err >&2; printf last"
+[[job]]
+name = "slow"
+schedule = "0 0 29 2 *"
+shell = "echo begun; until test -e go; do sleep 0.05; done; echo over"
+"#;
+
+/// Returns the part of each line of a job's output after the time and the job.
+fn printed<'a>(text: &'a str, job: &str) -> Vec<&'a str> {
+    let head = format!("  {job} ");
+    text.lines().filter_map(|line| line.split_once(&head)?.1.split_once(' ')).map(|(_, rest)| rest).collect()
+}
+
+#[test]
+fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_nodes() {
+    let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS);
+    let daemon = bench.daemon();
+    let out = until("the lines of a run", PATIENCE, || {
+        Some(daemon.stdout()).filter(|out| printed(out, "noisy").len() >= 2)
+    });
+    assert_eq!(printed(&out, "noisy")[..2], ["stdout: out    one  [2J", "stdout: last"], "{out}");
+    until("the lines of the other stream", PATIENCE, || {
+        (printed(&daemon.stderr(), "noisy").first() == Some(&"stderr: err")).then_some(())
+    });
+
+    // The newest files stay.
+    until("a fourth run", PATIENCE, || {
+        (bench.json(&["history", "noisy"])["history"].as_array()?.len() > 3).then_some(())
+    });
+    let files = || std::fs::read_dir(bench.program.dir().join("outputs/noisy")).expect("a directory").count();
+    assert!(files() <= 3, "{}", files());
+    let shown = until("a run that has ended", PATIENCE, || {
+        Some(bench.jobs(&["logs", "noisy"]).expect(0).stdout).filter(|text| text.contains(" end "))
+    });
+    assert!(shown.contains("Z stdout out    one  [2J\n") && shown.contains("Z stderr err\n"), "{shown}");
+    let page = bench.json(&["logs", "noisy"]);
+    assert_eq!((&page["source"], &page["job"]), (&"file".into(), &"noisy".into()), "{page}");
+
+    // Elsewhere there is no file, and the history has the end of the output.
+    let run = bench.json(&["history", "noisy"])["history"][0]["tick"].as_str().expect("a tick").to_owned();
+    let list = bench.nodes.list();
+    let elsewhere = |args: &[&str]| {
+        bench.program.run([&["jobs", "logs", "--nodes", &list, "--group", "g"], args].concat())
+    };
+    let page: Value =
+        serde_json::from_str(&elsewhere(&["noisy", "--run", &run, "--json"]).expect(0).stdout).expect("JSON");
+    assert_eq!((&page["source"], &page["run"]), (&"history".into(), &run.as_str().into()), "{page}");
+    assert!(
+        page["lines"].as_array().is_some_and(|lines| lines.iter().any(|line| line["text"] == "last")),
+        "{page}"
+    );
+    for (args, why) in [
+        (&["noisy", "--run", "2020-01-01T00:00:00Z"][..], "has no run 2020-01-01T00:00:00Z"),
+        (&["slow"], "no run of it has ended yet"),
+        (&["other"], "no job is called \"other\""),
+    ] {
+        let ended = elsewhere(args).expect(1);
+        assert!(ended.stderr.contains(why), "{ended}");
+    }
+
+    // A run that is active is followed to its end.
+    bench.jobs(&["trigger", "slow"]).expect(0);
+    until("the file of the active run", PATIENCE, || {
+        bench.jobs(&["logs", "slow"]).stdout.contains(" stdout begun\n").then_some(())
+    });
+    let follower = bench.program.start(["jobs", "logs", "slow", "-f", "--config", &bench.config]);
+    until("the first line", PATIENCE, || follower.stdout().contains(" stdout begun\n").then_some(()));
+    bench.program.write("go", "");
+    let ended = follower.wait(PATIENCE).expect(0);
+    assert!(ended.stdout.contains(" stdout over\n"), "{ended}");
+    until("the run's entry", PATIENCE, || {
+        (bench.json(&["history", "slow"])["history"].as_array()?.len() == 1).then_some(())
+    });
+    assert!(elsewhere(&["slow"]).expect(1).stderr.contains("set keep_output for the job, or output.dir"));
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+
+    // In the format JSON, each line is a document.
+    let mut command = bench.program.command(["run", "--config", &bench.config, "--log-format", "json"]);
+    command.env("NO_COLOR", "1");
+    let daemon = bench.program.start_command(command);
+    let line = until("a line in JSON", PATIENCE, || daemon.stdout().lines().next().map(str::to_owned));
+    let line: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert_eq!(
+        (&line["job"], &line["stream"], &line["attempt"]),
+        (&"noisy".into(), &"stdout".into(), &1.into()),
+        "{line}"
+    );
+    assert_eq!(line["message"], "out\tone \u{1b}[2J", "JSON loses nothing");
+    assert!(line["run"].as_str().is_some_and(|run| run.ends_with('Z')), "{line}");
+}
