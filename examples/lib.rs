@@ -27,7 +27,7 @@ pub fn quorum(worker: &str) -> Result<Quorum, Failure> {
     Ok(builder.worker(worker).max_ttl(Duration::from_secs(10)).trust_new_nodes(true).build()?)
 }
 
-/// Five nodes that all copies share.
+/// Returns a builder with five nodes in memory, which all copies share.
 fn in_memory() -> QuorumBuilder {
     static NODES: OnceLock<Vec<MemoryNode>> = OnceLock::new();
     let nodes = NODES.get_or_init(|| (0..5).map(|i| MemoryNode::new(&format!("memory-{i}"))).collect());
