@@ -42,13 +42,19 @@ has() {
     command -v "$1" >/dev/null || { [ "$1" = postgres ] && compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
 }
 
+# Fetches the lists of packages, once in a run. A subshell has the note of its parent, so call this first there.
+package_lists() {
+    [ -n "${LISTS_FETCHED:-}" ] || as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || return
+    LISTS_FETCHED=1
+}
+
 # install PROGRAM APT DNF APK BREW PACMAN: installs the program with the package manager of this machine, by its
 # package name there.
 install() {
     has "$1" && return
     say "installing $1"
     if command -v apt-get >/dev/null; then
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+        package_lists &&
             as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"
     elif command -v dnf >/dev/null; then
         as_root dnf install -y -q "$3"
@@ -141,17 +147,6 @@ dependencies() {
     fi
 }
 
-install cc gcc gcc build-base gcc gcc
-install redis-server redis-server redis redis redis redis
-install openssl openssl openssl openssl openssl openssl
-
-# promtool, which checks the metrics, is part of this package.
-install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
-
-# A terminal for tests, and the shells that read the completions.
-install tmux tmux tmux tmux tmux tmux
-install zsh zsh zsh zsh zsh zsh
-install fish fish fish fish fish fish
 # A browser for the tests of the page. Without it these tests report that they cannot run.
 install_browser() {
     install chromedriver chromium-driver chromedriver chromium-chromedriver chromedriver chromium &&
@@ -174,14 +169,33 @@ tools_for_the_page() {
     }
 }
 
-install postgres postgresql postgresql-server postgresql postgresql postgresql
+# Installs the programs that the tests start.
+programs() {
+    install redis-server redis-server redis redis redis redis
+    install openssl openssl openssl openssl openssl openssl
+    # promtool, which checks the metrics, is part of this package.
+    install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
+    # A terminal for tests, and the shells that read the completions.
+    install tmux tmux tmux tmux tmux tmux
+    install zsh zsh zsh zsh zsh zsh
+    install fish fish fish fish fish fish
+    install postgres postgresql postgresql-server postgresql postgresql postgresql
+}
+
+install cc gcc gcc build-base gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
-trap '[ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2' EXIT
+TOOLS=
+at_the_end() {
+    [ -z "$TOOLS" ] || kill "$TOOLS" 2>/dev/null || :
+    [ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2
+}
+trap at_the_end EXIT
 
 if [ "${1:-}" = --interop ]; then
+    programs
     clients_for_interop
     # The packages and features are those of a full run, so that Cargo builds nothing twice.
     cargo test --workspace --all-features --test other_clients
@@ -191,6 +205,7 @@ if [ "${1:-}" = --interop ]; then
 fi
 
 if [ "${1:-}" = --quick ]; then
+    programs
     say "format"
     cargo fmt --all --check
     say "lints"
@@ -205,13 +220,22 @@ if [ "${1:-}" = --quick ]; then
     exit
 fi
 
+# Everything that the tests start is installed while the code is checked: one waits for the network, the other for
+# the processors.
+mkdir -p target
+TOOLS_LOG=$PWD/target/tools.log
+{
+    programs
+    clients_for_interop
+    tools_for_the_page
+} >"$TOOLS_LOG" 2>&1 &
+TOOLS=$!
+
 say "format"
 cargo fmt --all --check
 
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
-
-dependencies
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
@@ -223,8 +247,14 @@ for features in "" scheduler claims file-node metrics; do
     cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test
 done
 
-clients_for_interop
-tools_for_the_page
+wait "$TOOLS" || {
+    status=$?
+    cat "$TOOLS_LOG" >&2
+    exit "$status"
+}
+TOOLS=
+cat "$TOOLS_LOG"
+dependencies
 
 say "tests, and the examples in the documentation"
 # Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them
