@@ -106,7 +106,7 @@ impl OpenRequest {
     /// # Errors
     /// The reason for the refusal, as a text for the sender.
     pub(in crate::scheduler) fn accept(
-        request: JobRequest,
+        request: &JobRequest,
         job: &Arc<Job>,
         now: WallTime,
     ) -> Result<Self, Arc<str>> {
@@ -119,7 +119,7 @@ impl OpenRequest {
         let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
         let schedule = job.schedule.to_string().into();
         let next = ticks.front().copied();
-        let row = RequestRow { request, answer, schedule, next, moved: now };
+        let row = RequestRow { request: request.clone(), answer, schedule, next, moved: now };
         Ok(Self { row, job: Arc::clone(job), ticks })
     }
 
