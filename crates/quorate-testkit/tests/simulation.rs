@@ -212,6 +212,14 @@ fn all_is_reached(total: &Summary) {
         ("asked pause: accepted", 3),
         ("request judged", 15),
         ("pause judged", 3),
+        // Half of the seeds with the second group also have freezes.
+        ("asked freeze: accepted", 10),
+        ("asked unfreeze: accepted", 3),
+        ("freeze judged", 5),
+        ("freeze outlived its leader", 1),
+        ("freeze ended by itself", 2),
+        ("freeze entry judged", 20),
+        ("frozen tick reckoned", 3),
         ("history entry judged", 800),
     ];
     reached(total, &hundredths);
