@@ -39,7 +39,7 @@
 //!   and *backing* counts the server for this time.
 //! - **The second group** has any-worker jobs, an operator's requests, freezes, and histories. The invariants *starts*,
 //!   *runs*, *requests*, *freezes* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them
-//!   is judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all flags. In
+//!   is judged only if its flag in [`Promises`] is set, and no plan sets all of them. In
 //!   the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of these five is
 //!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
