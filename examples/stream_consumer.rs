@@ -72,12 +72,12 @@ async fn consumer(
             Ok::<_, Failure>(())
         }
     };
-    let bury = |entry: Arc<StreamMessage>, reason: Outcome, _claim| async move {
+    let dead_letter = |entry: Arc<StreamMessage>, reason: Outcome, _claim| async move {
         println!("entry {} cannot be handled: {reason}", entry.entry_id());
         Ok::<_, Failure>(())
     };
     let claims = Claims::new(&quorum, "orders");
-    let consumer = claims.try_consume(source.messages(), handle).concurrency(4).on_dead(bury);
+    let consumer = claims.try_consume(source.messages(), handle).concurrency(4).on_dead(dead_letter);
     let consumer = consumer.on_end(move |ended: &Ended<StreamMessage>| {
         println!("{name}: entry {}: {}", ended.message.entry_id(), ended.outcome);
     });

@@ -60,7 +60,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
             Ok::<_, Failure>(())
         }
     };
-    let bury = move |_message, reason: Outcome, _claim| {
+    let dead_letter = move |_message, reason: Outcome, _claim| {
         let mut lists = lists.clone();
         async move { push(&mut lists, "dead", &reason.to_string()).await }
     };
@@ -74,7 +74,7 @@ async fn consume(args: Vec<String>) -> Result<(), Failure> {
     };
     let claims = Claims::new(&quorum, "orders").ttl(TTL);
     let consumer = claims.try_consume(source.messages(), handler).concurrency(4);
-    let consumer = consumer.on_end(note).on_dead(bury).on_source_error(|error| eprintln!("{error}"));
+    let consumer = consumer.on_end(note).on_dead(dead_letter).on_source_error(|error| eprintln!("{error}"));
     let consumed = consumer.patience(Duration::from_millis(500)).grace(TTL).until(end).await?;
     say(&format!("{consumed:?}"));
     quorum.close().await;

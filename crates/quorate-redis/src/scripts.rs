@@ -210,7 +210,7 @@ fn batch(text: &str, functions: &str, scripts: &[Script]) -> String {
     for script in scripts {
         definitions.push_str(&script.file().replace("return serve(", "define("));
     }
-    [HEAD, &text.replace(SCRIPTS_HERE, &definitions)].concat()
+    [HEAD, &text.replace(SCRIPTS_HERE, &definitions), include_str!("scripts/batch_tail.lua")].concat()
 }
 
 /// The names under which a server has loaded the scripts.

@@ -96,7 +96,7 @@ const CASES: &[Case] = &[
     // --- fencing ---
     Case::node("no increment", NodeFault::Uncounting, "fencing", 20),
     Case::worker("no raise", &[Sabotage::NoRaise], "fencing", 20),
-    Case::worker("low re-seed, old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 30)
+    Case::worker("low re-seed, old counters trusted", &[Sabotage::OldCountersTrusted], "fencing", 30)
         .with(NodeFault::Restarting),
     // --- ownership ---
     Case::worker("owner token reused", &[Sabotage::TokenReused], "backing", 20),
@@ -106,12 +106,12 @@ const CASES: &[Case] = &[
     Case::worker("no fence between connections", &[Sabotage::NoFence], "release", 50),
     Case::worker("releases sent before other requests", &[Sabotage::ReleasesFirst], "release", 20),
     Case::worker("a dropped attempt sends no release", &[Sabotage::DropsSilently], "liveness", 20),
-    Case::worker("split votes are not repeated", &[Sabotage::SplitsStand], "liveness", 60),
+    Case::worker("split votes are not repeated", &[Sabotage::SplitVotesNotRetried], "liveness", 60),
     // --- validity ---
     Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90).on("no-slack"),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
     Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60),
-    Case::worker("a validity check without the clock", &[Sabotage::LooksWithoutClock], "exclusion", 20),
+    Case::worker("a validity check without the clock", &[Sabotage::ChecksWithoutClock], "exclusion", 20),
     Case::worker("loss not noticed by the clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
     Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
@@ -119,7 +119,7 @@ const CASES: &[Case] = &[
     Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60).on("crashes"),
     Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes"),
     Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes"),
-    Case::worker("clock jumps not detected", &[Sabotage::JumpsUnseen], "exclusion", 60).on("far-steps"),
+    Case::worker("clock jumps not detected", &[Sabotage::ClockStepsIgnored], "exclusion", 60).on("far-steps"),
     // --- records ---
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
@@ -128,6 +128,10 @@ const CASES: &[Case] = &[
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
+    // --- freezes ---
+    Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300),
+    Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300),
+    Case::worker("open runs that a freeze leaves open", &[Sabotage::FrozenRunsStayOpen], "freezes", 300),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and
@@ -155,7 +159,7 @@ const NOT_MISSED: &[(Case, &str)] = &[
         "no record of a run is final, and the seal shows every leader those that are; conformance, a_final_record_is_never_overwritten",
     ),
     (
-        Case::worker("no check between started and the work", &[Sabotage::NoLookBeforeWork], "ticks", 100),
+        Case::worker("no check between started and the work", &[Sabotage::NoCheckBeforeWork], "ticks", 100),
         "a pause would have to fall between two polls of one task, and here none does; quorate's own test of schedules, a_pause_between_started_and_the_work",
     ),
     (
@@ -175,7 +179,8 @@ const NOT_MISSED: &[(Case, &str)] = &[
         "counters older than a memory do not count: left out together above; the model of tokens, Seed",
     ),
     (
-        Case::worker("old counters trusted", &[Sabotage::RelicsTrusted], "fencing", 100).on("old-counters"),
+        Case::worker("old counters trusted", &[Sabotage::OldCountersTrusted], "fencing", 100)
+            .on("old-counters"),
         "one seed in 150; left out together above; the model of tokens, OldCounters",
     ),
     (

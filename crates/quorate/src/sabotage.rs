@@ -11,7 +11,7 @@ pub enum Sabotage {
     /// that value.
     NoRaise,
     /// The worker trusts the value of a counter that a node has restored from an old snapshot.
-    RelicsTrusted,
+    OldCountersTrusted,
 
     // --- owner tokens, and requests that are late or lost ---
     /// The worker uses one owner token for all of its attempts.
@@ -27,7 +27,7 @@ pub enum Sabotage {
     NoFence,
     /// The worker does not repeat a failed attempt, even if the attempt failed only because concurrent
     /// attempts split the votes.
-    SplitsStand,
+    SplitVotesNotRetried,
 
     // --- the end of a lease ---
     /// The validity of a lease is its whole TTL. No allowance for clock drift and clock steps is subtracted.
@@ -36,7 +36,7 @@ pub enum Sabotage {
     /// sent.
     ValidityFromReceipt,
     /// The holder checks its lease without reading the clock.
-    LooksWithoutClock,
+    ChecksWithoutClock,
     /// The worker notices the step-down and the loss of a lease when the next vote arrives, not when they are
     /// due.
     LossFromVotesOnly,
@@ -51,7 +51,7 @@ pub enum Sabotage {
     /// A grant still counts after its node has lost its memory.
     ForgettersCount,
     /// A node whose clock jumped ahead continues to vote.
-    JumpsUnseen,
+    ClockStepsIgnored,
 
     // --- records ---
     /// A new leader reads the ledger without sealing it, so that nodes still accept writes of earlier terms.
@@ -62,10 +62,16 @@ pub enum Sabotage {
     /// the clocks of a majority of the nodes.
     OwnWallClock,
     /// The leader does not check its lease between writing the *started* record and starting the work.
-    NoLookBeforeWork,
+    NoCheckBeforeWork,
     /// The worker starts an open run as soon as it has the run's claim, before a majority has counted the
     /// attempt.
     SlotUncounted,
+    /// A new leader does not take over the freeze of the group that an earlier leader stored.
+    FreezeNotTakenOver,
+    /// A leader does not end the freeze of the group at its end.
+    FreezeWithoutEnd,
+    /// A leader that freezes the group does not withdraw the runs that are open to workers.
+    FrozenRunsStayOpen,
     /// The worker takes a claim that a majority granted, even if another node answered that the message is
     /// *done*.
     DoneOverruled,

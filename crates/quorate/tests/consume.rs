@@ -345,12 +345,12 @@ async fn without_a_quorum_messages_wait_and_the_source_is_not_drained() {
     });
     off.store(true, Ordering::Relaxed);
     let consumer = claims(&a).consume(source, handled).concurrency(3).until(pending::<()>());
-    let mends = async {
+    let reconnects = async {
         a.env().sleep(Duration::from_millis(500)).await;
         assert_eq!(pulled.load(Ordering::Relaxed), 3);
         off.store(false, Ordering::Relaxed);
     };
-    let (consumed, ()) = tokio::join!(consumer, mends);
+    let (consumed, ()) = tokio::join!(consumer, reconnects);
     let consumed = consumed.expect("sound timings");
     assert_eq!((consumed.handled, consumed.acked), (10, 10), "{consumed:?}");
     a.close().await;
@@ -444,19 +444,19 @@ async fn a_dead_message_is_not_acked_before_a_hook_accepts_it() {
         let left = claims.consume(source, fails).until(pending::<()>()).await.expect("timings");
         assert_eq!((left.dead_lettered, left.acked), (1, 0), "there is no hook");
     }
-    let buried = Arc::new(AtomicUsize::new(0));
-    let grave = Arc::clone(&buried);
+    let dead_letters = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&dead_letters);
     let hooked = claims
         .consume(stream::iter(sender.messages(["m-1"])), fails)
         .on_dead(move |message, reason, _| {
             assert_eq!((&*message.id, attempts(&reason)), (&b"m-1"[..], 1));
-            grave.fetch_add(1, Ordering::SeqCst);
+            counted.fetch_add(1, Ordering::SeqCst);
             ready(Ok::<_, String>(()))
         })
         .until(pending::<()>())
         .await
         .expect("timings");
-    assert_eq!((hooked.dead_lettered, hooked.acked, buried.load(Ordering::SeqCst)), (1, 1, 1));
+    assert_eq!((hooked.dead_lettered, hooked.acked, dead_letters.load(Ordering::SeqCst)), (1, 1, 1));
     // The dead-letter hook has already handled the message. So a worker without a hook may also acknowledge its
     // copy of the message.
     let again = claims.consume(stream::iter(sender.messages(["m-1"])), fails).until(pending::<()>()).await;

@@ -123,12 +123,3 @@ for i = 1, #letters, 2 do
     end
   end
 end
-
--- Most releases have no waiter.
-if #released > 0 and run('PUBSUB', 'NUMSUB', keys[1] .. ':waiters')[2] ~= 0 then
-  if not publish_releases then
-    serve_item, publish_releases = define_scripts()
-  end
-  publish_releases()
-end
-return out

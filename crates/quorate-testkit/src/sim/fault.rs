@@ -70,7 +70,7 @@ pub enum Parted {
     /// Connections between the halves break, at both ends.
     Torn,
     /// The halves are joined again.
-    Mended,
+    Healed,
 }
 
 /// A mistake in the configuration of a worker.
@@ -92,7 +92,7 @@ impl Fault {
             Self::Road(..) => "road back cut",
             Self::Partition(_, Parted::Cut) => "network parted",
             Self::Partition(_, Parted::Torn) => "network torn",
-            Self::Partition(_, Parted::Mended) => "network whole",
+            Self::Partition(_, Parted::Healed) => "network whole",
             Self::Tear(_) => "connections torn",
             Self::StopServer(_) => "server stopped",
             Self::ResumeServer(_) => "server resumed",

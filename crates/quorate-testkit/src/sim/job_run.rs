@@ -191,7 +191,9 @@ impl Promises {
         skips_are_final: false,
         every_end_is_entered: false,
     };
-    /// All guarantees of leader-placed jobs, for any-worker jobs too.
+    /// All of these guarantees. The library does not give them: two leaders may each enter the same skipped tick, a
+    /// leader enters a skip as lost if too few nodes remember the tick (rule R2b of `docs/design/scheduler.md`), and an
+    /// any-worker job may wait for the end of a slot whose record too few nodes remember. Only tests of the invariants use this value.
     pub const ALL: Self = Self {
         overlap_across_workers: true,
         one_entry_a_tick: true,

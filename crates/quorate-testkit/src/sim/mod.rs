@@ -37,13 +37,13 @@
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or two
 //!   servers are set far forward. No worker may count the grants of such a server for `max_ttl` after the step,
 //!   and *backing* counts the server for this time.
-//! - **The second group** has any-worker jobs, an operator's requests, and histories. The invariants *starts*,
-//!   *runs*, *requests* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them
-//!   is judged only if its flag in [`Promises`] is set, and the plan `any-worker-promises` sets all flags. In
-//!   the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of these four is
+//! - **The second group** has any-worker jobs, an operator's requests, freezes, and histories. The invariants *starts*,
+//!   *runs*, *requests*, *freezes* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them
+//!   is judged only if its flag in [`Promises`] is set, and no plan sets all of them. In
+//!   the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of these five is
 //!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
-//!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request at
-//!   a time. No job of the group is removed or changed.
+//!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
+//!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
 //!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is

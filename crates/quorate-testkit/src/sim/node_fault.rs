@@ -54,18 +54,18 @@ pub(super) fn run(
     clocks: Clocks,
     node_fault: NodeFault,
 ) -> BatchReply {
-    let mut liar = Liar { store, batch, clocks };
-    let replies = batch.requests.iter().map(|request| liar.serve(node_fault, request)).collect();
+    let mut faulty = FaultyNode { store, batch, clocks };
+    let replies = batch.requests.iter().map(|request| faulty.serve(node_fault, request)).collect();
     BatchReply { node_time: clocks.wall, replies }
 }
 
-struct Liar<'a> {
+struct FaultyNode<'a> {
     store: &'a mut MemoryStore,
     batch: &'a Batch,
     clocks: Clocks,
 }
 
-impl Liar<'_> {
+impl FaultyNode<'_> {
     fn serve(&mut self, node_fault: NodeFault, request: &Request) -> Reply {
         match (node_fault, request) {
             (NodeFault::Generous, Request::Acquire { resource, .. }) => {
@@ -92,7 +92,7 @@ impl Liar<'_> {
                 NodeFault::Overwriting | NodeFault::Unsealed | NodeFault::Reopening,
                 Request::Write { ledger, key, .. },
             ) => {
-                self.tamper(node_fault, ledger, key);
+                self.remove_guard(node_fault, ledger, key);
                 self.honestly(request)
             }
             (NodeFault::Unpausing, Request::Write { key, .. }) if key.starts_with(JobRow::PREFIX) => {
@@ -153,7 +153,7 @@ impl Liar<'_> {
     }
 
     /// Removes the part of the ledger's state because of which an honest server would refuse the next write.
-    fn tamper(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
+    fn remove_guard(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
         let Ok(mut state) = self.store.ledger(ledger);
         let LedgerState { term, records, .. } = &mut state;
         match node_fault {

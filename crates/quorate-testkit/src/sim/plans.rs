@@ -1,4 +1,4 @@
-use super::{Plan, Promises};
+use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
@@ -22,13 +22,10 @@ pub const PLANS: [(&str, &str); 9] = [
 
 /// Plans that require more than Quorate guarantees. Their seeds may fail, and show which violations occur. A
 /// sweep runs these plans only if they are named.
-pub const OPEN_PLANS: [(&str, &str); 2] = [
-    (
-        "mistaken-and-forgotten",
-        "as mistaken, and any server may forget: a wrong list whose majority forgot may elect its own leader",
-    ),
-    ("any-worker-promises", "as default, and any-worker jobs must meet all guarantees of leader-placed jobs"),
-];
+pub const OPEN_PLANS: [(&str, &str); 1] = [(
+    "mistaken-and-forgotten",
+    "as mistaken, and any server may forget: a wrong list whose majority forgot may elect its own leader",
+)];
 
 impl Plan {
     /// Returns the plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
@@ -43,7 +40,6 @@ impl Plan {
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
             "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
             "mistaken-and-forgotten" => plan.mistakes = true,
-            "any-worker-promises" => plan.promises = Promises::ALL,
             "wild-clocks" => plan.wild_clocks = true,
             "far-steps" => (plan.far_steps, plan.length) = (true, Duration::from_secs(40)),
             _ => return None,

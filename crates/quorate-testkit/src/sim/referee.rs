@@ -157,9 +157,9 @@ impl Referee {
 
     /// Stops judging the jobs of the second group, except by the invariant *starts*. In plans where servers'
     /// clocks step by up to an hour, servers forget records and prune histories at other times than the
-    /// invariants *runs*, *requests* and *histories* compute.
+    /// invariants *runs*, *requests*, *freezes* and *histories* compute.
     pub(super) fn judge_only_starts_of_the_second_group(&self) {
-        let names = ["runs", "requests", "histories"];
+        let names = ["runs", "requests", "freezes", "histories"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
     }
 

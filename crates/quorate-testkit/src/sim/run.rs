@@ -6,7 +6,7 @@ use super::{
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     log_capture::capture_log,
     scenario::{NODES, WORKERS},
-    worker::{Duties, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
+    worker::{Duties, Freezer, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -399,8 +399,9 @@ impl Run {
             quorum: process.quorum.clone(),
             referee: Arc::clone(&self.referee),
             seed: self.scenario.seed,
-            resumed: Arc::default(),
+            finished: Arc::default(),
         };
+        process.env.spawn(Freezer::new(operator.clone()).work());
         process.env.spawn(operator.clone().work());
         self.operator = Some((process, operator));
     }

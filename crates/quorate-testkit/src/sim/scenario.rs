@@ -323,7 +323,7 @@ impl Faults<'_> {
         let mut draw = |_| self.rng.chance(500);
         let halves = Halves { workers: [(); WORKERS].map(&mut draw), nodes: [(); NODES].map(draw) };
         let parted = if self.rng.chance(500) { Parted::Torn } else { Parted::Cut };
-        let (begin, end) = (Fault::Partition(halves, parted), Fault::Partition(halves, Parted::Mended));
+        let (begin, end) = (Fault::Partition(halves, parted), Fault::Partition(halves, Parted::Healed));
         self.lasting(at, begin, end, 50..=4_000);
     }
 
@@ -345,10 +345,10 @@ impl Faults<'_> {
 
     fn cut(&mut self, at: Duration, workers: &[usize], nodes: &[usize]) {
         let (there, back) = [(false, false), (false, true), (true, false)][self.rng.index(3)];
-        let mended = at + self.rng.millis(10..=3_500);
+        let healed = at + self.rng.millis(10..=3_500);
         for (&worker, &node) in workers.iter().flat_map(|w| nodes.iter().map(move |n| (w, n))) {
             self.made.push((at, Fault::Road(worker, node, Directions { there, back })));
-            self.made.push((mended, Fault::Road(worker, node, Directions { there: true, back: true })));
+            self.made.push((healed, Fault::Road(worker, node, Directions { there: true, back: true })));
         }
     }
 

@@ -105,7 +105,7 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
 ) -> Vec<AttemptResult<D>> {
     let anyone = Opening::Acquire(None);
     let mut all = Round::start(inner, resources, params, &anyone, data, contact).run().await;
-    let casts = if inner.config().sabotaged(Sabotage::SplitsStand) { 0 } else { SPLITS_MAX };
+    let casts = if inner.config().sabotaged(Sabotage::SplitVotesNotRetried) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
         let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
         if split.is_empty() {
@@ -480,7 +480,7 @@ impl<'a, D: RoundData> Round<'a, D> {
 /// Returns the candidate for the fencing token: the largest counter among the grants. Counters that were
 /// restored from a snapshot count differently: see [`Tally::candidate`].
 fn candidate<D: RoundData>(inner: &QuorumInner, tally: &Tally<D>) -> FencingToken {
-    if inner.config().sabotaged(Sabotage::RelicsTrusted) {
+    if inner.config().sabotaged(Sabotage::OldCountersTrusted) {
         return tally.granted().map(|(_, grant)| grant.counter).max().unwrap_or_default();
     }
     tally.candidate(inner.config().quarantine())

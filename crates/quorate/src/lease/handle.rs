@@ -281,7 +281,7 @@ impl Lease {
     }
 
     fn now(&self) -> BootTime {
-        if self.inner.config().sabotaged(Sabotage::LooksWithoutClock) {
+        if self.inner.config().sabotaged(Sabotage::ChecksWithoutClock) {
             return BootTime::default();
         }
         self.inner.env().now()

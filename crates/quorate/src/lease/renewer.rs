@@ -89,7 +89,7 @@ impl LeaseRenewer {
             self.handle_command(env.now(), command);
         }
         while let Some((&id, _)) = self.kept.first_key_value() {
-            self.let_go(id, None);
+            self.release(id, None);
         }
         self.pool.flush();
     }
@@ -97,7 +97,7 @@ impl LeaseRenewer {
     fn handle_command(&mut self, now: BootTime, command: RenewerCommand) {
         match command {
             RenewerCommand::Adopt(adoption) => self.adopt(now, *adoption),
-            RenewerCommand::Release { id, reply } => self.let_go(id, reply.as_ref()),
+            RenewerCommand::Release { id, reply } => self.release(id, reply.as_ref()),
             RenewerCommand::Transfer { id, successor, lasts, reply } => {
                 self.transfer(id, &successor, lasts, &reply);
             }
@@ -214,7 +214,7 @@ impl LeaseRenewer {
             // succeeded after that. If the holder has ended the lease, the holder's own command arrives soon.
             // That command decides what happens to the keys: they may have to stay on the nodes.
             if !released {
-                self.let_go(id, None);
+                self.release(id, None);
             }
             return;
         }
@@ -244,7 +244,7 @@ impl LeaseRenewer {
     }
 
     /// Removes a lease, reports its last events, and then releases it on every node that was ever asked for it.
-    fn let_go(&mut self, id: u64, reply: Option<&ReplyTo>) {
+    fn release(&mut self, id: u64, reply: Option<&ReplyTo>) {
         if let Some(held) = self.end(id) {
             let unasked: Vec<usize> = held.unasked().collect();
             let LeaseState { resource, owner, params, .. } = held;
@@ -307,7 +307,7 @@ impl RenewalEntry {
             && self.held.wants_to_extend(now)
         {
             let (since, heartbeat) = &**heartbeat;
-            self.held.heed(now, heartbeat.is_good(*since, now));
+            self.held.health_checked(now, heartbeat.is_good(*since, now));
         }
     }
 

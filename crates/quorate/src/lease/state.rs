@@ -30,7 +30,7 @@ pub(crate) struct LeaseState {
     /// The time at which validity must end because of `max_hold`. `None` if there is no such limit.
     hold_until: Option<BootTime>,
     /// True after a failed health check, until a check succeeds.
-    ailing: bool,
+    unhealthy: bool,
     /// True if a caller has requested the next round of extensions. The round then takes place even if the
     /// lease does not need it.
     asked_for: bool,
@@ -80,7 +80,7 @@ impl LeaseState {
                 .clamp(Duration::from_millis(10), config.node_timeout.max(params.ttl / 10)),
             stage: LeaseEvent::Held,
             hold_until: None,
-            ailing: false,
+            unhealthy: false,
             asked_for: false,
         }
     }
@@ -107,8 +107,8 @@ impl LeaseState {
     }
 
     /// Records the result of a health check. If the check failed, no extension is sent before the next check.
-    pub(crate) fn heed(&mut self, now: BootTime, healthy: bool) {
-        self.ailing = !healthy;
+    pub(crate) fn health_checked(&mut self, now: BootTime, healthy: bool) {
+        self.unhealthy = !healthy;
         if !healthy {
             self.renew_at = now + self.retry_every;
             self.slots.iter_mut().for_each(|slot| slot.retry_at = None);
@@ -119,7 +119,7 @@ impl LeaseState {
     pub(crate) fn cause(&self, now: BootTime) -> StepDownCause {
         match self.hold_until {
             Some(end) if now + self.params.grace >= end => StepDownCause::MaxHold,
-            _ if self.ailing => StepDownCause::Unhealthy,
+            _ if self.unhealthy => StepDownCause::Unhealthy,
             _ => StepDownCause::NotExtended,
         }
     }
@@ -243,7 +243,7 @@ impl LeaseState {
             LeaseEvent::Lost
         } else if self.stage >= LeaseEvent::StepDown || now + self.params.grace >= until {
             self.stage.max(LeaseEvent::StepDown)
-        } else if self.ailing || (self.round_failed() && !self.covered()) {
+        } else if self.unhealthy || (self.round_failed() && !self.covered()) {
             LeaseEvent::AtRisk
         } else if self.round_won() || self.round.is_none() {
             LeaseEvent::Held

@@ -6,7 +6,7 @@ use crate::scheduler::{
     job::Job,
     leader::{self, Leading},
     registry::{JobRegistry, Phase},
-    run::worker::{Taking, take_runs},
+    run::{slot_attempt::Taking, worker::take_runs},
     store::retention::Retention,
 };
 use crate::{

@@ -7,6 +7,8 @@ mod exclusion;
 mod fence;
 mod fencing;
 mod finality;
+mod freeze_rows;
+mod freezes;
 mod histories;
 mod leftovers;
 mod liveness;
@@ -69,6 +71,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<starts::Starts>::default(),
         Box::<runs::Runs>::default(),
         Box::<requests::Requests>::default(),
+        Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),
         Box::new(fence::Fence),
         Box::<release::Release>::default(),

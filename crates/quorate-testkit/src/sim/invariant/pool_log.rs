@@ -1,4 +1,4 @@
-use super::{Event, resumptions::Resumptions};
+use super::{Event, freeze_rows::FreezeRows, resumptions::Resumptions};
 use crate::sim::{
     Asked, RunEnd, RunStart, Told,
     worker::{PoolSpec, VALID_FOR, pool_specs},
@@ -20,6 +20,7 @@ pub(super) struct PoolLog {
     of: BTreeMap<RunOf, Vec<u64>>,
     asks: BTreeMap<u64, Request>,
     resumptions: Resumptions,
+    freezes: FreezeRows,
 }
 
 /// The unit of work that a run executes: a tick of the job's schedule, or one of the ticks of a request.
@@ -92,6 +93,7 @@ impl Default for PoolLog {
             of: BTreeMap::new(),
             asks: BTreeMap::new(),
             resumptions: Resumptions::default(),
+            freezes: FreezeRows::default(),
         }
     }
 }
@@ -100,6 +102,7 @@ impl PoolLog {
     /// Records an event that happens at the true wall time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         self.resumptions.see(now, event);
+        self.freezes.see(event);
         match event {
             Event::RunStarted(start) => {
                 self.of.entry(RunOf::started(start)).or_default().push(start.run);
@@ -158,7 +161,7 @@ impl PoolLog {
         self.asks.values()
     }
 
-    /// Returns `true` if a tick may be skipped because its job was or may have been paused.
+    /// Returns `true` if a tick may be skipped because its job was or may have been paused, or its group frozen.
     ///
     /// A pause may also skip a tick that was due before the pause began, if the tick had not ended. A pause
     /// that was lifted may come back, if servers have lost the record that it was lifted.
@@ -170,22 +173,70 @@ impl PoolLog {
                 self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Resume { .. }));
             of_job.filter(move |request| request.is_accepted() && request.asked.at > after)
         };
-        // For an any-worker job, a worker that does not lead may notice the end of a pause later than the
-        // leader.
-        let noticed =
-            if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO };
+        let noticed = self.end_noticed_in(job);
         let reaches = |pause: &&Request| match &pause.asked.ask {
             JobAction::Pause { until: Some(until), .. } => tick < *until,
             _ => true,
         };
-        pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
+        let paused = pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
             // A later request to resume ends the pause if it was accepted, unless servers lost the record of
             // this end.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
                 is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)
             })
+        });
+        paused || self.may_be_frozen(job, tick)
+    }
+
+    /// Returns `true` if a tick of the job may be skipped because the group was or may have been frozen. This may also
+    /// be a tick that was due before the freeze began.
+    pub(super) fn may_be_frozen(&self, job: &str, tick: WallTime) -> bool {
+        let noticed = self.end_noticed_in(job);
+        self.freezes_ends().any(|(until, is_planned)| match is_planned {
+            true => tick < until,
+            false => tick <= until + OFFSET + noticed,
         })
+    }
+
+    /// Returns the end of the last freeze, and true if this end was planned. It was not if a request ended the freeze.
+    /// Returns `None` if the group was never frozen.
+    pub(super) fn last_freeze_end(&self) -> Option<(WallTime, bool)> {
+        self.freezes_ends().max()
+    }
+
+    /// Returns, for each freeze that a leader may have accepted, its latest end, and true if this end was planned. A
+    /// later request may have ended the freeze, or replaced its end, unless servers lost the record of that.
+    fn freezes_ends(&self) -> impl Iterator<Item = (WallTime, bool)> {
+        let planned = |request: &Request| match request.asked.ask {
+            JobAction::Freeze { until, .. } if request.is_possible() => Some(until),
+            _ => None,
+        };
+        self.asks.values().filter_map(move |freeze| Some((freeze, planned(freeze)?))).map(
+            move |(freeze, until)| {
+                let later = self.asks.values().filter(|later| later.asked.at > freeze.latest());
+                let ends = later.filter_map(|later| match (&later.told, &later.asked.ask) {
+                    (Some((_, Told::Accepted { id, .. })), _) if self.freezes.is_lost(*id) => None,
+                    (Some((at, Told::Accepted { .. })), JobAction::Unfreeze) => Some((*at, false)),
+                    (Some((_, Told::Accepted { .. })), JobAction::Freeze { until, .. }) => {
+                        Some((*until, true))
+                    }
+                    _ => None,
+                });
+                ends.chain([(until, true)]).min().unwrap_or((until, true))
+            },
+        )
+    }
+
+    /// Returns the time within which every worker notices the end of a pause of this job. For an any-worker job, a
+    /// worker that does not lead may notice the end later than the leader.
+    fn end_noticed_in(&self, job: &str) -> Duration {
+        if self.spec(job).is_some_and(PoolSpec::is_any_worker) { NOTICED_IN } else { Duration::ZERO }
+    }
+
+    /// Returns the record of the freeze's rows.
+    pub(super) fn freezes(&self) -> &FreezeRows {
+        &self.freezes
     }
 
     /// Returns the record of the resumptions that servers have lost.

@@ -101,7 +101,7 @@ impl Run {
 
     /// Cuts, breaks or restores every link between the halves.
     fn part(&self, halves: Halves, parted: Parted) {
-        let open = parted == Parted::Mended;
+        let open = parted == Parted::Healed;
         for node in 0..NODES {
             let apart = |worker: usize| halves.workers[worker] != halves.nodes[node];
             for worker in (0..WORKERS).filter(|&worker| apart(worker)) {

@@ -8,6 +8,7 @@
 //! ([`sink`]), and the broker that delivers messages ([`inbox`]).
 
 mod claims;
+mod freezer;
 mod inbox;
 mod jobs;
 mod leader;
@@ -16,6 +17,7 @@ mod operator;
 mod pool;
 mod sink;
 
+pub(super) use freezer::Freezer;
 pub(super) use inbox::Inbox;
 pub(super) use jobs::{JobSpec, specs};
 pub(super) use leader::{GROUP, group};

@@ -11,18 +11,24 @@ use quorate::{
 };
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 /// The time for which a leader may accept a request of the operator.
 pub(in super::super) const VALID_FOR: Duration = Duration::from_secs(3);
 /// The largest difference between the wall clocks of two servers.
-const CLOCKS_APART: Duration = Duration::from_secs(1);
+pub(super) const CLOCKS_APART: Duration = Duration::from_secs(1);
 /// The number of entries in the first page of a history.
 const PAGE: usize = 3;
 /// The time for which the operator waits for an answer in the fault-free phase.
-const CALM_WAIT: Duration = Duration::from_secs(2);
+pub(super) const CALM_WAIT: Duration = Duration::from_secs(2);
+
+/// The number of tasks that send the operator's requests: this one, and [`Freezer`](super::Freezer).
+const TASKS: usize = 2;
 
 /// A client that sends requests about the jobs of the second group.
 #[derive(Clone, Debug)]
@@ -31,20 +37,31 @@ pub(in super::super) struct Operator {
     pub(in super::super) quorum: Quorum,
     pub(in super::super) referee: Arc<Referee>,
     pub(in super::super) seed: u64,
-    /// True once the operator has lifted every pause after the faults.
-    pub(in super::super) resumed: Arc<Mutex<bool>>,
+    /// The number of the operator's tasks that have finished: after the faults, one task lifts every pause, and the
+    /// other one ends every freeze.
+    pub(in super::super) finished: Arc<AtomicUsize>,
 }
 
 impl Operator {
-    /// Returns `true` once the operator has lifted every pause after the faults.
+    /// Returns `true` once the operator has lifted every pause and ended every freeze after the faults.
     pub(in super::super) fn has_resumed(&self) -> bool {
-        *self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.finished.load(Ordering::Relaxed) == TASKS
+    }
+
+    /// Records that one of the operator's tasks has finished.
+    pub(super) fn has_finished(&self) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns a handle to the jobs of the second group.
+    pub(super) fn jobs(&self) -> Option<Jobs> {
+        Jobs::new(&self.quorum, POOL).ok()
     }
 
     /// Sends requests until the faults end, then lifts all pauses.
     pub(in super::super) async fn work(self) {
         let mut rng = SeedRng::new(self.seed, "operator");
-        let Ok(jobs) = Jobs::new(&self.quorum, POOL) else { return };
+        let Some(jobs) = self.jobs() else { return };
         let specs = pool_specs();
         let mut paused: BTreeSet<&'static str> = BTreeSet::new();
         while !self.referee.is_calm() {
@@ -77,12 +94,12 @@ impl Operator {
                 self.env.sleep(Duration::from_millis(50)).await;
             }
         }
-        *self.resumed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.has_finished();
     }
 
     /// Sends one request, and reports its result to the referee. If `drops_after` is given, stops waiting for
     /// the answer after this time.
-    async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
+    pub(super) async fn ask(&self, jobs: &Jobs, ask: JobAction, drops_after: Option<Duration>) -> Told {
         let number = self.referee.next_number();
         let now = true_wall(self.referee.truth().now());
         self.referee.judge(&Event::Asked(&Asked { number, ask: ask.clone(), at: now }));
@@ -104,7 +121,7 @@ impl Operator {
 
     /// Reads every history and reports it to the referee.
     pub(in super::super) async fn read_histories(&self) {
-        let Ok(jobs) = Jobs::new(&self.quorum, POOL) else { return };
+        let Some(jobs) = self.jobs() else { return };
         for spec in pool_specs() {
             let whole = jobs.history(spec.name, usize::MAX).await;
             let page = jobs.history(spec.name, PAGE).await;
@@ -159,6 +176,8 @@ async fn send(jobs: &Jobs, ask: &JobAction) -> Result<Accepted, JobsError> {
         JobAction::Resume { .. } => jobs.resume(name).await,
         JobAction::Backfill { from, until, .. } => jobs.backfill(name, *from, *until).await,
         JobAction::Cancel { tick, .. } => jobs.cancel(name, *tick).await,
+        JobAction::Freeze { reason, until } => jobs.freeze(reason, *until).await,
+        JobAction::Unfreeze => jobs.unfreeze().await,
         // `JobAction` is non-exhaustive, so the match needs this arm. The only other action that `draw`
         // returns is `JobAction::Trigger`.
         _ => jobs.trigger(name).await,
@@ -185,6 +204,8 @@ fn kind(ask: &JobAction) -> &'static str {
         JobAction::Resume { .. } => "resume",
         JobAction::Backfill { .. } => "backfill",
         JobAction::Cancel { .. } => "cancel",
+        JobAction::Freeze { .. } => "freeze",
+        JobAction::Unfreeze => "unfreeze",
         _ => "trigger",
     }
 }

@@ -1,5 +1,5 @@
 use crate::{
-    env::{BootTime, Env},
+    env::Env,
     node::{Batch, Cause, Hello, Node, PushSender, Refusal, Reply, Request, Session},
     trust::Marker,
 };
@@ -21,9 +21,6 @@ pub struct Sight {
     /// The time by which the node's wall clock is ahead of this worker's, in microseconds, with an error of
     /// up to [`Sight::took`].
     pub ahead_micros: i64,
-    /// The time of the handshake on the boot clock. If this visit wrote a marker, the time of that write
-    /// instead.
-    pub(super) seen: BootTime,
 }
 
 impl NodeSet {
@@ -117,7 +114,7 @@ impl<N: Node> Reach for At<N> {
             let took = began.until(env.now());
             let ours = i64::try_from((wall + took / 2).as_micros()).unwrap_or(i64::MAX);
             let theirs = i64::try_from(hello.node_time.as_micros()).unwrap_or(i64::MAX);
-            let mut sight = Sight { hello, took, ahead_micros: theirs.saturating_sub(ours), seen: env.now() };
+            let mut sight = Sight { hello, took, ahead_micros: theirs.saturating_sub(ours) };
             if let Some(marker) = decide(&sight) {
                 let marker = marker.to_text();
                 let request =
@@ -130,9 +127,6 @@ impl<N: Node> Reach for At<N> {
                 let sent = env.before(env.now() + patience, session.send(batch)).await;
                 written(sent.unwrap_or(Err(Cause::TimedOut))?.replies.pop())?;
                 sight.hello.marker = Some(marker);
-                // The node may have granted leases until it was closed. So the wait for the end of the old
-                // set's leases begins only now.
-                sight.seen = env.now();
             }
             Ok(sight)
         })

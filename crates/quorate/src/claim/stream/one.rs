@@ -86,7 +86,7 @@ pub(super) async fn give_up<M: Message>(
         None => claims,
         Some(dead) => claims.dead_letter(move |given_up| {
             let reason = Outcome::DeadLettered { attempts: given_up.attempts };
-            handed(Arc::clone(&dead), Arc::clone(&letter), reason, Some(given_up.claim))
+            call_hook(Arc::clone(&dead), Arc::clone(&letter), reason, Some(given_up.claim))
         }),
     };
     let has_hook = claims.dead_letter.is_some();
@@ -115,17 +115,17 @@ pub(super) async fn given_up<M: Message>(message: &M, handed: bool, has_hook: bo
 
 /// Hands a message that cannot be claimed to the dead-letter hook, and acks the message if the hook accepts
 /// it.
-pub(super) async fn bury<M: Message>(
+pub(super) async fn dead_letter<M: Message>(
     message: Arc<M>,
     why: Arc<str>,
     dead: Option<Arc<Dead<M>>>,
 ) -> (Outcome, Acked) {
     let outcome = Outcome::Unusable { why };
-    let buried = match dead {
+    let called = match dead {
         None => Err(NO_HOOK.into()),
-        Some(dead) => handed(dead, Arc::clone(&message), outcome.clone(), None).await,
+        Some(dead) => call_hook(dead, Arc::clone(&message), outcome.clone(), None).await,
     };
-    let acked = match buried {
+    let acked = match called {
         Ok(()) => ack(&*message).await,
         Err(error) => {
             message.leave().await;
@@ -136,7 +136,7 @@ pub(super) async fn bury<M: Message>(
 }
 
 /// Calls the dead-letter hook. A panic of the hook counts as an error.
-async fn handed<M>(
+async fn call_hook<M>(
     dead: Arc<Dead<M>>,
     message: Arc<M>,
     reason: Outcome,

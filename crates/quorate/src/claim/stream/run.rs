@@ -178,7 +178,7 @@ where
             Ok(id) => self.window.pull(message, id, now),
             Err(why) => {
                 let number = self.window.pull_unusable(Arc::clone(&message), now);
-                self.start(number, one::bury(message, why, self.options.on_dead.clone()));
+                self.start(number, one::dead_letter(message, why, self.options.on_dead.clone()));
             }
         }
     }
@@ -258,7 +258,7 @@ where
             }
             Err(error @ ClaimError::OtherPayload { .. }) => {
                 let why = error.to_string().into();
-                self.start(number, one::bury(message, why, self.options.on_dead.clone()));
+                self.start(number, one::dead_letter(message, why, self.options.on_dead.clone()));
             }
             // The error ends the consumer. Only an operator can fix the cause, such as a wrong configuration of
             // this worker. A worker that has had a quorum waits instead, because an operator may just be

@@ -20,7 +20,7 @@ impl Core {
         let Some(steps) = &mut self.steps else { return };
         match steps.observe(node_time, sent, now) {
             ClockObservation::Steady { from } => self.registry.set_steady(self.me, from, sent),
-            ClockObservation::Stepped(_) if self.policy.config.sabotaged(Sabotage::JumpsUnseen) => {}
+            ClockObservation::Stepped(_) if self.policy.config.sabotaged(Sabotage::ClockStepsIgnored) => {}
             ClockObservation::Stepped(step) => self.node_trust.clock_stepped(step),
         }
     }

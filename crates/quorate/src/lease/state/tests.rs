@@ -152,11 +152,11 @@ fn what_may_be_held_for_so_long_ends_then_and_is_not_extended_beyond() {
 fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
     let mut held = held();
     assert!(!held.wants_to_extend(at(4000)) && held.wants_to_extend(at(4400)));
-    held.heed(at(4400), false);
+    held.health_checked(at(4400), false);
     assert!(held.due(at(4400)).is_empty(), "nothing leaves");
     assert_eq!(held.advance(at(4400)), [LeaseEvent::AtRisk]);
     assert_eq!(held.wake(), at(4400) + Duration::from_millis(500), "and is looked at again");
-    held.heed(at(4900), true);
+    held.health_checked(at(4900), true);
     assert_eq!(held.due(at(4900)), [0, 1, 2, 3, 4]);
     (0..3).for_each(|node| held.count(at(4901), &extended(node, 4900)));
     assert_eq!(held.advance(at(4901)), [LeaseEvent::Held]);
@@ -164,7 +164,7 @@ fn who_is_stuck_is_not_extended_until_it_says_that_it_gets_on() {
     let mut events = Vec::new();
     while held.stage() != LeaseEvent::Lost {
         if held.wants_to_extend(now) {
-            held.heed(now, false);
+            held.health_checked(now, false);
         }
         assert!(held.due(now).is_empty());
         events.extend(held.advance(now));
@@ -209,7 +209,7 @@ fn the_spread_asks_no_health_check_and_ignores_a_limit_that_is_covered() {
     let mut held = thrifty();
     held.limit(Some(at(5000)));
     assert!(!held.wants_to_extend(at(1050)), "no health check is due");
-    held.heed(at(1040), false);
+    held.health_checked(at(1040), false);
     assert_eq!(held.due(at(1050)), [3, 4], "nor does a failed one prevent it");
     held.count(at(1060), &late(3, 1050));
     held.count(at(1060), &extended(4, 1050));

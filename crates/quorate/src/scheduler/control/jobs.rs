@@ -1,10 +1,10 @@
+mod send;
+
 use crate::scheduler::{
     control::{
         audit::{self, AuditEntry},
-        classify,
         error::{JobsError, utc},
-        inbox,
-        request::{JobAction, JobRequest, JobResponse, RequestId, VALID_MAX},
+        request::{JobAction, RequestId, VALID_MAX},
         status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
     },
     schedule::Schedule,
@@ -12,12 +12,10 @@ use crate::scheduler::{
 };
 use crate::{
     claim::{SlotId, Slots},
-    election::Election,
-    env::{BootTime, WallTime},
+    env::WallTime,
     ledger::{Ledger, LedgerError},
-    node::Cause,
     quorum::Quorum,
-    vote::{NoMajority, NodeOutcome},
+    vote::NoMajority,
 };
 use futures_util::{StreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,8 +24,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const WAIT: Duration = Duration::from_secs(10);
 /// The default time for which a leader may accept a request.
 const VALID_FOR: Duration = Duration::from_secs(60);
-/// The pause between two attempts to post a request, and between two reads of its answer.
-const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// The largest number of jobs for which a list includes the newest history entries. The history of each job
 /// needs a separate read.
 const HISTORIES_MAX: usize = 256;
@@ -311,106 +307,6 @@ impl Jobs {
         self.send(JobAction::Cancel { job: job.into(), tick }).await
     }
 
-    pub(super) async fn send(&self, what: JobAction) -> Result<Accepted, JobsError> {
-        // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
-        // timeout if there is no leader.
-        if !what.job().is_empty() {
-            self.find(what.job()).await?;
-        }
-        let env = self.quorum.env();
-        let deadline = env.now() + self.wait;
-        let id = RequestId::random(env);
-        let request = JobRequest {
-            id,
-            by: Arc::clone(&self.requester),
-            at: self.now(),
-            valid_for: self.valid_for,
-            what,
-        };
-        let request = self.post(request, deadline).await?;
-        let inbox = inbox::part(&self.ledger);
-        loop {
-            match inbox.read().await {
-                Ok(answers) => {
-                    if let Some(answer) = classify::answer_to(&answers, id) {
-                        return match answer.map_err(JobsError::unreadable)? {
-                            JobResponse::Accepted { text, count } => Ok(Accepted { id, text, count }),
-                            JobResponse::Refused { why: reason } => Err(JobsError::Refused { id, reason }),
-                        };
-                    }
-                }
-                Err(LedgerError::NoMajority(report)) if report.is_permanent() => {
-                    let until = request.valid_until();
-                    return Err(JobsError::AnswerUnread { id, until, report });
-                }
-                // The nodes may have an answer even if this read failed. So the loop reads again.
-                Err(_) => {}
-            }
-            if env.now() >= deadline {
-                return Err(self.unanswered(&request).await);
-            }
-            env.sleep(RETRY_EVERY).await;
-        }
-    }
-
-    /// Writes the request to a majority of the nodes. Returns the request, with the time of the record that the
-    /// nodes store.
-    async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
-        let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
-        let mut seen = None;
-        let mut may_be_posted = false;
-        loop {
-            let record = classify::request_record(&request);
-            let report = match inbox.write(&request.id.key(), seen.as_ref(), &record).await {
-                Ok(()) => return Ok(request),
-                // An earlier attempt reached a minority of the nodes. A leader found the request there, and has
-                // already written its answer over it.
-                Err(LedgerError::Standing(stored)) if stored.last => return Ok(request),
-                Err(LedgerError::Standing(stored)) => {
-                    seen = Some(stored);
-                    continue;
-                }
-                // The memories of too many nodes began after the time of the request, so these nodes do not
-                // count for the write. The next attempt uses a later time, at which the memories had begun.
-                Err(LedgerError::Forgotten(report)) => {
-                    may_be_posted = true;
-                    seen = Some(record);
-                    request.at = self.now().max(request.at + Duration::from_micros(1));
-                    report
-                }
-                Err(LedgerError::NoMajority(report)) => report,
-                // No leader seals the inbox. So if it is sealed, another program has sealed it.
-                Err(error @ LedgerError::Superseded { .. }) => {
-                    return Err(JobsError::Input {
-                        field: "group",
-                        value: format!("{:?} ({error})", self.group),
-                        fix: "another program wrote the inbox of the group; use another name for the group",
-                    });
-                }
-            };
-            may_be_posted |= report.count(may_store_it) > 0;
-            if env.now() >= deadline || report.is_permanent() {
-                return Err(self.not_posted(&request, report, may_be_posted));
-            }
-            env.sleep(RETRY_EVERY).await;
-        }
-    }
-
-    fn not_posted(&self, request: &JobRequest, report: NoMajority, may_be_posted: bool) -> JobsError {
-        match may_be_posted {
-            true => JobsError::PerhapsPosted { id: request.id, until: request.valid_until(), report },
-            false => JobsError::NotPosted { report },
-        }
-    }
-
-    async fn unanswered(&self, request: &JobRequest) -> JobsError {
-        let leader = match Election::new(&self.quorum, &self.group).observe() {
-            Ok(mut observer) => observer.leader().await.ok().flatten().map(|leader| leader.worker),
-            Err(_) => None,
-        };
-        JobsError::Unanswered { id: request.id, leader, until: request.valid_until() }
-    }
-
     /// Checks that the group has a job of this name.
     ///
     /// # Errors
@@ -500,19 +396,4 @@ fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
             JobsError::NoMajority(NoMajority::new(0, Vec::new()))
         }
     })
-}
-
-/// Returns whether a node may have stored the record. A node may have stored a record even if it did not
-/// confirm the write, for example if its answer was lost.
-fn may_store_it(outcome: &NodeOutcome) -> bool {
-    match outcome {
-        NodeOutcome::Granted | NodeOutcome::Pending | NodeOutcome::Done | NodeOutcome::Contended { .. } => {
-            true
-        }
-        NodeOutcome::Unreachable(cause) => !matches!(
-            cause,
-            Cause::Unreachable(_) | Cause::Denied(_) | Cause::Misconfigured(_) | Cause::Stopped
-        ),
-        NodeOutcome::Untrusted(_) | NodeOutcome::Refused(_) => false,
-    }
 }

@@ -15,12 +15,14 @@ use crate::scheduler::{
     },
     registry::Phase,
     store::{
-        history_writer::HistoryWriter, retention::Retention, row_writer::RowWriter, snapshot::LedgerSnapshot,
+        FOR_EVER, FROZEN, history_writer::HistoryWriter, retention::Retention, row_writer::RowWriter,
+        snapshot::LedgerSnapshot,
     },
 };
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
-    scheduler::{Job, JobAlert, JobResponse},
+    sabotage::Sabotage,
+    scheduler::{Job, JobAction, JobAlert, JobResponse, JobRow},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -72,7 +74,7 @@ struct StoreEnd {
 impl<'a> EventLoop<'a> {
     pub(in crate::scheduler) fn new(
         leading: &'a Leading,
-        sealed: LedgerSnapshot,
+        mut sealed: LedgerSnapshot,
         rows: RowWriter,
         history: HistoryWriter,
     ) -> Self {
@@ -87,6 +89,9 @@ impl<'a> EventLoop<'a> {
             max_running: *max_running,
             measures: leading.registry.counts().measures().clone(),
         };
+        if term.quorum().config().sabotaged(Sabotage::FreezeNotTakenOver) {
+            sealed.forget("", &[JobRow::FREEZE.into()]);
+        }
         Self {
             leading,
             env,
@@ -204,6 +209,10 @@ impl<'a> EventLoop<'a> {
         self.leading.term.quorum().wall()
     }
 
+    fn leaves_out(&self, mechanism: Sabotage) -> bool {
+        self.leading.term.quorum().config().sabotaged(mechanism)
+    }
+
     fn jobs_changed(&mut self) {
         let effects = self.planner.change(&self.leading.registry.jobs(), self.now());
         self.carry_out(effects);
@@ -221,7 +230,12 @@ impl<'a> EventLoop<'a> {
     }
 
     fn ask(&mut self, request: IncomingRequest) {
-        let IncomingRequest { request, reply } = request;
+        let IncomingRequest { mut request, reply } = request;
+        if let JobAction::Freeze { until, .. } = &mut request.what
+            && self.leaves_out(Sabotage::FreezeWithoutEnd)
+        {
+            *until = FOR_EVER;
+        }
         let is_open = self.leading.registry.phase() == Phase::Open;
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
         self.carry_out(effects);
@@ -261,6 +275,8 @@ impl<'a> EventLoop<'a> {
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
+                Effect::Withdraw { why, .. }
+                    if &*why == FROZEN && self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
                 Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
                 Effect::Release { key } => self.runs.release(&key),
                 Effect::Report(report) => self.history.enter(*report),

@@ -18,6 +18,9 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};
 
+mod pause;
+mod start;
+
 /// The number of interruptions in one term after which a run still starts again at once. After each further
 /// interruption, the run waits for a pause first.
 const INTERRUPTED_MAX: u32 = 3;
@@ -354,65 +357,6 @@ impl JobPlan {
         first.map_or(now.max(self.planned), |tick| tick - Duration::from_micros(1))
     }
 
-    /// Pauses the job: from now on no tick is due. Returns the waiting ticks before `until` as skipped,
-    /// including ticks whose runs were interrupted. Ticks from `until` on keep waiting. Open runs stay in the
-    /// plan too, because a run that is open can be ended only through its slot.
-    pub(in crate::scheduler) fn pause(&mut self, until: Option<WallTime>) -> Vec<SkippedTick> {
-        self.paused = true;
-        self.next = None;
-        let (requested, ticks): (_, Vec<_>) =
-            mem::take(&mut self.postponed).into_iter().partition(|(_, run)| run.request().is_some());
-        self.postponed = requested;
-        let (open, waiting): (_, VecDeque<_>) = mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|run| run.is_open() || !is_before(run.tick, until));
-        self.waiting = open;
-        waiting.into_iter().chain(ticks.into_iter().map(|(_, run)| run)).map(SkippedTick::Paused).collect()
-    }
-
-    /// Pauses a job that is being taken over. Unlike [`JobPlan::pause`], keeps the waiting runs of earlier terms.
-    pub(in crate::scheduler) fn hold(&mut self) {
-        self.paused = true;
-        self.next = None;
-    }
-
-    /// Ends one of two pauses at `now`, while the other one continues. Returns the span of the ticks since `paused`
-    /// that the ended pause left out.
-    pub(in crate::scheduler) fn resume_into(
-        &mut self,
-        paused: WallTime,
-        now: WallTime,
-    ) -> Option<(WallTime, WallTime)> {
-        let span = self.resume(paused, now);
-        self.since = self.since.max(now);
-        self.hold();
-        span
-    }
-
-    /// Resumes the job, so that ticks after `now` are due. Returns the span of the ticks between `paused` and
-    /// `now`, which were skipped. The span may begin before this leader's term.
-    pub(in crate::scheduler) fn resume(
-        &mut self,
-        paused: WallTime,
-        now: WallTime,
-    ) -> Option<(WallTime, WallTime)> {
-        self.paused = false;
-        let schedule = &self.job.schedule;
-        if schedule.is_after_end() {
-            match self.after_end {
-                Some(_) => self.next = self.next_due(self.after_end),
-                None => self.begin_after_end(now, Some(now)),
-            }
-            return None;
-        }
-        let after = paused.max(self.since);
-        let first = schedule.next_after(after).filter(|tick| *tick <= now);
-        let span = first.and_then(|first| Some((first, schedule.last_within(after, now)?)));
-        self.planned = self.planned.max(now);
-        self.next = self.next_due(self.job.schedule.next_after(self.planned));
-        span
-    }
-
     /// Replaces the job by a changed one. If the schedule or the placement has changed, only ticks after `now`
     /// run, and the waiting ticks are skipped. Unfinished runs are kept.
     pub(in crate::scheduler) fn replace(&mut self, job: Arc<Job>, now: WallTime) -> Vec<SkippedTick> {
@@ -449,74 +393,6 @@ impl JobPlan {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
-    }
-
-    /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
-    /// comes first: a worker may already execute it, so this leader must watch its slot from the beginning of
-    /// the term.
-    ///
-    /// If runs of the job must not overlap, the open runs start one after another, in the order of
-    /// [`open_first`].
-    pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
-        let beside = self.job.overlap == Overlap::Allow;
-        if let Some(open) = self.open_queue() {
-            return open.front().filter(|_| beside || !self.is_busy());
-        }
-        let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
-        let requested =
-            || self.requested.front().filter(|_| self.may_start_requested() && (beside || !self.is_busy()));
-        if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
-    }
-
-    /// Returns whether a requested run may start. Under every overlap rule, only one requested run is active at
-    /// a time.
-    fn may_start_requested(&self) -> bool {
-        !self.active.iter().any(|run| run.request.is_some())
-    }
-
-    /// Returns the queue whose first run was opened to workers by an earlier leader, if there is such a queue.
-    fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
-        [&self.waiting, &self.requested]
-            .into_iter()
-            .find(|runs| runs.front().is_some_and(PendingRun::is_open))
-    }
-
-    /// Removes and returns the run that [`JobPlan::head`] returns. Requested runs and ticks start alternately.
-    /// Otherwise no requested run would start if each run takes longer than the gap between two ticks.
-    fn pop(&mut self) -> Option<PendingRun> {
-        for runs in [&mut self.waiting, &mut self.requested] {
-            if runs.front().is_some_and(PendingRun::is_open) {
-                return runs.pop_front();
-            }
-        }
-        let requested = self.requested_next && self.may_start_requested() && !self.requested.is_empty();
-        if self.waiting.is_empty() || requested {
-            self.requested_next = false;
-            return self.requested.pop_front();
-        }
-        self.requested_next = true;
-        self.waiting.pop_front()
-    }
-
-    /// Removes and returns the run that starts now, if there is one. Also returns the ticks that are skipped
-    /// because they waited for longer than the misfire window.
-    pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
-        let mut too_late = Vec::new();
-        while self.head().is_some() {
-            let Some(run) = self.pop() else { break };
-            let window = self.job.misfire.within().max(LATE_AFTER);
-            // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
-            // leader decided to run it. An unfinished run may have been started before. Its slot or its record
-            // shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).
-            let after_end = self.job.schedule.is_after_end();
-            let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
-            if may_skip && self.jitter.ripe(run.tick) + window < now {
-                too_late.push(SkippedTick::TooLate(run.tick));
-                continue;
-            }
-            return (Some(run), too_late);
-        }
-        (None, too_late)
     }
 
     /// Adds a started run to the active runs.

@@ -3,7 +3,7 @@
 use crate::scheduler::{
     plan::open_request::requests_in,
     store::saved_state::{SavedState, StateRow},
-    store::{FOR_EVER, row_writer::highest, snapshot::LedgerSnapshot},
+    store::{FOR_EVER, RecordError, row_writer::highest, snapshot::LedgerSnapshot},
 };
 use crate::{env::WallTime, node::Record, scheduler::JobRow};
 use std::{
@@ -32,6 +32,17 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
     let of_job = requests_in(sealed).filter(|(row, _)| **row.job() == *job);
     let requests = of_job.map(|(row, _)| row.id().key());
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
+}
+
+/// Returns the keys of jobs' rows, and of the row of the group's freeze, under which a node stores a value that this
+/// version cannot read. Such a value is ignored. Each key is returned once, with the reason.
+pub(in crate::scheduler) fn unreadable_rows(sealed: &LedgerSnapshot) -> Vec<(Arc<str>, RecordError)> {
+    let freeze = sealed.rows(JobRow::FREEZE).filter(|(key, _)| ***key == *JobRow::FREEZE);
+    let error = |records: &[Option<Record>]| {
+        records.iter().flatten().find_map(|record| JobRow::parse(&record.value).err())
+    };
+    let rows = sealed.rows(JobRow::PREFIX).chain(freeze);
+    rows.filter_map(|(key, records)| Some((Arc::clone(key), error(records)?))).collect()
 }
 
 /// Returns a job's row, and true if all nodes store the same row. Returns `None` if no node has a row, or if
@@ -165,6 +176,36 @@ mod tests {
         assert_eq!(needed.unfinished().count(), 0);
         let removed = NeededRecords::find(&sealed(row(at(5), Some(100 * SECOND))));
         assert!(removed.window().is_zero() && removed.unfinished().count() == 0, "{removed:?}");
+    }
+
+    #[test]
+    fn every_row_that_cannot_be_read_is_reported_once() {
+        let record = |key: Arc<str>, value: &str| {
+            let at = FOR_EVER.as_micros();
+            (key, Record { at, term: FencingToken::new(1), last: false, value: value.into() })
+        };
+        let good = JobRow::default().to_value();
+        let rows = |job: &str, freeze: &str| {
+            vec![
+                record(JobRow::FREEZE.into(), freeze),
+                record("freezer".into(), "{"),
+                record(JobRow::key("good"), &good),
+                record(JobRow::key("j"), job),
+            ]
+        };
+        let keys = |nodes: [(&str, &str); 3]| {
+            let nodes = nodes.map(|(job, freeze)| node(at(0), rows(job, freeze))).to_vec();
+            let found = unreadable_rows(&LedgerSnapshot::new(nodes, 2, SECOND));
+            found.iter().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>()
+        };
+        assert!(keys([(&good, &good); 3]).is_empty());
+        let found = keys([(&good, "{"), ("{\u{1b}", "{"), ("[]", &good)]);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("job/j: the ledger's job row `{") && !found[0].contains('\u{1b}'),
+            "{found:?}"
+        );
+        assert!(found[1].starts_with("freeze: ") && found[1].contains("cannot be read"), "{found:?}");
     }
 
     #[test]

@@ -2,27 +2,25 @@
 //! or paused, and a run of a job starts or ends.
 
 mod freeze;
+mod pause;
+mod run_end;
 
 use crate::scheduler::{
     plan::{
-        effect::{Effect, RunCompletion, RunOwner, RunStart},
+        effect::{Effect, RunOwner, RunStart},
         group_freeze::GroupFreeze,
-        job_entry::{EndedPause, FoundJob, JobEntry, RemovedJob, find},
-        job_plan::is_before,
+        job_entry::{FoundJob, JobEntry, RemovedJob, find},
         job_table::JobTable,
         known_jobs::row_keys,
-        pending_run::{ActiveRun, PendingRun, RecordedRun, RunToClose, SkippedTick},
-        reporter::{CHANGED, NotRun, PAUSED, REMOVED, Reporter},
+        pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
+        reporter::{CHANGED, NotRun, REMOVED, Reporter},
     },
-    run::on_leader::{RunEnd, RunSummary},
-    store::{FROZEN, history_writer::RunReport, snapshot::LedgerSnapshot},
+    store::{history_writer::RunReport, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
-    ledger::LedgerError,
     measure::JobsMeasures,
-    node::Record,
-    scheduler::{Job, JobAlert, JobRow, Paused, RequestId, RunCause, RunOutcome, run::ExecutionResult},
+    scheduler::{Job, JobAlert, JobRow, RequestId, RunOutcome},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -268,138 +266,6 @@ impl LedJobs {
         true
     }
 
-    /// Handles the end of a run of the job at `place`.
-    pub(in crate::scheduler) fn end_run(
-        &mut self,
-        place: usize,
-        ended: RunCompletion,
-        stepping_down: bool,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> AfterRun {
-        let Some(job) = self.table.get(place).map(|entry| Arc::clone(entry.job())) else {
-            return AfterRun::Unfinished;
-        };
-        let RunCompletion { key, tick, cause, end, .. } = ended;
-        let again = |jobs: &mut Self, run: PendingRun| {
-            jobs.table.end(place, &key, |entry, _| entry.plan_mut().again(run, now)).flatten()
-        };
-        let shown = || job.schedule.format(tick);
-        match end {
-            Some(RunEnd::Interrupted(ran, run)) if !stepping_down => {
-                let until = again(self, *run).map(|at| job.schedule.format(at));
-                let reason = &*ran.worked.reason;
-                tracing::warn!(
-                    job = &*job.name,
-                    until,
-                    "interrupted within the term; it runs again: {reason}"
-                );
-                return AfterRun::Unfinished;
-            }
-            Some(RunEnd::Met(met, run)) => {
-                let decided = self.on_met(&job, met, *run, now, out);
-                return match decided {
-                    Some(run) => {
-                        again(self, run);
-                        AfterRun::Unfinished
-                    }
-                    None => {
-                        self.table.end(place, &key, |_, _| ());
-                        AfterRun::Finished
-                    }
-                };
-            }
-            None => {
-                let leave = |entry: &mut JobEntry, run: &ActiveRun| entry.plan_mut().leave_to_next(run.at);
-                self.table.end(place, &key, leave);
-                tracing::error!(
-                    job = &*job.name,
-                    tick = shown(),
-                    "its run panicked; the next leader decides on it"
-                );
-                // This leader leaves the run to the next leader. A scheduled run is treated as ended, so that a
-                // schedule that counts from the ends of runs can continue. A request does not continue with its
-                // next run, because the next leader must first decide on this run.
-                let scheduled = cause.request().is_none();
-                return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
-            }
-            _ => self.table.end(place, &key, |_, _| ()),
-        };
-        match end {
-            Some(RunEnd::Ended(end, ran)) => {
-                self.ran(&job, tick, cause, (end, ran), now, out);
-                AfterRun::Finished
-            }
-            Some(RunEnd::Interrupted(ran, _)) => {
-                let reason = &ran.worked.reason;
-                let reason =
-                    format!("interrupted by the step-down; the next leader runs it again: {reason}").into();
-                let worked = ExecutionResult { reason, ..ran.worked };
-                let ran = RunSummary { worked, ..ran };
-                self.ran(&job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
-                AfterRun::Unfinished
-            }
-            Some(RunEnd::NotStarted(error)) => self.not_started(&job, (tick, cause), &error, now, out),
-            Some(RunEnd::Abandoned) => {
-                tracing::warn!(job = &*job.name, tick = shown(), "not started: the term ended before");
-                AfterRun::Unfinished
-            }
-            _ => AfterRun::Unfinished,
-        }
-    }
-
-    fn not_started(
-        &mut self,
-        job: &Arc<Job>,
-        (tick, cause): (WallTime, RunCause),
-        error: &LedgerError,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> AfterRun {
-        let shown = job.schedule.format(tick);
-        match error {
-            LedgerError::Superseded { .. } => {
-                tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
-                AfterRun::Superseded
-            }
-            // A later leader has ended the run. When this leader sealed the ledger, the record of that end did
-            // not exist yet.
-            LedgerError::Standing(stored) if stored.last => {
-                tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
-                AfterRun::Finished
-            }
-            // The job is at-most-once, and the run may have been started. So no leader starts the run any more,
-            // and it is lost.
-            LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
-                let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
-                let report = self.reporter.not_run(job, NotRun { tick, until: None, cause, end, why });
-                self.report(report, now, out);
-                AfterRun::Finished
-            }
-            LedgerError::NoMajority(_) => {
-                tracing::warn!(job = &*job.name, tick = shown, "not started: {error}");
-                AfterRun::Unfinished
-            }
-        }
-    }
-
-    fn ran(
-        &mut self,
-        job: &Arc<Job>,
-        tick: WallTime,
-        cause: RunCause,
-        (end, ran): (RunOutcome, RunSummary),
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) {
-        if let Some(began) = ran.began.filter(|_| cause == RunCause::Scheduled && ran.worker.is_none()) {
-            let by = job.jitters().ripe(tick).until(began);
-            out.push(Effect::CountLate { job: Arc::clone(&job.name), by });
-        }
-        let report = self.reporter.ran(job, tick, cause, end, ran);
-        self.report(report, now, out);
-    }
-
     /// Emits the effect that enters the end of a run in the history, and notes the end in the job's row.
     fn report(&mut self, report: RunReport, now: WallTime, out: &mut Vec<Effect>) {
         let at = report.ended.unwrap_or(now);
@@ -433,25 +299,6 @@ impl LedJobs {
         }
     }
 
-    /// Handles the record `met` of a run. This record is later than the one that the seal found, and decides on
-    /// the run. If this leader must continue the run, returns the run. Otherwise closes the run.
-    fn on_met(
-        &mut self,
-        job: &Arc<Job>,
-        met: Record,
-        run: PendingRun,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> Option<PendingRun> {
-        match run.decided_by(met, job.delivery) {
-            RecordedRun::Continue(run) => Some(run),
-            RecordedRun::Close(close) => {
-                self.close(job, close, now, out);
-                None
-            }
-        }
-    }
-
     /// Notes the end of a run or of skipped ticks. If the job's schedule counts from the ends of runs, this end
     /// gives the next tick.
     pub(in crate::scheduler) fn on_end(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
@@ -463,65 +310,6 @@ impl LedJobs {
         if self.table.change(place, |entry| entry.on_end(now)) == Some(true) {
             self.put_row(place, out);
         }
-    }
-
-    /// Pauses a job on a request, from `paused.at` on. Does nothing if the job is already paused in the same
-    /// way, or if the job's row shows that this request was carried out before.
-    pub(in crate::scheduler) fn pause(
-        &mut self,
-        place: usize,
-        request: RequestId,
-        paused: Paused,
-        out: &mut Vec<Effect>,
-    ) -> bool {
-        let until = paused.until;
-        let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, paused)?));
-        let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
-        // A pause skips scheduled ticks only. Requested runs continue, and so do runs of ticks after the end of
-        // the pause.
-        let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, until);
-        self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, PAUSED, out);
-        self.skip(&job, skipped, out);
-        true
-    }
-
-    /// Resumes a job on a request. Does nothing if the job is not paused, or if the job's row shows that this
-    /// request was carried out before.
-    pub(in crate::scheduler) fn resume(
-        &mut self,
-        place: usize,
-        request: RequestId,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> bool {
-        let resume = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.resume(request, now)?));
-        let Some((job, ended)) = self.table.change(place, resume).flatten() else { return false };
-        self.report_pause(&job, ended, out);
-        true
-    }
-
-    /// Ends the pause of a job and the freeze of the group, if the times for their ends have come.
-    fn end_pauses(&mut self, place: usize, now: WallTime, out: &mut Vec<Effect>) {
-        let end = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.end_pause(now)?));
-        while let Some((job, ended)) = self.table.change(place, end).flatten() {
-            let until = ended.paused.until.map(|until| job.schedule.format(until));
-            let what = if ended.is_freeze { "the freeze" } else { "the pause" };
-            tracing::info!(job = &*job.name, until, "{what} has ended");
-            self.put_row(place, out);
-            self.report_pause(&job, ended, out);
-        }
-    }
-
-    /// Reports the ticks that were skipped because of a pause.
-    fn report_pause(&mut self, job: &Arc<Job>, ended: EndedPause, out: &mut Vec<Effect>) {
-        let EndedPause { paused, is_freeze, span } = ended;
-        let Some((first, last)) = span else { return };
-        let what = if is_freeze { FROZEN } else { "the job was paused" };
-        let mut why = format!("{what} by {}", paused.by);
-        why += &paused.reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let until = (first != last).then_some(last);
-        let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
-        self.report_not_run(job, NotRun { tick: first, until, cause, end, why: why.into() }, out);
     }
 
     /// Cancels those active runs of a job for which `selects` returns true. Returns their number.

@@ -8,7 +8,7 @@ pub(super) mod housekeeping;
 mod job_entry;
 mod job_plan;
 mod job_table;
-mod known_jobs;
+pub(super) mod known_jobs;
 mod led_jobs;
 mod open_request;
 pub(super) mod pending_run;

@@ -50,6 +50,9 @@ pub(in crate::scheduler) struct OpenRequest {
     /// after the job was removed.
     job: Arc<Job>,
     ticks: VecDeque<WallTime>,
+    /// If an earlier leader accepted the request, the time in the row that this leader found. Nodes may have lost later
+    /// rows, so earlier leaders may have written a record of any remaining run since this time.
+    found: Option<WallTime>,
 }
 
 /// The next step of an open request.
@@ -106,7 +109,7 @@ impl OpenRequest {
     /// # Errors
     /// The reason for the refusal, as a text for the sender.
     pub(in crate::scheduler) fn accept(
-        request: JobRequest,
+        request: &JobRequest,
         job: &Arc<Job>,
         now: WallTime,
     ) -> Result<Self, Arc<str>> {
@@ -119,8 +122,8 @@ impl OpenRequest {
         let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
         let schedule = job.schedule.to_string().into();
         let next = ticks.front().copied();
-        let row = RequestRow { request, answer, schedule, next, moved: now };
-        Ok(Self { row, job: Arc::clone(job), ticks })
+        let row = RequestRow { request: request.clone(), answer, schedule, next, moved: now };
+        Ok(Self { row, job: Arc::clone(job), ticks, found: None })
     }
 
     /// Creates a request that the leader refuses with `answer`. It has no runs, so the leader closes its row as
@@ -133,7 +136,7 @@ impl OpenRequest {
     ) -> Self {
         let schedule = job.schedule.to_string().into();
         let row = RequestRow { request, answer, schedule, next: None, moved: now };
-        Self { row, job: Arc::clone(job), ticks: VecDeque::new() }
+        Self { row, job: Arc::clone(job), ticks: VecDeque::new(), found: None }
     }
 
     /// Continues a request that an earlier leader accepted. If the job's schedule has changed since then, a
@@ -145,7 +148,8 @@ impl OpenRequest {
         let ticks =
             ticks(&row.request.what, row.request.at, job).ok().filter(|_| is_valid).unwrap_or_default();
         let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
-        Self { row, job: Arc::clone(job), ticks }
+        let found = Some(row.moved);
+        Self { row, job: Arc::clone(job), ticks, found }
     }
 
     /// Returns the next step of the request. It depends on the ledger's records of the request's next run.
@@ -154,8 +158,9 @@ impl OpenRequest {
         let (id, at) = (self.row.request.id, self.row.moved);
         let cause = self.cause();
         let key = requested_key(id, &job.name, tick);
+        let earliest = self.found.map_or(at, |found| found.min(at));
         let Decided { decision, seen, unknown, remembering, unsettled } =
-            sealed.decide(job.delivery, &key, at);
+            sealed.decide(job.delivery, &key, earliest);
         let not_before = at;
         let run =
             PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, interruptions: 0 };
@@ -335,6 +340,26 @@ mod tests {
         );
         let closed = Record { at: 7, last: true, ..record(&open.row, 3) };
         assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
+    }
+
+    #[test]
+    fn a_later_run_of_a_stale_row_does_not_run_again_under_at_most_once() {
+        // An earlier leader ended both runs. The nodes that had its last rows lost them, and began again at 6,000 s.
+        let row = OpenRequest::accept(request(10, 12), &job(), at(5_000)).unwrap().row;
+        let once = (*job()).clone().delivery(Delivery::AtMostOnce);
+        let sealed_by = |since| {
+            let nodes = vec![node(at(0), vec![]), node(at(since), vec![]), node(at(since), vec![])];
+            LedgerSnapshot::new(nodes, 2, SECOND)
+        };
+        let mut open = OpenRequest::resume(row, &job());
+        open.on_run_end(at(7_000));
+        assert_eq!(open.remaining(), &[at(11)]);
+        assert!(matches!(open.next(&once, &sealed_by(6_000)), NextRun::Skip(_, SkipReason::Unknown)));
+        let NextRun::Run(run) = open.next(&once, &sealed_by(4_000)) else { panic!("a majority remembers") };
+        assert_eq!((run.tick, run.at), (at(11), at(7_000)));
+        let mut own = OpenRequest::accept(request(10, 12), &job(), at(6_500)).unwrap();
+        own.on_run_end(at(7_000));
+        assert!(matches!(own.next(&once, &sealed_by(6_000)), NextRun::Run(_)), "no other leader accepted it");
     }
 
     #[test]

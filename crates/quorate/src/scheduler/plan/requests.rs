@@ -114,7 +114,6 @@ impl Requests {
                 freeze(&request, jobs, now, out).unwrap_or_else(|why| refuse(&request, why, jobs, now));
             return self.decided(id, asked);
         }
-        let copy = request.clone();
         let granted = place_of(&request, jobs, now).and_then(|place| match &request.what {
             JobAction::Pause { reason, until, .. } => {
                 let (by, reason) = (Arc::clone(&request.by), reason.clone());
@@ -122,7 +121,7 @@ impl Requests {
             }
             JobAction::Resume { .. } => resume(&request, place, jobs, now, out),
             JobAction::Trigger { .. } | JobAction::Backfill { .. } => {
-                self.accept(request, place, is_open, jobs, now)
+                self.accept(&request, place, is_open, jobs, now)
             }
             JobAction::Cancel { tick, .. } => {
                 self.cancel(place, *tick, &on_request(&request.by), jobs, now, out).map(Asked::Answer)
@@ -130,7 +129,7 @@ impl Requests {
             // These concern all jobs, and were decided on above.
             JobAction::Freeze { .. } | JobAction::Unfreeze => Err("the request names no job".into()),
         });
-        let asked = granted.unwrap_or_else(|why| refuse(&copy, why, jobs, now));
+        let asked = granted.unwrap_or_else(|why| refuse(&request, why, jobs, now));
         self.decided(id, asked)
     }
 
@@ -223,7 +222,7 @@ impl Requests {
     /// Accepts a request for runs, unless the leader cannot start them or too many requests are open.
     fn accept(
         &self,
-        request: JobRequest,
+        request: &JobRequest,
         place: usize,
         is_open: bool,
         jobs: &LedJobs,

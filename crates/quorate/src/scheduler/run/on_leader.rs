@@ -58,7 +58,7 @@ impl Run {
         };
         // The process may have been paused after the write. Meanwhile a later leader may have started a
         // catch-up run of the same tick. So the term is checked again.
-        let checks = !self.term.quorum().config().sabotaged(Sabotage::NoLookBeforeWork);
+        let checks = !self.term.quorum().config().sabotaged(Sabotage::NoCheckBeforeWork);
         if checks && !self.term.is_valid() {
             return RunEnd::Abandoned;
         }

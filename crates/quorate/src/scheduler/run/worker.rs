@@ -15,18 +15,20 @@
 //! stores the same record (rule R3 of `docs/design/scheduler.md`).
 
 use crate::scheduler::{
-    Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
+    Job, RunRecord,
     plan::verdict::rank,
-    registry::{JobRegistry, Phase},
-    run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
-    store::{OpenList, SlotResult, job_and_tick},
+    registry::Phase,
+    run::{
+        Cancel,
+        slot_attempt::{Attempt, TAKE_RETRY, Taking, Tried, WALL_CLOCK_CHECK},
+    },
+    store::{OpenList, job_and_tick},
 };
 use crate::{
-    claim::{Claimed, SlotClaim, Slots},
+    claim::Slots,
     env::{BootTime, Env, ScopedTask, WallTime},
-    ledger::{Ledger, LedgerError, Memory},
+    ledger::{LedgerError, Memory},
     node::Record,
-    quorum::Quorum,
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -38,9 +40,6 @@ use tokio_util::sync::CancellationToken;
 
 /// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// The longest sleep of a worker that waits until a run is due. The wall clock may step during a sleep, so the
-/// worker reads it at least this often.
-const WALL_CLOCK_CHECK: Duration = Duration::from_millis(500);
 /// The pause between two reads of the records of active runs, which show cancellations.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 /// The upper limit of the random wait before a worker tries to take a run. The limit is the first value, plus
@@ -49,23 +48,6 @@ const POLL_PAUSE: Duration = Duration::from_secs(1);
 const SHARE_WAIT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(5));
 /// The largest number of executed runs that count for the limit of the random wait.
 const SHARE_WAIT_RUNS: u32 = 10;
-/// The pause before the next attempt to take a run, after an attempt that too few nodes answered.
-const TAKE_RETRY: Duration = Duration::from_millis(200);
-
-/// The settings with which a worker takes open runs.
-#[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Taking {
-    pub(in crate::scheduler) registry: JobRegistry,
-    pub(in crate::scheduler) quorum: Quorum,
-    pub(in crate::scheduler) ledger: Ledger,
-    pub(in crate::scheduler) group: Arc<str>,
-    pub(in crate::scheduler) max_running: usize,
-    /// The TTL of the claim on a slot. If a worker crashes after it has acquired the claim, no worker can take
-    /// the slot for at most this time.
-    pub(in crate::scheduler) ttl: Duration,
-    /// The time that the handler of a cancelled run has to return.
-    pub(in crate::scheduler) grace: Duration,
-}
 
 /// Takes and executes runs until `stop` is cancelled or the scheduler is being drained. Then waits until the
 /// runs that the worker executes have ended.
@@ -123,16 +105,6 @@ struct Candidate {
 struct Active {
     cancel: Cancel,
     not_before: WallTime,
-}
-
-/// The result of an attempt to take a run.
-#[derive(Debug)]
-enum Tried {
-    /// The worker has executed the run, or must not take this generation of the run. It does not repeat the
-    /// attempt.
-    Finished,
-    /// The worker has not taken the run. It may try again after this time.
-    Again(Duration),
 }
 
 impl Worker {
@@ -347,137 +319,11 @@ fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
     }
 }
 
-/// One attempt of this worker to take a run.
-struct Attempt {
-    key: Arc<str>,
-    job: Arc<Job>,
-    slots: Slots,
-    with: Taking,
-    cancel: Cancel,
-}
-
-impl Attempt {
-    async fn run(self) -> Tried {
-        let open = match self.read().await {
-            Ok(Some(open)) => open,
-            Ok(None) => return Tried::Again(TAKE_RETRY),
-            Err(tried) => return tried,
-        };
-        let now = self.with.quorum.wall();
-        if open.not_before > now {
-            return Tried::Again(now.until(open.not_before).min(WALL_CLOCK_CHECK));
-        }
-        if open.take_by < now || open.cancel.is_some() || self.cancel.is_cancelled() {
-            return Tried::Finished;
-        }
-        match self.slots.claim(&open.slot(&self.key)).await {
-            Claimed::Free(claim) => self.execute(claim, open).await,
-            // The slot was taken before, or has ended. So a worker may have started the run, and the leader
-            // decides whether another generation follows.
-            Claimed::Counted(_) | Claimed::Ended(_) => Tried::Finished,
-            Claimed::Held(after) => Tried::Again(after.unwrap_or(TAKE_RETRY).min(self.with.ttl)),
-            Claimed::Unavailable => Tried::Again(TAKE_RETRY),
-        }
-    }
-
-    /// Reads the open generation of the run, which a majority of nodes must store. Returns `None` if no record
-    /// has a majority yet.
-    async fn read(&self) -> Result<Option<OpenRun>, Tried> {
-        let keys = [Arc::clone(&self.key)];
-        match self.with.ledger.read_keys(&keys).await {
-            Ok(answers) => {
-                let nodes = self.with.quorum.pool().len();
-                Ok(answers.first().and_then(|answers| is_open(answers, nodes)).map(|(_, open)| open))
-            }
-            Err(error) => {
-                tracing::debug!(run = &*self.key, "its record cannot be read yet: {error}");
-                Err(Tried::Again(TAKE_RETRY))
-            }
-        }
-    }
-
-    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run.
-    async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
-        // Once this attempt is counted, no other attempt can take this slot. If a later step fails, the leader
-        // closes the run or opens its next generation.
-        if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
-            return Tried::Finished;
-        }
-        let (env, quorum) = (self.with.quorum.env().clone(), &self.with.quorum);
-        let began = quorum.wall();
-        if open.cause == RunCause::Scheduled {
-            self.with.registry.counts().late(&self.job.name, open.not_before.until(began));
-        }
-        let output = RunOutput::new(open.state.clone(), self.job.keep_output);
-        let taken = TakenSlot { output: output.clone(), claim };
-        let work = Execution {
-            job: Arc::clone(&self.job),
-            tick: job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick),
-            cause: open.cause,
-            guard: RunGuard::Claim(Arc::clone(taken.claim.lease()), env.clone()),
-            output: output.clone(),
-            cancel: self.cancel.clone(),
-            grace: self.with.grace,
-        };
-        let lost = taken.claim.lease().lost_token().clone();
-        let result = tokio::select! { biased;
-            result = work.run() => Some(result),
-            () = lost.cancelled() => None,
-        };
-        let Some(result) = result else {
-            tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
-            return Tried::Finished;
-        };
-        // If the handler stopped only because this worker is shutting down, the run's result is *interrupted*.
-        // Another worker then executes the run again.
-        let again = result.end == ExecutionEnd::Cancelled
-            && self.job.delivery == Delivery::AtLeastOnce
-            && !self.cancel.is_for_good();
-        let outcome = SlotResult {
-            worker: Arc::clone(&quorum.config().worker),
-            end: result.end.of_tick().filter(|_| !again),
-            reason: result.reason,
-            began,
-            took: Some(result.took),
-            attempts: result.attempts,
-            error: result.error,
-            state: result.state,
-            output: result.output,
-        };
-        if output.is_unreleased() {
-            // Processes of the handler may still be running. So the worker records the end of the run only one
-            // TTL later. The next run then starts no earlier than it would if the claim had expired.
-            env.sleep(self.with.ttl).await;
-        }
-        if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
-            tracing::warn!(job = &*self.job.name, run = &*self.key, "its end is not recorded: {error}");
-        }
-        Tried::Finished
-    }
-}
-
-/// A slot that this worker has taken. If this value is dropped while the handler runs, the claim is released,
-/// so that the leader sees at once that the run is lost. If the handler has called
-/// [`end_without_release`](crate::scheduler::RunContext::end_without_release), the claim is not released, but
-/// expires.
-struct TakenSlot {
-    claim: SlotClaim,
-    output: RunOutput,
-}
-
-impl Drop for TakenSlot {
-    fn drop(&mut self) {
-        if self.output.is_unreleased() {
-            self.claim.let_run_out();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::node::{FencingToken, NodeTime};
-    use crate::scheduler::RunOutcome;
+    use crate::scheduler::{Delivery, OpenRun, RunCause, RunOutcome};
 
     #[test]
     fn the_record_that_decides_cancels_a_run() {

@@ -1,0 +1,172 @@
+//! The end of the leader's task for a run.
+
+use super::{AfterRun, LedJobs};
+use crate::scheduler::{
+    plan::{
+        effect::{Effect, RunCompletion},
+        job_entry::JobEntry,
+        pending_run::{ActiveRun, PendingRun, RecordedRun},
+        reporter::NotRun,
+    },
+    run::on_leader::{RunEnd, RunSummary},
+};
+use crate::{
+    env::WallTime,
+    ledger::LedgerError,
+    node::Record,
+    scheduler::{Job, RunCause, RunOutcome, run::ExecutionResult},
+};
+use std::sync::Arc;
+
+impl LedJobs {
+    /// Handles the end of a run of the job at `place`.
+    pub(in crate::scheduler) fn end_run(
+        &mut self,
+        place: usize,
+        ended: RunCompletion,
+        stepping_down: bool,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> AfterRun {
+        let Some(job) = self.table.get(place).map(|entry| Arc::clone(entry.job())) else {
+            return AfterRun::Unfinished;
+        };
+        let RunCompletion { key, tick, cause, end, .. } = ended;
+        let again = |jobs: &mut Self, run: PendingRun| {
+            jobs.table.end(place, &key, |entry, _| entry.plan_mut().again(run, now)).flatten()
+        };
+        let shown = || job.schedule.format(tick);
+        match end {
+            Some(RunEnd::Interrupted(ran, run)) if !stepping_down => {
+                let until = again(self, *run).map(|at| job.schedule.format(at));
+                let reason = &*ran.worked.reason;
+                tracing::warn!(
+                    job = &*job.name,
+                    until,
+                    "interrupted within the term; it runs again: {reason}"
+                );
+                return AfterRun::Unfinished;
+            }
+            Some(RunEnd::Met(met, run)) => {
+                let decided = self.on_met(&job, met, *run, now, out);
+                return match decided {
+                    Some(run) => {
+                        again(self, run);
+                        AfterRun::Unfinished
+                    }
+                    None => {
+                        self.table.end(place, &key, |_, _| ());
+                        AfterRun::Finished
+                    }
+                };
+            }
+            None => {
+                let leave = |entry: &mut JobEntry, run: &ActiveRun| entry.plan_mut().leave_to_next(run.at);
+                self.table.end(place, &key, leave);
+                tracing::error!(
+                    job = &*job.name,
+                    tick = shown(),
+                    "its run panicked; the next leader decides on it"
+                );
+                // This leader leaves the run to the next leader. A scheduled run is treated as ended, so that a
+                // schedule that counts from the ends of runs can continue. A request does not continue with its
+                // next run, because the next leader must first decide on this run.
+                let scheduled = cause.request().is_none();
+                return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
+            }
+            _ => self.table.end(place, &key, |_, _| ()),
+        };
+        match end {
+            Some(RunEnd::Ended(end, ran)) => {
+                self.ran(&job, tick, cause, (end, ran), now, out);
+                AfterRun::Finished
+            }
+            Some(RunEnd::Interrupted(ran, _)) => {
+                let reason = &ran.worked.reason;
+                let reason =
+                    format!("interrupted by the step-down; the next leader runs it again: {reason}").into();
+                let worked = ExecutionResult { reason, ..ran.worked };
+                let ran = RunSummary { worked, ..ran };
+                self.ran(&job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
+                AfterRun::Unfinished
+            }
+            Some(RunEnd::NotStarted(error)) => self.not_started(&job, (tick, cause), &error, now, out),
+            Some(RunEnd::Abandoned) => {
+                tracing::warn!(job = &*job.name, tick = shown(), "not started: the term ended before");
+                AfterRun::Unfinished
+            }
+            _ => AfterRun::Unfinished,
+        }
+    }
+
+    fn not_started(
+        &mut self,
+        job: &Arc<Job>,
+        (tick, cause): (WallTime, RunCause),
+        error: &LedgerError,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> AfterRun {
+        let shown = job.schedule.format(tick);
+        match error {
+            LedgerError::Superseded { .. } => {
+                tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
+                AfterRun::Superseded
+            }
+            // A later leader has ended the run. When this leader sealed the ledger, the record of that end did
+            // not exist yet.
+            LedgerError::Standing(stored) if stored.last => {
+                tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
+                AfterRun::Finished
+            }
+            // The job is at-most-once, and the run may have been started. So no leader starts the run any more,
+            // and it is lost.
+            LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
+                let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
+                let report = self.reporter.not_run(job, NotRun { tick, until: None, cause, end, why });
+                self.report(report, now, out);
+                AfterRun::Finished
+            }
+            LedgerError::NoMajority(_) => {
+                tracing::warn!(job = &*job.name, tick = shown, "not started: {error}");
+                AfterRun::Unfinished
+            }
+        }
+    }
+
+    fn ran(
+        &mut self,
+        job: &Arc<Job>,
+        tick: WallTime,
+        cause: RunCause,
+        (end, ran): (RunOutcome, RunSummary),
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(began) = ran.began.filter(|_| cause == RunCause::Scheduled && ran.worker.is_none()) {
+            let by = job.jitters().ripe(tick).until(began);
+            out.push(Effect::CountLate { job: Arc::clone(&job.name), by });
+        }
+        let report = self.reporter.ran(job, tick, cause, end, ran);
+        self.report(report, now, out);
+    }
+
+    /// Handles the record `met` of a run. This record is later than the one that the seal found, and decides on
+    /// the run. If this leader must continue the run, returns the run. Otherwise closes the run.
+    fn on_met(
+        &mut self,
+        job: &Arc<Job>,
+        met: Record,
+        run: PendingRun,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> Option<PendingRun> {
+        match run.decided_by(met, job.delivery) {
+            RecordedRun::Continue(run) => Some(run),
+            RecordedRun::Close(close) => {
+                self.close(job, close, now, out);
+                None
+            }
+        }
+    }
+}
