@@ -49,6 +49,16 @@ pub(crate) struct Plan {
     pub(crate) tasks: Vec<usize>,
     /// The number of times that a lease changes hands, for each rival.
     pub(crate) handovers: usize,
+    /// The time for which many workers contend for one lock.
+    pub(crate) contended_for: Duration,
+    /// The number of acquires on distant nodes.
+    pub(crate) distant: usize,
+    /// The rates of ticks at which a scheduler is measured, a second.
+    pub(crate) tick_rates: Vec<f64>,
+    /// The time for which a scheduler is measured.
+    pub(crate) ticked_for: Duration,
+    /// The number of jobs of a scheduler with very many jobs.
+    pub(crate) jobs: usize,
     /// The number of leader changes.
     pub(crate) successions: usize,
     /// The number of leases that one process holds.
@@ -97,6 +107,11 @@ impl Plan {
                 round: seconds(1),
                 tasks: vec![1, 4, 16, 64, 256, 1024],
                 handovers: 200,
+                contended_for: seconds(10),
+                distant: 100,
+                tick_rates: vec![500.0, 5_000.0],
+                ticked_for: seconds(10),
+                jobs: 100_000,
                 successions: 20,
                 leases: 100_000,
                 leases_ttl: seconds(10),
@@ -113,6 +128,11 @@ impl Plan {
                 round: Duration::from_millis(100),
                 tasks: vec![1, 16],
                 handovers: 5,
+                contended_for: seconds(1),
+                distant: 3,
+                tick_rates: vec![100.0],
+                ticked_for: seconds(1),
+                jobs: 200,
                 successions: 1,
                 leases: 500,
                 leases_ttl: seconds(2),

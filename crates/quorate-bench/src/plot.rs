@@ -16,8 +16,13 @@ use std::{error::Error, ops::Range, path::Path};
 const SIZE: (u32, u32) = (960, 420);
 /// The colours of the rivals. They are from the palette of Okabe and Ito, whose colours also differ for people
 /// with colour-blindness.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(90, 90, 90)];
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(0, 114, 178),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(90, 90, 90),
+];
 
 /// Draws the curves of a report into an SVG file.
 ///

@@ -64,6 +64,19 @@ impl Servers {
         Ok(Duration::from_secs_f64(sum))
     }
 
+    /// Returns the number of commands that all servers together have run so far, with those of scripts.
+    pub(crate) fn commands(&self) -> Result<u64, String> {
+        let mut sum = 0;
+        for url in &self.urls {
+            let stats = info(url, "stats")?;
+            let figure = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+            sum += figure
+                .and_then(|figure| figure.trim().parse::<u64>().ok())
+                .ok_or_else(|| format!("{url}: INFO stats reports no total_commands_processed"))?;
+        }
+        Ok(sum)
+    }
+
     /// Returns the longest call in the servers' slow logs, in milliseconds. A server that this program
     /// started logs calls that take [`SLOW`] or more. A server that the user named logs calls according to
     /// its own configuration.

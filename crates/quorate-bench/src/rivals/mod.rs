@@ -17,13 +17,15 @@ use rslocks::Rslock;
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
 /// All rivals, in the order of the table.
-pub(crate) const ALL: [Kind; 4] = [Kind::Quorate, Kind::Rslock, Kind::Limit, Kind::Bare];
+pub(crate) const ALL: [Kind; 5] = [Kind::Quorate, Kind::QuorateAll, Kind::Rslock, Kind::Limit, Kind::Bare];
 
 /// A kind of rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// This library.
     Quorate,
+    /// This library, with the setting `ask_all_nodes`.
+    QuorateAll,
     /// The crate `rslock`.
     Rslock,
     /// Quorate's script calls on raw sockets, without the work of the library. This rival shows the best
@@ -38,6 +40,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Quorate => "quorate",
+            Self::QuorateAll => "quorate-all",
             Self::Rslock => "rslock",
             Self::Limit => "limit",
             Self::Bare => "bare",
@@ -48,6 +51,7 @@ impl Kind {
     pub(crate) async fn start(self, urls: &[String]) -> Result<Rival, String> {
         Ok(match self {
             Self::Quorate => Rival::Quorate(Ours::start(urls).await?),
+            Self::QuorateAll => Rival::Quorate(Ours::asking_all(urls).await?),
             Self::Rslock => Rival::Rslock(Rslock::start(urls)),
             Self::Limit => Rival::Raw(Raw::start(urls, Dialect::Quorate).await?),
             Self::Bare => Rival::Raw(Raw::start(urls, Dialect::Bare).await?),
@@ -65,6 +69,7 @@ pub(crate) fn settings() -> Vec<(&'static str, String)> {
                 "{ttl}, everything at its default: fencing, auto-extend, markers, node timeout 100 ms; new nodes trusted"
             ),
         ),
+        ("quorate-all", "the same, and each round asks all nodes at once (`ask_all_nodes`)".to_owned()),
         ("rslock", format!("{ttl}, its own defaults: 3 tries, 200 ms between them; `lock` and `unlock`")),
         (
             "limit",

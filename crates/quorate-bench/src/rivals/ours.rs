@@ -17,6 +17,12 @@ impl Ours {
         quorum(urls, "bench").await.map(Self)
     }
 
+    /// Starts a quorum that asks all nodes at once, not a majority first.
+    pub(crate) async fn asking_all(urls: &[String]) -> Result<Self, String> {
+        let builder: QuorumBuilder = Quorum::redis(urls).map_err(|error| error.to_string())?.into();
+        met(builder.ask_all_nodes(true), "bench-all").await.map(Self)
+    }
+
     pub(crate) async fn acquire(&self, resource: &str) -> Option<Lease> {
         match self.0.lock(resource).ttl(TTL).try_acquire().await {
             Ok(TryAcquire::Acquired(lease)) => Some(lease),

@@ -1,13 +1,18 @@
 //! The scenarios of the benchmark, with one file each.
 
 mod claims;
+mod contention;
 mod cycles;
 mod handover;
+mod idle;
 mod leader;
 mod ledger;
 mod loss;
 mod many;
+mod messages;
+mod regions;
 mod stopped;
+mod ticks;
 
 use crate::{plan::Plan, report::Row, servers::Servers};
 
@@ -42,6 +47,12 @@ pub(crate) const ALL: &[Scenario] = &[
         stops_servers: false,
         run: handover::run,
     },
+    Scenario {
+        name: "contention",
+        what: "16 workers want one lock",
+        stops_servers: false,
+        run: contention::run,
+    },
     Scenario { name: "leader", what: "from one leader to the next", stops_servers: false, run: leader::run },
     Scenario { name: "many", what: "very many leases in one process", stops_servers: false, run: many::run },
     Scenario {
@@ -56,6 +67,21 @@ pub(crate) const ALL: &[Scenario] = &[
         stops_servers: false,
         run: claims::run,
     },
+    Scenario {
+        name: "messages",
+        what: "three workers see the same messages",
+        stops_servers: false,
+        run: messages::run,
+    },
+    Scenario { name: "ticks", what: "the ticks of one leader", stops_servers: false, run: ticks::run },
+    Scenario {
+        name: "jobs",
+        what: "very many jobs of one leader",
+        stops_servers: false,
+        run: ticks::very_many,
+    },
+    Scenario { name: "idle", what: "replicas with nothing to do", stops_servers: false, run: idle::run },
+    Scenario { name: "regions", what: "nodes in distant regions", stops_servers: false, run: regions::run },
     Scenario {
         name: "loss",
         what: "three of five stopped under auto-extend",
