@@ -23,6 +23,7 @@ use std::{
     pin::{Pin, pin},
     time::Duration,
 };
+use tracing::{Instrument, field::Empty};
 
 /// The pause after an error that only an operator can fix. After it, the candidate campaigns again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -152,7 +153,14 @@ where
                 Ok(lease) => lease,
                 Err(error) => return CampaignEnd::Error(error),
             };
-            let led = self.lead(&env, lease, history, shutdown.as_mut()).await;
+            let span = tracing::debug_span!(
+                "term",
+                group = &**election.group(),
+                term = lease.token().get(),
+                outcome = Empty
+            );
+            let led = self.lead(&env, lease, history, shutdown.as_mut()).instrument(span.clone()).await;
+            span.record("outcome", led.end.as_str());
             let pause = match pause_after(&election, &env, &mut failures, led) {
                 Ok(Some(pause)) => pause,
                 Ok(None) => continue,
