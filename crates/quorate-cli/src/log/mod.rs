@@ -23,11 +23,16 @@ use std::{
 };
 use tracing::{field::Field, level_filters::LevelFilter};
 use tracing_subscriber::{
+    Layer, Registry,
     field::MakeExt,
+    filter::filter_fn,
     fmt::{
+        self as lines,
         format::{Writer, debug_fn},
         time::{FormatTime, SystemTime},
     },
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 /// The longest field of a line, in bytes.
@@ -42,8 +47,14 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 /// The format of the lines, once [`start`] has been called.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Sends log lines and the messages of panics to standard error. Call this once, before anything is logged.
-pub(crate) fn start(format: LogFormat, level: LogLevel) {
+/// A subscriber's layer that collects spans.
+pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Sends log lines and the messages of panics to standard error, and spans to `traces`. Call this once, before
+/// anything is logged.
+///
+/// The lines do not show the spans in which an event occurred, so they do not depend on `traces`.
+pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<TraceLayer>) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -61,18 +72,19 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             },
         )
     }));
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    // A test may already have installed a subscriber. In that case, that subscriber is kept.
-    let _ = match format {
-        LogFormat::Json => {
-            lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
-        }
+    let lines = lines::layer().with_target(false);
+    let lines = match format {
+        LogFormat::Json => lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).boxed(),
         LogFormat::Text => lines
             .with_ansi(stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok()))
             .fmt_fields(debug_fn(field).delimited(" "))
             .with_writer(queue)
-            .try_init(),
+            .boxed(),
     };
+    let shown = filter_fn(move |metadata| metadata.is_event() && *metadata.level() <= level);
+    let lines = lines.with_filter(shown.with_max_level_hint(level));
+    // A test may already have installed a subscriber. In that case, that subscriber is kept.
+    let _ = tracing_subscriber::registry().with(traces).with(lines).try_init();
     panic::set_hook(Box::new(|panic_info| {
         let trace = Backtrace::capture();
         match trace.status() {
