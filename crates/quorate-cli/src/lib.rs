@@ -54,7 +54,7 @@ use args::{
 };
 use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
-use log::TraceLayer;
+use log::SubscriberLayer;
 use otlp::Otlp;
 use std::{ffi::OsString, process::ExitCode};
 
@@ -205,7 +205,7 @@ fn start_otlp(
     collector: Option<&OtlpConfig>,
     config: &Config,
     group: Option<&str>,
-) -> (Option<Otlp>, Option<TraceLayer>) {
+) -> (Option<Otlp>, Option<SubscriberLayer>) {
     collector.and_then(|collector| Otlp::prepare(collector, &config.settings.worker, group)).unzip()
 }
 

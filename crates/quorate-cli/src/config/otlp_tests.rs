@@ -58,8 +58,8 @@ fn each_bad_value_is_refused_with_its_reason_and_the_fix_and_without_secrets() {
         ("otlp = { url = \"http://c\", every = \"10ms\" }", "otlp.every is 10ms", "1s to 3600s"),
         ("otlp = { url = \"http://c\", every = \"5\" }", "every", "write it like \"500ms\""),
         ("otlp = { url = \"http://c\", evry = \"5s\" }", "unknown key `evry`", "did you mean `every`"),
-        ("otlp = 4318", "otlp", "write it like \"http://127.0.0.1:4318\""),
-        ("otlp = [\"http://hush:hush@c\"]", "otlp", "write it like \"http://127.0.0.1:4318\""),
+        ("otlp = 4318", "otlp: invalid type: integer", "write the URL of a collector in quotes"),
+        ("otlp = [\"http://hush:hush@c\"]", "otlp: invalid type", "write the URL of a collector in quotes"),
     ] {
         let error = error_of(text);
         assert!(error.starts_with("/etc/q/q.toml:2: "), "{text}: {error}");

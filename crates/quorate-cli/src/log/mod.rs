@@ -47,14 +47,14 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 /// The format of the lines, once [`start`] has been called.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// A subscriber's layer that collects spans.
-pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;
+/// A layer of the subscriber.
+pub(crate) type SubscriberLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Sends log lines and the messages of panics to standard error, and spans to `traces`. Call this once, before
 /// anything is logged.
 ///
 /// The lines do not show the spans in which an event occurred, so they do not depend on `traces`.
-pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<TraceLayer>) {
+pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<SubscriberLayer>) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -89,7 +89,7 @@ fn subscriber(
     format: LogFormat,
     level: LevelFilter,
     colours: bool,
-    traces: Option<TraceLayer>,
+    traces: Option<SubscriberLayer>,
     queue: Arc<Queue>,
 ) -> impl Subscriber + Send + Sync {
     let lines = lines::layer().with_target(false);
@@ -100,8 +100,10 @@ fn subscriber(
         }
     };
     let shown = filter_fn(move |metadata| metadata.is_event() && *metadata.level() <= level);
-    let lines = lines.with_filter(shown.with_max_level_hint(level));
-    tracing_subscriber::registry().with(traces).with(lines)
+    let lines: SubscriberLayer = Box::new(lines.with_filter(shown.with_max_level_hint(level)));
+    // In a list, unlike an `Option`, a layer that does not exist enables no spans.
+    let layers: Vec<SubscriberLayer> = traces.into_iter().chain([lines]).collect();
+    tracing_subscriber::registry().with(layers)
 }
 
 /// Returns the format of the lines.
@@ -264,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_layer_for_spans_changes_no_line_and_without_it_no_span_is_enabled() {
-        let written = |traces: Option<TraceLayer>, format, level| {
+        let written = |traces: Option<SubscriberLayer>, format, level| {
             let written = queue::Shared::default();
             let queue = Queue::start(written.clone(), dropped_as_text);
             let lines = subscriber(format, level, false, traces, Arc::clone(&queue));

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::OtlpConfig,
     exit::{FAILURE, Failure},
-    log::TraceLayer,
+    log::SubscriberLayer,
     notices::client::{Call, Client},
 };
 use axum::body::Bytes;
@@ -66,7 +66,7 @@ impl Otlp {
         config: &OtlpConfig,
         worker: &str,
         group: Option<&str>,
-    ) -> Option<(Self, TraceLayer)> {
+    ) -> Option<(Self, SubscriberLayer)> {
         let lost = Arc::new(AtomicU64::new(0));
         let (layer, ended) = spans::layer(WAITING_MAX, &lost);
         Some((Self { config: config.clone(), messages: Messages::new(worker, group), ended, lost }, layer))

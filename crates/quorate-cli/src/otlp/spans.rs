@@ -1,6 +1,6 @@
 //! The layer that turns the library's spans into spans of OpenTelemetry, and puts those that ended into a queue.
 
-use crate::log::TraceLayer;
+use crate::log::SubscriberLayer;
 use opentelemetry::{
     Context, Value,
     trace::{Status, TracerProvider},
@@ -28,7 +28,7 @@ const ERRORS: [&str; 3] = ["failed", "timed-out", "lost"];
 /// `lost`.
 ///
 /// Events are not collected: they are in the log, and the span of a term may last for months.
-pub(super) fn layer(room: usize, lost: &Arc<AtomicU64>) -> (TraceLayer, mpsc::Receiver<SpanData>) {
+pub(super) fn layer(room: usize, lost: &Arc<AtomicU64>) -> (SubscriberLayer, mpsc::Receiver<SpanData>) {
     let (spans, ended) = mpsc::channel(room);
     // Sampler and resource are given here, so that no variable of the environment changes them.
     let provider = SdkTracerProvider::builder()

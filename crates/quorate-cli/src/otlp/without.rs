@@ -1,7 +1,7 @@
 //! The types of a program without the feature `otlp`. The configuration refuses the key `otlp` there, so no value of
 //! these types exists.
 
-use crate::{config::OtlpConfig, exit::Failure, log::TraceLayer};
+use crate::{config::OtlpConfig, exit::Failure, log::SubscriberLayer};
 use metrics_exporter_prometheus::PrometheusHandle;
 use quorate::env::Env;
 
@@ -12,7 +12,11 @@ pub(crate) enum Otlp {}
 pub(crate) enum Sending {}
 
 impl Otlp {
-    pub(crate) fn prepare(_: &OtlpConfig, _worker: &str, _group: Option<&str>) -> Option<(Self, TraceLayer)> {
+    pub(crate) fn prepare(
+        _: &OtlpConfig,
+        _worker: &str,
+        _group: Option<&str>,
+    ) -> Option<(Self, SubscriberLayer)> {
         None
     }
 
