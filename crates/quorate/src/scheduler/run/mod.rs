@@ -7,6 +7,7 @@ mod guard;
 pub(super) mod on_leader;
 pub(super) mod opened;
 pub(super) mod slot_attempt;
+pub(super) mod span;
 pub(super) mod worker;
 
 pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};

@@ -1,17 +1,22 @@
 //! One attempt of a worker to take a run that the leader has opened, and the execution of the run.
 
 use crate::scheduler::{
-    Delivery, Job, OpenRun, RunCause, is_open,
+    Delivery, Job, OpenRun, RunCause, RunOutcome, is_open,
     registry::JobRegistry,
-    run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
+    run::{
+        Cancel, Execution, ExecutionEnd, RunGuard, RunOutput,
+        span::{record_end, run_span},
+    },
     store::{SlotResult, job_and_tick},
 };
 use crate::{
     claim::{Claimed, SlotClaim, Slots},
+    env::WallTime,
     ledger::Ledger,
     quorum::Quorum,
 };
 use std::{sync::Arc, time::Duration};
+use tracing::{Instrument, Span};
 
 /// The longest sleep of a worker that waits until a run is due. The wall clock may step during a sleep, so the
 /// worker reads it at least this often.
@@ -93,11 +98,18 @@ impl Attempt {
         }
     }
 
-    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
+        let tick = job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick);
+        let span = run_span(&self.job, tick, open.cause, open.term);
+        self.take_and_execute(claim, open, tick, span.clone()).instrument(span).await
+    }
+
+    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run within its span.
+    async fn take_and_execute(self, claim: SlotClaim, open: OpenRun, tick: WallTime, span: Span) -> Tried {
         // Once this attempt is counted, no other attempt can take this slot. If a later step fails, the leader
         // closes the run or opens its next generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
+            span.record("outcome", "not started");
             return Tried::Finished;
         }
         let (env, quorum) = (self.with.quorum.env().clone(), &self.with.quorum);
@@ -109,7 +121,7 @@ impl Attempt {
         let taken = TakenSlot { output: output.clone(), claim };
         let work = Execution {
             job: Arc::clone(&self.job),
-            tick: job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick),
+            tick,
             cause: open.cause,
             guard: RunGuard::Claim(Arc::clone(taken.claim.lease()), env.clone()),
             output: output.clone(),
@@ -122,6 +134,7 @@ impl Attempt {
             () = lost.cancelled() => None,
         };
         let Some(result) = result else {
+            span.record("outcome", RunOutcome::Lost.as_str());
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Finished;
         };
@@ -130,9 +143,11 @@ impl Attempt {
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
+        let end = result.end.of_tick().filter(|_| !again);
+        record_end(&span, end.map_or("interrupted", RunOutcome::as_str), &result);
         let outcome = SlotResult {
             worker: Arc::clone(&quorum.config().worker),
-            end: result.end.of_tick().filter(|_| !again),
+            end,
             reason: result.reason,
             began,
             took: Some(result.took),
