@@ -140,8 +140,8 @@ fn footer<'a>(state: &State, palette: Palette) -> Line<'a> {
         return Line::styled(first_line(text), palette.of(*tone));
     }
     Line::from(match state.open {
-        Some(_) => "Esc back  t trigger  p pause  r resume  c cancel  q quit  ? keys",
-        None => "Enter details  / filter  s sort  Tab section  t p r c actions  q quit  ? keys",
+        Some(_) => "Esc back  t trigger  p pause  r resume  c cancel  b back-fill  q quit  ? keys",
+        None => "Enter details  / filter  s sort  Tab section  t p r c b actions  q quit  ? keys",
     })
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn job_state(state: JobState) -> Markup {
     let (class, shape) = match state {
         JobState::Failed => ("st bad", cross()),
         JobState::Lost => ("st warn", dashed()),
-        JobState::Paused => ("st warn", bars()),
+        JobState::Paused | JobState::Frozen => ("st warn", bars()),
         JobState::Running => ("st run", play()),
         JobState::Idle => ("st", check("s-soft")),
     };
