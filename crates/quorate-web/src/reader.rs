@@ -30,7 +30,7 @@ const MEET: Duration = Duration::from_secs(2);
 /// The longest time for one read of the leader or of the jobs.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The histories that are read at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 /// The number of round trips that are kept.
 const TRIPS: usize = 180;
 /// The number of history entries on the page of a job.
@@ -139,7 +139,7 @@ impl Reader {
         let at = self.env.wall();
         let leadership = self.leadership(leader.and_then(Result::ok), at);
         if let Some(list) = list {
-            self.take_jobs(list, at).await;
+            self.take_jobs(list, at, !keys.is_empty()).await;
         }
         self.read_details(keys).await;
         let nodes = self.read_nodes(at);
@@ -207,8 +207,9 @@ impl Reader {
         nodes.iter().zip(&mut self.nodes).map(view).collect()
     }
 
-    /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read.
-    async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime) {
+    /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read. `waits` is set if a
+    /// viewer waits for a part that is read afterwards.
+    async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime, waits: bool) {
         let (found, freeze) = match read {
             Some(Ok(listed)) => listed,
             Some(Err(error)) => {
@@ -223,7 +224,7 @@ impl Reader {
         let old: BTreeMap<&str, &JobView> = self.list.list.iter().map(|job| (&*job.name, job)).collect();
         let view = |job: &JobStatus| JobView::new(job, freeze.as_ref(), old.get(&*job.name).copied());
         let mut list: Vec<JobView> = found.iter().map(view).collect();
-        let names = self.strips.begin(&list);
+        let names = self.strips.begin(&list, waits);
         self.read_strips(names).await;
         let unread = self.strips.apply(&mut list);
         self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, unread });

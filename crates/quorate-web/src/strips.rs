@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-/// The most histories that are read in one round.
-const HISTORIES: usize = 48;
-/// The part of them that is for jobs whose history has changed, if others wait.
-const CHANGED: usize = 32;
+/// The most histories that are read in one round, and the most if a viewer waits for a part that is read after them.
+const HISTORIES: (usize, usize) = (48, 16);
+/// The part of them that is for jobs whose history has changed, if others wait: so many of so many.
+const CHANGED: (usize, usize) = (2, 3);
 /// The most histories that are read in one round although nothing says that they have changed.
 const AGAIN: usize = 16;
 /// The number of times that a changed history is read. The leader writes an end a little after the run.
@@ -45,13 +45,15 @@ impl Strips {
         }
     }
 
-    /// Begins a round with this list. Returns the jobs whose history is to be read in it.
+    /// Begins a round with this list. Returns the jobs whose history is to be read in it, fewer if `waits` is set: then a
+    /// viewer waits for a part that is read after them.
     ///
     /// A short list has the newest end of each job. A long list has none: a run has ended if it was active before, and
     /// has probably begun if another tick is the next one. A requested run may begin and end between two rounds, so
     /// every history of a long list is read again from time to time.
-    pub(crate) fn begin(&mut self, list: &[JobView]) -> Vec<Arc<str>> {
+    pub(crate) fn begin(&mut self, list: &[JobView], waits: bool) -> Vec<Arc<str>> {
         self.round += 1;
+        let most = if waits { HISTORIES.1 } else { HISTORIES.0 };
         let names: BTreeSet<&str> = list.iter().map(|job| &*job.name).collect();
         self.jobs.retain(|name, _| names.contains(&**name));
         let is_long = JobsView::is_long(list.len());
@@ -71,12 +73,12 @@ impl Strips {
         unread.sort();
         again.sort();
         let name_of = |(_, name): (_, &Arc<str>)| Arc::clone(name);
-        let rest = changed.split_off(changed.len().min(CHANGED));
+        let rest = changed.split_off(changed.len().min(most / CHANGED.1 * CHANGED.0));
         let mut reads: Vec<Arc<str>> = changed.into_iter().map(name_of).collect();
         reads.extend(unread.into_iter().map(|(_, name)| Arc::clone(name)));
         reads.extend(rest.into_iter().map(name_of));
-        reads.truncate(HISTORIES);
-        let room = (HISTORIES - reads.len()).min(AGAIN);
+        reads.truncate(most);
+        let room = (most - reads.len()).min(AGAIN);
         reads.extend(again.into_iter().take(room).map(|(_, name)| Arc::clone(name)));
         reads
     }
@@ -110,7 +112,9 @@ impl Strip {
     /// Compares the job with the round before.
     fn notice(&mut self, job: &JobView, is_long: bool) {
         match job.ends.first() {
-            Some(newest) if self.ends.first().is_none_or(|end| !same(end, newest)) => self.due = self.due.max(1),
+            Some(newest) if self.ends.first().is_none_or(|end| !same(end, newest)) => {
+                self.due = self.due.max(1)
+            }
             None if is_long && self.read.is_some() => {
                 if self.running > job.running.len() || self.next != job.next {
                     self.due = READS;
@@ -142,7 +146,7 @@ mod tests {
 
     /// Reads the histories of a round. Returns their number, and that of the jobs that are not read.
     fn round(strips: &mut Strips, list: &[JobView]) -> (Vec<Arc<str>>, usize) {
-        let reads = strips.begin(list);
+        let reads = strips.begin(list, false);
         for name in &reads {
             strips.learn(Arc::clone(name), vec![testing::end(RunOutcome::Failed, 60)]);
         }
@@ -155,12 +159,12 @@ mod tests {
         let (mut strips, mut list) = (Strips::default(), long());
         list[700].failing = Some(testing::NOW);
         let (first, unread) = round(&mut strips, &list);
-        assert_eq!((first.len(), &*first[0], unread), (HISTORIES, "job-700", 1_000 - HISTORIES));
+        assert_eq!((first.len(), &*first[0], unread), (HISTORIES.0, "job-700", 1_000 - HISTORIES.0));
         let mut rounds = 1;
         while round(&mut strips, &list).1 > 0 {
             rounds += 1;
         }
-        assert_eq!(rounds + 1, 1_000_usize.div_ceil(HISTORIES));
+        assert_eq!(rounds + 1, 1_000_usize.div_ceil(HISTORIES.0));
         strips.apply(&mut list);
         assert!(list.iter().all(|job| job.ends.len() == 1));
         // A requested run leaves no other trace in a long list.
@@ -168,7 +172,8 @@ mod tests {
         let (again, _) = round(&mut strips, &list);
         assert_eq!((again.len(), &*again[0]), (AGAIN, "job-700"), "that was read first");
         strips.rest();
-        assert_eq!(round(&mut strips, &list).1, 1_000 - HISTORIES, "it may be out of date");
+        assert_eq!(strips.begin(&list, true).len(), HISTORIES.1, "a viewer waits");
+        assert_eq!(round(&mut strips, &list).1, 1_000 - HISTORIES.0, "it may be out of date");
     }
 
     #[test]
@@ -209,7 +214,7 @@ mod tests {
         let (mut strips, mut list) = (Strips::default(), testing::jobs(3).list);
         list[2].ends.clear();
         let newest = |strips: &mut Strips, list: &[JobView]| {
-            let reads = strips.begin(list);
+            let reads = strips.begin(list, false);
             for name in &reads {
                 let job = list.iter().find(|job| job.name == *name).expect("a job of the list");
                 strips.learn(Arc::clone(name), job.ends.clone());

@@ -140,8 +140,9 @@ impl Verb {
 fn end(text: &str, now: WallTime) -> Result<WallTime, String> {
     let until = match humantime::parse_duration(text) {
         Ok(length) => now + length,
-        Err(_) => time::parse(text)
-            .map_err(|_| format!("{UNTIL} is neither a length nor a time; write it like 2h or 2026-11-23T03:00:00Z"))?,
+        Err(_) => time::parse(text).map_err(|_| {
+            format!("{UNTIL} is neither a length nor a time; write it like 2h or 2026-11-23T03:00:00Z")
+        })?,
     };
     match until <= now + Duration::from_micros(1) {
         true => Err(format!("{UNTIL} has passed already")),
@@ -206,7 +207,9 @@ mod tests {
         assert_eq!(answer(Verb::Pause, "disk\t 2h \n"), pause(Some("disk"), in_two_hours));
         let until = Some(at("2027-01-01T00:00:00Z"));
         assert_eq!(answer(Verb::Pause, "\t2027-01-01T01:00:00+01:00\n"), pause(None, until));
-        for (typed, expected) in [("soon", "neither a length nor a time"), ("0s", "passed"), ("2020-01-01T00:00:00Z", "passed")] {
+        for (typed, expected) in
+            [("soon", "neither a length nor a time"), ("0s", "passed"), ("2020-01-01T00:00:00Z", "passed")]
+        {
             let (field, problem) = problem(Verb::Pause, &format!("why\t{typed}\n"));
             assert!(field == 1 && problem.contains(expected), "{typed}: {problem}");
         }

@@ -10,6 +10,7 @@ mod nodes;
 mod overview;
 mod parts;
 mod sign_in;
+mod time_line;
 
 pub(crate) use layout::{Notice, page};
 pub(crate) use sign_in::sign_in;

@@ -177,7 +177,8 @@ fn coming(jobs: &JobsView, context: &Context<'_>) -> Markup {
 fn job_table(jobs: &JobsView, context: &Context<'_>) -> Markup {
     let all = jobs.list.len();
     // In a long list, a job that is idle says nothing here.
-    let is_quiet = |job: &JobView| matches!(job.state(), JobState::Idle | JobState::Frozen) && job.overdue.is_none();
+    let is_quiet =
+        |job: &JobView| matches!(job.state(), JobState::Idle | JobState::Frozen) && job.overdue.is_none();
     let is_shown = |job: &&JobView| all <= JOBS_MAX || !is_quiet(job);
     let mut list: Vec<_> = jobs.list.iter().filter(is_shown).collect();
     list.sort_by(jobs::by_trouble);

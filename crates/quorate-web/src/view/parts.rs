@@ -143,6 +143,11 @@ pub(crate) fn severity(severity: Severity) -> Markup {
     html! { span class=(class) { (icon(&shape)) (word) } }
 }
 
+/// Returns the mark of a state that must not last.
+pub(crate) fn trouble() -> Markup {
+    icon(&alert())
+}
+
 /// Returns a mark for a page that is read from the nodes.
 pub(crate) fn live_mark() -> Markup {
     icon(&html! { circle cx="7" cy="7" r="4" class="f-ok" {} })

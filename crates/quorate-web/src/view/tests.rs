@@ -9,7 +9,7 @@ use quorate::{
     ledger::Operation,
 };
 
-fn context(zone: &Zone) -> Context<'_> {
+pub(super) fn context(zone: &Zone) -> Context<'_> {
     Context {
         now: NOW,
         zone,
