@@ -171,26 +171,22 @@ fn a_group_without_a_quorum_has_no_leader_and_each_worker_says_so() {
     }
 }
 
-impl JobBench {
-    /// Gives the lock of the leadership to another program on each node, which none of them ever releases. No program
-    /// has a majority, so there is no leader, although all nodes vote.
-    fn block_leadership(&self) {
-        for (at, node) in self.nodes.iter().enumerate() {
-            let of_election = keys(node).into_iter().filter(|key| key.name.contains("election/g"));
-            let lock = of_election.min_by_key(|key| key.name.len()).expect("the lock of the leader").name;
-            node.command(&["SET", &lock, &format!("another-program-{at}")]);
-        }
+/// Gives the lock of the leadership to another program on each node, which none of them ever releases. No program has a
+/// majority, so there is no leader, although all nodes vote.
+fn block_leadership(bench: &JobBench) {
+    for (at, node) in bench.nodes.iter().enumerate() {
+        let of_election = keys(node).into_iter().filter(|key| key.name.contains("election/g"));
+        let lock = of_election.min_by_key(|key| key.name.len()).expect("the lock of the leader").name;
+        node.command(&["SET", &lock, &format!("another-program-{at}")]);
     }
+}
 
-    fn unblock_leadership(&self) {
-        for node in self.nodes.iter() {
-            let blocked =
-                keys(node).into_iter().filter(|key| key.name.contains("election/g") && key.left == -1);
-            for key in blocked.filter(|key| key.kind == "string") {
-                let owner = node.command(&["GET", &key.name]);
-                if owner.starts_with("another-program") {
-                    node.command(&["DEL", &key.name]);
-                }
+fn unblock_leadership(bench: &JobBench) {
+    for node in bench.nodes.iter() {
+        let strings = keys(node).into_iter().filter(|key| key.kind == "string");
+        for key in strings.filter(|key| key.name.contains("election/g")) {
+            if node.command(&["GET", &key.name]).starts_with("another-program") {
+                node.command(&["DEL", &key.name]);
             }
         }
     }
@@ -201,17 +197,17 @@ impl JobBench {
 fn a_group_with_a_quorum_and_without_a_leader_gets_one_message_each_time() {
     let receiver = Receiver::start(Some(200));
     let settings = format!(
-        "[[job]]\nname = \"beat\"\nevery = \"500ms\"\ncommand = [\"true\"]\n\
+        "[[job]]\nname = \"beat\"\nevery = \"500ms\"\nshell = \"echo beat >> ticks\"\n\
          [[notify]]\non = [\"no-leader\"]\nno_leader_after = \"1s\"\nwebhook = \"{}\"\n",
         receiver.url("/"),
     );
     let bench = bench(&settings);
     let daemons = [bench.daemon(), bench.daemon(), bench.daemon()];
-    let runs = || bench.json(&["history", "beat"])["history"].as_array().map_or(0, Vec::len);
+    let runs = || bench.program.read("ticks").lines().count();
     until("a run", PATIENCE, || (runs() > 0).then_some(()));
     let mut ids = Vec::new();
     for time in 1..=2 {
-        bench.block_leadership();
+        block_leadership(&bench);
         // Each worker notices it, and asks the others whether it is the one that sends the message.
         for daemon in &daemons {
             until(&format!("time {time} without a leader"), PATIENCE, || {
@@ -226,7 +222,7 @@ fn a_group_with_a_quorum_and_without_a_leader_gets_one_message_each_time() {
         assert!(message["reason"].as_str().is_some_and(|why| !why.contains("each worker")), "{message}");
         ids.push(message["id"].clone());
         let before = runs();
-        bench.unblock_leadership();
+        unblock_leadership(&bench);
         until("a run under a new leader", PATIENCE, || (runs() > before).then_some(()));
     }
     assert_ne!(ids[0], ids[1], "each time without a leader has its own id");

@@ -101,6 +101,8 @@ impl Bench {
     #[track_caller]
     pub(crate) fn act(&self, action: &str, question: &str, fields: &[(&str, &str)]) -> String {
         let form = format!("form[action$='/do/{action}']");
+        // The notice of the action before.
+        self.browser.run("document.querySelector('.notice')?.remove()");
         let is_open = || {
             let script = format!("return document.querySelector({}).closest('details').open", json!(form));
             self.browser.run(&script) == true

@@ -8,6 +8,9 @@ const JOBS: usize = 1_000;
 const NODES: u64 = 3;
 /// The largest size of a page, in bytes. All jobs together would have ten times as much.
 const PAGE_MAX: usize = 100_000;
+/// The most bytes that the nodes send until the page knows all histories: about 25 reads of all jobs. A history that
+/// reads all jobs would cost a thousand of them.
+const HISTORIES_MAX: u64 = 60_000_000;
 
 fn jobs() -> String {
     let job = |at| {
@@ -26,6 +29,16 @@ impl Bench {
                 line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse::<u64>().ok()
             };
             stats.lines().find_map(calls).unwrap_or_default()
+        };
+        self.nodes.iter().map(of).sum()
+    }
+
+    /// Returns the number of bytes that the nodes have sent.
+    fn bytes(&self) -> u64 {
+        let of = |node: &quorate_testkit::redis::RedisServer| {
+            let stats = node.command(&["INFO", "stats"]);
+            let sent = |line: &str| line.trim().strip_prefix("total_net_output_bytes:")?.parse::<u64>().ok();
+            stats.lines().find_map(sent).expect("the bytes that were sent")
         };
         self.nodes.iter().map(of).sum()
     }
@@ -62,6 +75,7 @@ fn a_thousand_jobs_are_usable() {
         let page = bench.http.get("/api/v1/jobs/job-0700/history").json();
         (page["history"][0]["outcome"] == "failed").then_some(())
     });
+    let before = bench.bytes();
     bench.open_live("/");
     browser.until_text("h1", "one job needs you: job-0700 failed", PATIENCE * 2);
     assert_eq!(
@@ -72,6 +86,10 @@ fn a_thousand_jobs_are_usable() {
     until("all histories", PATIENCE * 2, || {
         (!browser.text("section[aria-labelledby=jobs]").contains("still being read")).then_some(())
     });
+
+    let bytes = bench.bytes() - before;
+    println!("all histories: the nodes sent {bytes} bytes");
+    assert!(bytes < HISTORIES_MAX, "the nodes sent {bytes} bytes");
 
     // Pages and a search, without scripts.
     bench.open("/jobs");
@@ -98,10 +116,10 @@ fn a_thousand_jobs_are_usable() {
         assert!(bytes < PAGE_MAX, "{path}: {bytes} bytes");
     }
     for here in ["/", "/jobs", "/job?name=job-0003"] {
-        let before = bench.requests();
+        let (before, bytes) = (bench.requests(), bench.bytes());
         let pages = bench.pages(here, 4);
-        let requests = bench.requests() - before;
-        println!("{here}: pages of {pages:?} bytes, {requests} requests");
+        let (requests, bytes) = (bench.requests() - before, bench.bytes() - bytes);
+        println!("{here}: pages of {pages:?} bytes, {requests} requests, {bytes} bytes from the nodes");
         assert!(pages.iter().all(|bytes| *bytes < PAGE_MAX), "{here}: {pages:?}");
         // A round reads the ledger in pages, and 16 histories. Between two pages are at most about four rounds.
         assert!(requests < 4 * 4 * 40 * NODES, "{here}: {requests} requests to the nodes");

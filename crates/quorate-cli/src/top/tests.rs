@@ -371,6 +371,15 @@ fn each_action_asks_first() {
 }
 
 #[test]
+fn the_end_of_a_pause_fits_into_its_column() {
+    let until = Some(rfc3339(BEGAN + 7_200_000_000));
+    let paused =
+        PausedPage { by: "ann".to_owned(), at: rfc3339(BEGAN), reason: Some("full".to_owned()), until };
+    let bench = Bench::with_jobs(&[JobPage { paused: Some(paused), ..job("beat") }]);
+    bench.shows(&["paused for 2 h (full"]);
+}
+
+#[test]
 fn an_action_without_a_job_asks_nothing() {
     let mut bench = Bench::with_jobs(&[]);
     bench.press(KeyCode::Char('p'));
