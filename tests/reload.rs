@@ -2,7 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::{Nodes, PATIENCE, Program, Running, until};
+use quorate_tests::support::{JobBench, Nodes, PATIENCE, Program, Receiver, Running, until};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 
@@ -138,4 +138,54 @@ fn a_follower_takes_up_the_file_too_and_leads_with_the_new_jobs() {
     assert_eq!(bench.tokens().len(), 2);
     follower.signal(Signal::TERM);
     follower.wait(PATIENCE).expect(0);
+}
+
+/// The settings of a job take effect at once, those of the daemon after a restart. The log says which.
+#[test]
+fn a_reload_applies_the_pings_of_a_job_and_names_the_sections_that_need_a_restart() {
+    let (ping, old, new) =
+        (Receiver::start(Some(200)), Receiver::start(Some(200)), Receiver::start(Some(200)));
+    let job =
+        "[[job]]\nname = \"beat\"\nevery = \"500ms\"\nshell = \"echo beat >> ticks; test ! -e broken\"\n";
+    let notify = |receiver: &Receiver| {
+        format!("[[notify]]\non = [\"failed\"]\nwebhook = {:?}\n", receiver.url("/hook"))
+    };
+    let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), &format!("{job}{}", notify(&old)));
+    let head = bench.program.read("quorate.toml").replace(&format!("{job}{}", notify(&old)), "");
+    let daemon = bench.daemon();
+    let ticks = || bench.program.read("ticks").lines().count();
+    until("a run", PATIENCE, || (ticks() > 0).then_some(()));
+    assert!(bench.json(&["show", "beat"])["expect_within_us"].is_null());
+
+    let changed = format!(
+        "{head}output = {{ dir = \"outputs\" }}\n{job}expect_within = \"1h\"\nping = {:?}\n{}",
+        ping.url("/ping"),
+        notify(&new)
+    );
+    bench.program.write("quorate.toml", &changed);
+    daemon.signal(Signal::HUP);
+    for section in ["notify", "output"] {
+        daemon.until_it_says(&format!("the new value of `{section}` takes effect after a restart"));
+    }
+    daemon.until_it_says("changed beat");
+    assert!(!daemon.stderr().contains("`lease` takes effect"), "{}", daemon.stderr());
+    until("a ping of the reloaded job", PATIENCE, || (ping.count("/ping") > 0).then_some(()));
+    until("the new time within which it must succeed", PATIENCE, || {
+        (bench.json(&["show", "beat"])["expect_within_us"] == 3_600_000_000_u64).then_some(())
+    });
+    // The receivers and the files are those of the start.
+    bench.program.write("broken", "");
+    until("a message to the old receiver", PATIENCE, || (old.events("failed").len() == 1).then_some(()));
+    assert!(new.requests().is_empty() && !bench.program.file("outputs").exists());
+
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    std::fs::remove_file(bench.program.file("broken")).expect("it is there");
+    let daemon = bench.daemon();
+    let before = ticks();
+    until("a success after the restart", PATIENCE, || (ticks() > before + 1).then_some(()));
+    bench.program.write("broken", "");
+    until("a message to the new receiver", PATIENCE, || (new.events("failed").len() == 1).then_some(()));
+    assert!(bench.program.file("outputs").exists() && old.events("failed").len() == 1);
+    drop(daemon);
 }

@@ -119,6 +119,46 @@ fn the_view_shows_a_group_and_controls_its_jobs() {
     assert_eq!(paused()["reason"], "disk full");
     large.until_it_shows(&["paused (disk full)"]);
 
+    // A pause until a time. A time that cannot be read is corrected.
+    small.press(&["p"]);
+    small.type_in("holidays");
+    small.press(&["Tab"]);
+    small.until_it_shows(&["Reason: holidays", "Until: _", "Tab: other field   Enter: pause   Esc: do not"]);
+    small.type_in("soon");
+    small.press(&["Enter"]);
+    small.until_it_shows(&["Until: soon_", "Until is neither a length nor a time"]);
+    assert!(paused()["until"].is_null());
+    small.press(&["BSpace", "BSpace", "BSpace", "BSpace"]);
+    small.type_in("2h");
+    small.press(&["Enter"]);
+    small.until_it_shows(&["paused for 119 min"]);
+    large.until_it_shows(&["paused for 119 min (holidays)"]);
+    assert!(paused()["until"].is_string(), "{}", paused());
+
+    // A back-fill of two ticks, which run although the job is paused.
+    for terminal in [&small, &large] {
+        terminal.press(&["b"]);
+        terminal.until_it_shows(&[
+            "for each of its ticks in a span?",
+            "From: _",
+            "Until:   (the same, excluded)",
+        ]);
+    }
+    large.press(&["Escape"]);
+    large.until_it_shows(&["beat: not back-filled"]);
+    small.type_in("2024-12-31T00:00:00Z");
+    small.press(&["Enter"]);
+    small.until_it_shows(&["From: 2024-12-31T00:00:00Z", "Until is missing"]);
+    small.type_in("2026-01-02T00:00:00Z");
+    small.press(&["Enter"]);
+    small.until_it_shows(&["gated: 2 runs"]);
+    let back_filled = || {
+        let page = bench.json(&["history", "gated"]);
+        let all = page["history"].as_array().cloned().unwrap_or_default();
+        all.iter().filter(|end| end["cause"].as_str().is_some_and(|cause| cause.contains("back"))).count()
+    };
+    until("two runs of the back-fill", PATIENCE, || (back_filled() == 2).then_some(()));
+
     // A node and then the quorum are lost. The jobs stay, and are marked.
     bench.nodes[2].kill();
     for terminal in [&small, &large] {

@@ -1,6 +1,6 @@
 //! Tests of notifications and pings: daemons on real Redis servers, and receivers in this process.
 
-use quorate_tests::support::{Http, JobBench, PATIENCE, Receiver, until};
+use quorate_tests::support::{Http, JobBench, PATIENCE, Receiver, keys, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -169,4 +169,67 @@ fn a_group_without_a_quorum_has_no_leader_and_each_worker_says_so() {
         daemon.signal(Signal::TERM);
         daemon.wait(PATIENCE).expect(0);
     }
+}
+
+/// Gives the lock of the leadership to another program on each node, which none of them ever releases. No program has a
+/// majority, so there is no leader, although all nodes vote.
+fn block_leadership(bench: &JobBench) {
+    for (at, node) in bench.nodes.iter().enumerate() {
+        let of_election = keys(node).into_iter().filter(|key| key.name.contains("election/g"));
+        let lock = of_election.min_by_key(|key| key.name.len()).expect("the lock of the leader").name;
+        node.command(&["SET", &lock, &format!("another-program-{at}")]);
+    }
+}
+
+fn unblock_leadership(bench: &JobBench) {
+    for node in bench.nodes.iter() {
+        let strings = keys(node).into_iter().filter(|key| key.kind == "string");
+        for key in strings.filter(|key| key.name.contains("election/g")) {
+            if node.command(&["GET", &key.name]).starts_with("another-program") {
+                node.command(&["DEL", &key.name]);
+            }
+        }
+    }
+}
+
+/// All nodes vote, so the workers agree that one of them sends the message; each time without a leader has its own.
+#[test]
+fn a_group_with_a_quorum_and_without_a_leader_gets_one_message_each_time() {
+    let receiver = Receiver::start(Some(200));
+    let settings = format!(
+        "[[job]]\nname = \"beat\"\nevery = \"500ms\"\nshell = \"echo beat >> ticks\"\n\
+         [[notify]]\non = [\"no-leader\"]\nno_leader_after = \"1s\"\nwebhook = \"{}\"\n",
+        receiver.url("/"),
+    );
+    let bench = bench(&settings);
+    let daemons = [bench.daemon(), bench.daemon(), bench.daemon()];
+    let runs = || bench.program.read("ticks").lines().count();
+    until("a run", PATIENCE, || (runs() > 0).then_some(()));
+    let mut ids = Vec::new();
+    for time in 1..=2 {
+        block_leadership(&bench);
+        // Each worker notices it, and asks the others whether it is the one that sends the message.
+        for daemon in &daemons {
+            until(&format!("time {time} without a leader"), PATIENCE, || {
+                (daemon.stderr().matches("no leader since").count() == time).then_some(())
+            });
+        }
+        until(&format!("message {time}"), PATIENCE, || {
+            (receiver.events("no-leader").len() == time).then_some(())
+        });
+        let messages = receiver.events("no-leader");
+        let message = messages.last().expect("a message");
+        assert!(message["reason"].as_str().is_some_and(|why| !why.contains("each worker")), "{message}");
+        ids.push(message["id"].clone());
+        let before = runs();
+        unblock_leadership(&bench);
+        until("a run under a new leader", PATIENCE, || (runs() > before).then_some(()));
+    }
+    assert_ne!(ids[0], ids[1], "each time without a leader has its own id");
+    for daemon in daemons {
+        daemon.signal(Signal::TERM);
+        let ended = daemon.wait(PATIENCE).expect(0);
+        assert!(!ended.stderr.contains("no quorum"), "{ended}");
+    }
+    assert_eq!(receiver.requests().len(), 2, "one message each time: {:?}", receiver.requests());
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 pub enum Access {
     /// See every page.
     Read,
-    /// Also trigger, pause, resume, back-fill and cancel jobs, make the leader resign, and reset dead letters.
+    /// Also trigger, pause, resume, back-fill, cancel and freeze jobs, make the leader resign, and reset dead letters.
     Operate,
 }
 

@@ -116,6 +116,8 @@ pub(crate) enum Action {
     Trigger,
     Pause,
     Resume,
+    Freeze,
+    Unfreeze,
     Backfill,
     Cancel,
     Resign,
@@ -145,16 +147,25 @@ async fn carry_out(action: Action, site: &Site, visit: &Visit, form: &Form) -> R
         Action::Resign => resign(site, visit, form).await,
         Action::Reset => reset(site, visit, form).await,
         _ => {
-            let name = form.required("job")?;
-            let jobs =
-                Jobs::new(site.quorum(), site.page.election.group()).map_err(|error| error.to_string())?;
+            let group = site.page.election.group();
+            let jobs = Jobs::new(site.quorum(), group).map_err(|error| error.to_string())?;
             let jobs = jobs.requester(&visit.requester).wait(WAIT);
-            let answer = ask(action, &jobs, name, form).await?;
+            let (target, answer) = match action {
+                Action::Freeze => {
+                    let (reason, until) = (form.required("reason")?, form.required_time("until")?);
+                    (&**group, jobs.freeze(reason, until).await)
+                }
+                Action::Unfreeze => (&**group, jobs.unfreeze().await),
+                _ => {
+                    let job = form.required("job")?;
+                    (job, ask(action, &jobs, job, form).await?)
+                }
+            };
             match answer {
                 Ok(accepted) => {
-                    Ok(format!("{}: {} (request {})", self::name(name), text(&accepted.text), accepted.id))
+                    Ok(format!("{}: {} (request {})", name(target), text(&accepted.text), accepted.id))
                 }
-                Err(error) => Err(format!("{}: {}", self::name(name), text(&error.to_string()))),
+                Err(error) => Err(format!("{}: {}", name(target), text(&error.to_string()))),
             }
         }
     }

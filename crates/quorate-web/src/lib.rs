@@ -2,7 +2,7 @@
 //!
 //! It shows the nodes of a quorum and whether they vote, the leader of a group and its lease, the jobs of the group
 //! with their runs, and the messages of sets of claims. A viewer with the right to operate can trigger, pause, resume,
-//! back-fill and cancel jobs, make the leader resign, and reset dead letters. The pages work without scripts, and
+//! back-fill and cancel jobs, freeze all jobs, make the leader resign, and reset dead letters. The pages work without scripts, and
 //! update by themselves with them. They load nothing from another host.
 //!
 //! ```
@@ -55,6 +55,7 @@ mod routes;
 mod site;
 mod snapshot;
 mod source;
+mod strips;
 #[cfg(test)]
 mod testing;
 mod time;
@@ -111,6 +112,8 @@ pub fn router(page: Page) -> Result<Router, SettingError> {
             .route("/job", get(routes::show))
             .route("/do/trigger", action(Action::Trigger))
             .route("/do/pause", action(Action::Pause))
+            .route("/do/freeze", action(Action::Freeze))
+            .route("/do/unfreeze", action(Action::Unfreeze))
             .route("/do/resume", action(Action::Resume))
             .route("/do/backfill", action(Action::Backfill))
             .route("/do/cancel", action(Action::Cancel));

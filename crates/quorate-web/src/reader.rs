@@ -4,10 +4,11 @@ use crate::{
     changes::Past,
     page::Page,
     snapshot::{
-        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, RunEnd, STRIP, Snapshot, Vote,
-        name, text,
+        Detail, JobDetail, JobView, JobsView, Leadership, Missing, NodeView, Paused, RunEnd, STRIP, Snapshot,
+        Vote, name, text,
     },
     source::{Examination, Messages, NodeSource},
+    strips::Strips,
     time::Zone,
     watch::{Key, Round},
 };
@@ -16,7 +17,7 @@ use quorate::{
     election::{Election, Observer},
     env::{BootTime, Env, ScopedTask, WallTime},
     quorum::Quorum,
-    scheduler::{Jobs, JobsError},
+    scheduler::{JobStatus, Jobs, JobsError},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,10 +29,8 @@ use std::{
 const MEET: Duration = Duration::from_secs(2);
 /// The longest time for one read of the leader or of the jobs.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The most histories that are read in one round.
-const HISTORIES: usize = 48;
 /// The histories that are read at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 /// The number of round trips that are kept.
 const TRIPS: usize = 180;
 /// The number of history entries on the page of a job.
@@ -60,8 +59,8 @@ pub(crate) struct Reader {
     has_met: bool,
     nodes: Vec<NodeMemory>,
     vacant_since: Option<WallTime>,
-    list: JobsView,
-    strips: BTreeMap<Arc<str>, Strip>,
+    list: Arc<JobsView>,
+    strips: Strips,
     details: BTreeMap<Key, (BootTime, Detail)>,
     slow: BTreeMap<Key, ScopedTask<Slow>>,
     examination: Option<Arc<Examination>>,
@@ -74,12 +73,8 @@ struct NodeMemory {
     trips: VecDeque<Duration>,
 }
 
-/// The newest ends of a job, and the facts that say whether they are out of date.
-#[derive(Debug, Default)]
-struct Strip {
-    ends: Vec<RunEnd>,
-    running: usize,
-}
+/// The jobs of the group, and its freeze.
+type Listed = (Vec<JobStatus>, Option<Paused>);
 
 /// The result of a read that takes long.
 #[derive(Debug)]
@@ -104,8 +99,8 @@ impl Reader {
             has_met: false,
             nodes: Vec::new(),
             vacant_since: None,
-            list: JobsView::default(),
-            strips: BTreeMap::new(),
+            list: Arc::default(),
+            strips: Strips::default(),
             details: BTreeMap::new(),
             slow: BTreeMap::new(),
             examination: None,
@@ -116,6 +111,7 @@ impl Reader {
     pub(crate) fn rest(&mut self) {
         self.slow.clear();
         self.details.clear();
+        self.strips.rest();
         self.vacant_since = None;
         self.nodes.clear();
     }
@@ -135,7 +131,7 @@ impl Reader {
         };
         let list = async {
             match &self.jobs {
-                Some(jobs) => Some(self.env.before(deadline, jobs.list()).await),
+                Some(jobs) => Some(self.env.before(deadline, list(jobs)).await),
                 None => None,
             }
         };
@@ -143,7 +139,7 @@ impl Reader {
         let at = self.env.wall();
         let leadership = self.leadership(leader.and_then(Result::ok), at);
         if let Some(list) = list {
-            self.take_jobs(list, at).await;
+            self.take_jobs(list, at, !keys.is_empty()).await;
         }
         self.read_details(keys).await;
         let nodes = self.read_nodes(at);
@@ -154,7 +150,7 @@ impl Reader {
             nodes,
             leadership,
             ttl: self.ttl,
-            jobs: self.jobs.is_some().then(|| self.list.clone()),
+            jobs: self.jobs.is_some().then(|| Arc::clone(&self.list)),
             examination: self.examination.clone(),
         };
         let known = keys.iter().filter_map(|key| Some((key.clone(), self.details.get(key)?.1.clone())));
@@ -211,52 +207,27 @@ impl Reader {
         nodes.iter().zip(&mut self.nodes).map(view).collect()
     }
 
-    /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read.
-    async fn take_jobs(
-        &mut self,
-        read: Option<Result<Vec<quorate::scheduler::JobStatus>, JobsError>>,
-        at: WallTime,
-    ) {
-        let found = match read {
-            Some(Ok(found)) => found,
+    /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read. `waits` is set if a
+    /// viewer waits for a part that is read afterwards.
+    async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime, waits: bool) {
+        let (found, freeze) = match read {
+            Some(Ok(listed)) => listed,
             Some(Err(error)) => {
-                self.list.error = Some(text(&error.to_string()));
+                Arc::make_mut(&mut self.list).error = Some(text(&error.to_string()));
                 return;
             }
             None => {
-                self.list.error = Some(format!("no answer within {PATIENCE:?}"));
+                Arc::make_mut(&mut self.list).error = Some(format!("no answer within {PATIENCE:?}"));
                 return;
             }
         };
         let old: BTreeMap<&str, &JobView> = self.list.list.iter().map(|job| (&*job.name, job)).collect();
-        let view = |job: &quorate::scheduler::JobStatus| JobView::new(job, old.get(&*job.name).copied());
+        let view = |job: &JobStatus| JobView::new(job, freeze.as_ref(), old.get(&*job.name).copied());
         let mut list: Vec<JobView> = found.iter().map(view).collect();
-        let outdated = self.outdated(&list);
-        self.read_strips(outdated).await;
-        self.strips.retain(|name, _| list.iter().any(|job| job.name == *name));
-        for job in &mut list {
-            let strip = self.strips.entry(Arc::clone(&job.name)).or_default();
-            strip.running = job.running.len();
-            // The list has the newest end of each job, which may be newer than the history read before.
-            match job.ends.first() {
-                Some(newest) if strip.ends.first().is_none_or(|end| !same(end, newest)) => {
-                    job.ends.extend(strip.ends.iter().take(STRIP - 1).cloned());
-                }
-                _ => job.ends.clone_from(&strip.ends),
-            }
-        }
-        self.list = JobsView { list, read_at: Some(at), error: None };
-    }
-
-    /// Returns the jobs whose history must be read: those with a new end. A long list comes without ends; then a run
-    /// that was active before has ended. The history of a job without any end is not read, as that reads all jobs.
-    fn outdated(&mut self, list: &[JobView]) -> Vec<Arc<str>> {
-        let is_outdated = |job: &&JobView| match (self.strips.get(&job.name), job.ends.first()) {
-            (None, newest) => newest.is_some(),
-            (Some(strip), Some(newest)) => strip.ends.first().is_none_or(|end| !same(end, newest)),
-            (Some(strip), None) => strip.running > job.running.len(),
-        };
-        list.iter().filter(is_outdated).map(|job| Arc::clone(&job.name)).take(HISTORIES).collect()
+        let names = self.strips.begin(&list, waits);
+        self.read_strips(names).await;
+        let unread = self.strips.apply(&mut list);
+        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, unread });
     }
 
     async fn read_strips(&mut self, names: Vec<Arc<str>>) {
@@ -270,8 +241,9 @@ impl Reader {
         let read: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
         for (name, history) in read {
             if let Some(Ok(history)) = history {
-                let strip = self.strips.entry(name).or_default();
-                strip.ends = history.iter().map(RunEnd::new).collect();
+                // A list shows no output, which may be long.
+                let end = |entry| RunEnd { output: None, ..RunEnd::new(entry) };
+                self.strips.learn(name, history.iter().map(end).collect());
             }
         }
     }
@@ -310,7 +282,7 @@ impl Reader {
         let listed = self.list.list.iter().find(|job| *job.name == **name);
         listed.is_some_and(|job| {
             job.running.len() != detail.job.running.len()
-                || job.paused.is_some() != detail.job.paused.is_some()
+                || (&job.paused, &job.freeze) != (&detail.job.paused, &detail.job.freeze)
                 || job.ends.first().map(|end| (end.tick, end.started))
                     != detail.job.ends.first().map(|end| (end.tick, end.started))
         })
@@ -319,7 +291,7 @@ impl Reader {
     async fn quick(&self, key: &Key) -> Detail {
         match key {
             Key::Job { name, at } => match &self.jobs {
-                Some(jobs) => Detail::Job(job(jobs, name, at.as_deref(), &self.env).await),
+                Some(jobs) => Detail::Job(job(jobs, &self.list, name, at.as_deref(), &self.env).await),
                 None => Detail::Nothing,
             },
             Key::Audit => Detail::Past(self.past().await),
@@ -376,6 +348,18 @@ impl Reader {
     }
 }
 
+/// Reads the jobs, and the freeze of the group.
+async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
+    let (list, freeze) = futures_util::try_join!(jobs.list(), jobs.frozen())?;
+    let freeze = freeze.map(|freeze| Paused {
+        at: freeze.at,
+        by: name(&freeze.by),
+        reason: freeze.reason.as_deref().map(text),
+        until: freeze.until,
+    });
+    Ok((list, freeze))
+}
+
 /// Says that a part was not read in time.
 fn late(key: &Key) -> Detail {
     let why = format!("no answer within {PATIENCE:?}");
@@ -387,33 +371,40 @@ fn late(key: &Key) -> Detail {
     }
 }
 
-fn same(one: &RunEnd, other: &RunEnd) -> bool {
-    (one.tick, one.started, one.outcome) == (other.tick, other.started, other.outcome)
-}
-
 fn is_slow(key: &Key) -> bool {
     matches!(key, Key::Examination | Key::Messages(_))
 }
 
-/// Reads what the page of a job shows.
-async fn job(jobs: &Jobs, wanted: &str, at: Option<&str>, env: &Env) -> Result<Box<JobDetail>, Missing> {
+/// Reads what the page of a job shows beyond the list.
+async fn job(
+    jobs: &Jobs,
+    list: &JobsView,
+    wanted: &str,
+    at: Option<&str>,
+    env: &Env,
+) -> Result<Box<JobDetail>, Missing> {
     let missing = |error: JobsError| match &error {
         JobsError::UnknownJob { .. } => Missing::Unknown(error.to_string()),
         _ => Missing::Unread(error.to_string()),
     };
-    let now = env.wall();
-    let (status, history, next) =
-        futures_util::join!(jobs.show(wanted), jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT));
-    let (status, history) = (status.map_err(missing)?, history.map_err(missing)?);
-    let mut job = JobView::new(&status, None);
-    let ends: Vec<RunEnd> = history.iter().map(RunEnd::new).collect();
-    job.ends = ends.iter().take(STRIP).cloned().collect();
+    let Some(mut job) = list.list.iter().find(|job| *job.name == *wanted).cloned() else {
+        // The error names a similar job. A job that was added since the list was read is shown in the next round.
+        let unread = || Missing::Unread("the list of jobs has not been read again yet".to_owned());
+        return Err(jobs.check_exists(wanted).await.map_or_else(missing, |()| unread()));
+    };
     let zone = job.zone.as_deref().and_then(Zone::named).unwrap_or_else(Zone::utc);
     let asked = at.map(|at| zone.parse(at));
-    let why = match asked {
-        Some(None) => None,
-        _ => jobs.why(wanted, asked.flatten()).await.ok(),
+    let why = async {
+        match asked {
+            Some(None) => None,
+            _ => jobs.why(wanted, asked.flatten()).await.ok(),
+        }
     };
-    let next = next.ok().filter(|next| !next.is_empty()).unwrap_or_else(|| status.next.into_iter().collect());
+    let now = env.wall();
+    let (history, next, why) =
+        futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);
+    let ends: Vec<RunEnd> = history.map_err(missing)?.iter().map(RunEnd::new).collect();
+    job.ends = ends.iter().take(STRIP).cloned().collect();
+    let next = next.ok().filter(|next| !next.is_empty()).unwrap_or_else(|| job.next.into_iter().collect());
     Ok(Box::new(JobDetail { job, ends, next, why }))
 }

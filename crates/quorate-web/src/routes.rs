@@ -107,7 +107,7 @@ fn nothing(site: &Site) -> Snapshot {
         nodes: nodes.iter().map(|node| crate::snapshot::NodeView::new(node, None, now)).collect(),
         leadership: crate::snapshot::Leadership::Unknown,
         ttl: site.page.ttl,
-        jobs: site.page.jobs.then(JobsView::default),
+        jobs: site.page.jobs.then(Arc::<JobsView>::default),
         examination: None,
     }
 }

@@ -15,6 +15,8 @@ const NAME_MAX: usize = 200;
 const TEXT_MAX: usize = 2_000;
 /// The number of runs in a strip.
 pub(crate) const STRIP: usize = 20;
+/// The length up to which the nodes' list of jobs has the newest end of each: see `quorate::scheduler::Jobs::list`.
+const SHORT_LIST: usize = 256;
 
 /// The state of a group and its nodes.
 #[derive(Clone, Debug)]
@@ -28,8 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) leadership: Leadership,
     /// The TTL of the leader's lease, if it is known.
     pub(crate) ttl: Option<Duration>,
-    /// `None` if the page shows no jobs.
-    pub(crate) jobs: Option<JobsView>,
+    /// `None` if the page shows no jobs. Shared, because a list may be long, and each viewer has a copy of the snapshot.
+    pub(crate) jobs: Option<Arc<JobsView>>,
     pub(crate) examination: Option<Arc<crate::source::Examination>>,
 }
 
@@ -83,6 +85,10 @@ pub(crate) struct JobsView {
     pub(crate) read_at: Option<WallTime>,
     /// The reason why the list could not be read again.
     pub(crate) error: Option<String>,
+    /// The freeze of the group, if it is frozen.
+    pub(crate) freeze: Option<Paused>,
+    /// The number of jobs whose history has not been read since a viewer looked. A long list is read in parts.
+    pub(crate) unread: usize,
 }
 
 /// A job.
@@ -98,18 +104,21 @@ pub(crate) struct JobView {
     pub(crate) rules: String,
     pub(crate) any_worker: bool,
     pub(crate) registered: WallTime,
+    /// The job's own pause, besides a freeze of the group.
     pub(crate) paused: Option<Paused>,
-    /// True if the group is frozen. If the job is not paused itself, `paused` describes the freeze.
-    pub(crate) frozen: bool,
+    /// The freeze of the group.
+    pub(crate) freeze: Option<Paused>,
     /// The time since which the job is overdue.
     pub(crate) overdue: Option<WallTime>,
+    /// The tick of the first run that failed since the last success, if the leader keeps it.
+    pub(crate) failing: Option<WallTime>,
     pub(crate) next: Option<WallTime>,
     pub(crate) running: Vec<ActiveRun>,
     /// The newest runs that have ended, the newest first.
     pub(crate) ends: Vec<RunEnd>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Paused {
     pub(crate) at: WallTime,
     pub(crate) by: String,
@@ -146,6 +155,7 @@ pub(crate) enum JobState {
     Failed,
     Lost,
     Paused,
+    Frozen,
     Running,
     Idle,
 }
@@ -197,6 +207,13 @@ impl Snapshot {
     }
 }
 
+impl JobsView {
+    /// Returns whether a list of this length comes without the ends of runs.
+    pub(crate) const fn is_long(length: usize) -> bool {
+        length > SHORT_LIST
+    }
+}
+
 impl NodeView {
     pub(crate) fn new(node: &NodeStatus, votes_at: Option<WallTime>, since: WallTime) -> Self {
         Self {
@@ -235,13 +252,15 @@ impl Vote {
 }
 
 impl JobView {
-    /// `old` is the view of the same job in the round before, which saves reading its schedule again.
-    pub(crate) fn new(job: &JobStatus, old: Option<&Self>) -> Self {
+    /// `old` is the view of the same job in the round before, which saves reading its schedule again. `freeze` is that
+    /// of the group.
+    pub(crate) fn new(job: &JobStatus, freeze: Option<&Paused>, old: Option<&Self>) -> Self {
         let schedule = text(&job.schedule);
         let (words, zone) = match old.filter(|old| old.schedule == schedule) {
             Some(old) => (old.words.clone(), old.zone.clone()),
             None => cron_words(&job.schedule),
         };
+        let (paused, freeze) = pauses(job, freeze);
         Self {
             name: Arc::clone(&job.name),
             words,
@@ -250,14 +269,10 @@ impl JobView {
             rules: text(&job.rules),
             any_worker: job.placement == Placement::AnyWorker,
             registered: job.registered,
-            paused: job.paused_at.map(|at| Paused {
-                at,
-                by: name(job.paused_by.as_deref().unwrap_or_default()),
-                reason: job.pause_reason.as_deref().map(text),
-                until: job.paused_until,
-            }),
-            frozen: job.frozen,
+            paused,
+            freeze,
             overdue: job.overdue_since,
+            failing: job.failing_since,
             next: job.next,
             running: job
                 .running
@@ -273,9 +288,16 @@ impl JobView {
         name(&self.name)
     }
 
-    /// Returns the word for the pause of the job, or of its group.
-    pub(crate) const fn pause_word(&self) -> &'static str {
-        if self.frozen { "frozen" } else { "paused" }
+    /// Returns the freeze of the group or the pause of the job, with the word for it. A freeze comes first, because
+    /// the end of a pause changes nothing before the end of the freeze.
+    pub(crate) fn stopped(&self) -> Option<(&'static str, &Paused)> {
+        let frozen = self.freeze.as_ref().map(|freeze| ("frozen", freeze));
+        frozen.or(self.paused.as_ref().map(|paused| ("paused", paused)))
+    }
+
+    /// Returns whether the row of the job, which has no ends of runs, says that an operator may be needed.
+    pub(crate) const fn may_be_in_trouble(&self) -> bool {
+        self.failing.is_some() || self.overdue.is_some()
     }
 
     /// Returns the newest end that is not a skipped tick.
@@ -294,7 +316,9 @@ impl JobView {
         }
         match self.last_run().map(|end| end.outcome) {
             Some(RunOutcome::Failed | RunOutcome::TimedOut) => JobState::Failed,
+            None if self.failing.is_some() => JobState::Failed,
             _ if self.paused.is_some() => JobState::Paused,
+            _ if self.freeze.is_some() => JobState::Frozen,
             Some(RunOutcome::Lost) => JobState::Lost,
             _ => JobState::Idle,
         }
@@ -307,6 +331,7 @@ impl JobState {
             Self::Failed => "failed",
             Self::Lost => "lost",
             Self::Paused => "paused",
+            Self::Frozen => "frozen",
             Self::Running => "running",
             Self::Idle => "idle",
         }
@@ -361,6 +386,25 @@ impl RunEnd {
             Some(error) if *error != self.reason => format!("{}; last error: {error}", self.reason),
             _ => self.reason.clone(),
         }
+    }
+}
+
+/// Separates the pause of a job from the freeze of its group. The status of a frozen job describes its own pause if it
+/// has one, and the freeze otherwise.
+fn pauses(job: &JobStatus, freeze: Option<&Paused>) -> (Option<Paused>, Option<Paused>) {
+    let shown = job.paused_at.map(|at| Paused {
+        at,
+        by: name(job.paused_by.as_deref().unwrap_or_default()),
+        reason: job.pause_reason.as_deref().map(text),
+        until: job.paused_until,
+    });
+    match (shown, freeze.filter(|_| job.frozen)) {
+        (Some(shown), Some(freeze)) if (shown.at, &shown.by) == (freeze.at, &freeze.by) => {
+            (None, Some(freeze.clone()))
+        }
+        // The freeze may have begun between the two reads.
+        (Some(shown), None) if job.frozen => (None, Some(shown)),
+        (shown, freeze) => (shown, freeze.cloned()),
     }
 }
 

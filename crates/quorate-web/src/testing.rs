@@ -2,7 +2,7 @@
 
 use crate::snapshot::{ActiveRun, JobView, JobsView, Leadership, NodeView, Paused, RunEnd, Snapshot, Vote};
 use quorate::{env::WallTime, scheduler::RunOutcome};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// 2026-11-22 02:12:40 UTC.
 pub(crate) const NOW: WallTime = WallTime::from_micros(1_795_313_560_000_000);
@@ -25,7 +25,7 @@ pub(crate) fn state(nodes: usize) -> Snapshot {
             remaining: Some(Duration::from_millis(7_900)),
         },
         ttl: Some(Duration::from_secs(10)),
-        jobs: Some(jobs(3)),
+        jobs: Some(jobs(3).into()),
         examination: None,
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn jobs(count: usize) -> JobsView {
     JobsView {
         list: (0..count).map(|at| job(&format!("job-{at}"))).collect(),
         read_at: Some(NOW),
-        error: None,
+        ..JobsView::default()
     }
 }
 
@@ -61,8 +61,9 @@ pub(crate) fn job(name: &str) -> JobView {
         any_worker: false,
         registered: before(86_400),
         paused: None,
-        frozen: false,
+        freeze: None,
         overdue: None,
+        failing: None,
         next: Some(WallTime::from_micros(NOW.as_micros() + 600_000_000)),
         running: Vec::new(),
         ends: vec![end(RunOutcome::Done, 86_400)],
@@ -84,8 +85,23 @@ pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
     }
 }
 
+/// Returns the jobs of a snapshot, to change them.
+pub(crate) fn jobs_of(state: &mut Snapshot) -> &mut JobsView {
+    Arc::make_mut(state.jobs.as_mut().unwrap())
+}
+
 fn with(state: &mut Snapshot, job: usize) -> &mut JobView {
-    &mut state.jobs.as_mut().unwrap().list[job]
+    &mut jobs_of(state).list[job]
+}
+
+/// Freezes the group.
+pub(crate) fn freeze(state: &mut Snapshot) {
+    let until = WallTime::from_micros(NOW.as_micros() + 3_600_000_000);
+    let reason = Some("a migration".to_owned());
+    let freeze = Paused { at: before(120), by: "ada@ops2".to_owned(), reason, until: Some(until) };
+    let jobs = jobs_of(state);
+    jobs.list.iter_mut().for_each(|job| job.freeze = Some(freeze.clone()));
+    jobs.freeze = Some(freeze);
 }
 
 pub(crate) fn fail(state: &mut Snapshot, job: usize) {

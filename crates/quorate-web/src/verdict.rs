@@ -1,6 +1,6 @@
 //! The judgement of a snapshot: the one sentence of a page, what an operator must do, and what to know. Pure.
 
-use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Snapshot, Vote};
+use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Paused, Snapshot, Vote};
 use quorate::env::WallTime;
 
 /// The importance of news, in ascending order.
@@ -55,6 +55,7 @@ pub(crate) enum ProblemIcon {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Nodes,
+    Jobs,
     Leadership,
     /// The page of the job with this name.
     Job(String),
@@ -65,7 +66,8 @@ pub(crate) fn judge(state: &Snapshot) -> Verdict {
     let (mut needs, mut know) = (Vec::new(), Vec::new());
     nodes(state, &mut needs, &mut know);
     leader(state, &mut needs);
-    let (failed, overdue) = jobs(state.jobs.as_ref(), &mut needs, &mut know);
+    frozen(state, &mut know);
+    let (failed, overdue) = jobs(state.jobs.as_deref(), &mut needs, &mut know);
     needs.sort_by_key(|problem| std::cmp::Reverse(problem.level));
     let (level, headline) = headline(state, (&failed, &overdue), &needs, &know);
     Verdict { level, headline, needs, know }
@@ -223,17 +225,37 @@ fn jobs(
             know.push(problem(job, Level::Warn, ProblemIcon::Lost, "Lost", "history"));
         }
         if let Some(paused) = &job.paused {
-            let reason = paused.reason.as_ref().map_or_else(String::new, |reason| format!(" “{reason}”,"));
-            let (kind, verb) = if job.frozen { ("Frozen", "why") } else { ("Paused", "resume") };
             know.push(Problem {
-                text: format!("{},{reason} by {}", job.pause_word(), paused.by),
+                text: stopped("paused", paused),
                 since: Some(paused.at),
                 next: paused.until.map(|at| ("Resumes", at)),
-                ..problem(job, Level::Warn, ProblemIcon::Paused, kind, verb)
+                ..problem(job, Level::Warn, ProblemIcon::Paused, "Paused", "resume")
             });
         }
     }
     (failed, overdue)
+}
+
+/// Says that all jobs are frozen.
+fn frozen(state: &Snapshot, know: &mut Vec<Problem>) {
+    let Some(freeze) = state.jobs.as_ref().and_then(|jobs| jobs.freeze.as_ref()) else { return };
+    know.push(Problem {
+        level: Level::Warn,
+        icon: ProblemIcon::Paused,
+        kind: "Frozen",
+        subject: state.group.to_string(),
+        target: Target::Jobs,
+        text: format!("all jobs {}", stopped("frozen", freeze)),
+        since: Some(freeze.at),
+        next: freeze.until.map(|at| ("Ends", at)),
+        command: format!("quorate unfreeze --group {}", shell(&state.group)),
+    });
+}
+
+/// Says who stopped jobs, and why.
+fn stopped(word: &str, paused: &Paused) -> String {
+    let reason = paused.reason.as_ref().map_or_else(String::new, |reason| format!(" “{reason}”,"));
+    format!("{word},{reason} by {}", paused.by)
 }
 
 fn problem(
@@ -309,10 +331,12 @@ mod tests {
     fn an_overdue_job_needs_an_operator_and_a_frozen_group_does_not() {
         let mut state = testing::state(3);
         testing::pause(&mut state, 1);
-        state.jobs.as_mut().unwrap().list[1].frozen = true;
+        testing::freeze(&mut state);
         let verdict = judge(&state);
-        assert_eq!((verdict.needs.len(), verdict.know[0].kind), (0, "Frozen"));
-        state.jobs.as_mut().unwrap().list[0].overdue = Some(state.at);
+        let kinds: Vec<&str> = verdict.know.iter().map(|problem| problem.kind).collect();
+        assert_eq!((verdict.needs.len(), kinds), (0, vec!["Frozen", "Paused"]), "one entry for the group");
+        assert!(verdict.know[0].text.contains("all jobs frozen, “a migration”, by ada@ops2"));
+        testing::jobs_of(&mut state).list[0].overdue = Some(state.at);
         let verdict = judge(&state);
         assert_eq!((verdict.level, verdict.needs[0].kind), (Level::Bad, "Overdue"));
         assert!(verdict.headline.contains("one job needs you: job-0 is overdue"), "{}", verdict.headline);

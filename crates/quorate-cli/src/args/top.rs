@@ -12,8 +12,9 @@ Keys: Up and Down (or k and j) choose a job; Enter shows its runs and why it did
 did not run, and Esc returns; / filters the jobs, s changes their order and S
 reverses it; Tab shows only the nodes, the runs, the events, or all; q or Ctrl-C ends
 it, and ? lists all keys.
-t triggers the chosen job, p pauses it, r resumes it and c cancels its active runs.
-Each of these asks first, and is in the list of `quorate audit`.
+t triggers the chosen job, p pauses it (with a reason, and until a time), r resumes it,
+c cancels its active runs, and b runs it for each tick of a span. Each of these asks
+first, and is in the list of `quorate audit`.
 
 Without an action it only reads. Data that could not be updated is marked with its
 time and the reason. Colours are not used if NO_COLOR is set. Exit status: 0; 128+n

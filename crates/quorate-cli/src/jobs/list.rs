@@ -98,18 +98,23 @@ impl Page {
 impl JobPage {
     /// Returns in a few words whether the job is overdue, whether it runs, and whether it is paused.
     pub(crate) fn state(&self) -> String {
-        let overdue = if self.overdue_since.is_some() { "overdue, " } else { "" };
-        overdue.to_owned() + &self.activity()
+        self.state_until(|until| format!("until {until}"))
     }
 
-    fn activity(&self) -> String {
+    /// Returns the state of the job, as [`JobPage::state`] does. `end` formats the end of a pause.
+    pub(crate) fn state_until(&self, end: impl Fn(&str) -> String) -> String {
+        let overdue = if self.overdue_since.is_some() { "overdue, " } else { "" };
+        overdue.to_owned() + &self.activity(end)
+    }
+
+    fn activity(&self, end: impl Fn(&str) -> String) -> String {
         let running = self.running.iter().filter(|run| !run.orphaned).count();
         match (&self.paused, running) {
             (None, 0) => "idle".to_owned(),
             (None, 1) => "running".to_owned(),
             (None, some) => format!("{some} running"),
-            (Some(paused), 0) => paused.short(self.frozen),
-            (Some(paused), some) => format!("{}, {some} running", paused.short(self.frozen)),
+            (Some(paused), 0) => paused.short(self.frozen, end),
+            (Some(paused), some) => format!("{}, {some} running", paused.short(self.frozen, end)),
         }
     }
 
@@ -140,11 +145,12 @@ impl JobPage {
 }
 
 impl PausedPage {
-    fn short(&self, frozen: bool) -> String {
+    fn short(&self, frozen: bool, end: impl Fn(&str) -> String) -> String {
         let reason = self.reason.as_ref();
         let reason = reason.map_or_else(String::new, |reason| format!(" ({})", plain(reason, REASON_MAX)));
         let state = if frozen { "frozen" } else { "paused" };
-        format!("{state}{}{reason}", self.end())
+        let end = self.until.as_deref().map_or_else(String::new, |until| format!(" {}", end(until)));
+        format!("{state}{end}{reason}")
     }
 
     /// Returns the freeze of a group.

@@ -23,6 +23,12 @@ pub(super) fn relative(at: &str, now: WallTime) -> String {
     }
 }
 
+/// Returns the time from `now` until the end of a state, as `for 3 h`.
+pub(super) fn left(until: &str, now: WallTime) -> String {
+    time::parse(until)
+        .map_or_else(|_| format!("until {until}"), |end| format!("for {}", span(now.until(end))))
+}
+
 /// Returns the time of day, in UTC.
 pub(super) fn time_of_day(at: WallTime) -> String {
     let second = WallTime::from_micros(at.as_micros() / 1_000_000 * 1_000_000);
@@ -42,6 +48,7 @@ mod tests {
         assert_eq!(relative("2025-11-21T10:15:35Z", now), "0 s ago");
         assert_eq!(relative("2025-11-21T13:15:39Z", now), "in 3 h");
         assert_eq!(relative("?", now), "?");
+        assert_eq!(left("2025-11-21T12:15:39Z", now), "for 2 h");
         assert_eq!(
             [119, 120, 7_199, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),
             ["119 s", "2 min", "119 min", "2 h", "2 d"]

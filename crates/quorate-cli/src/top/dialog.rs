@@ -2,7 +2,7 @@
 
 use super::{
     clock::relative,
-    state::{Question, Verb},
+    question::{Question, Verb},
     view::{View, bold, first_line, scrolled},
 };
 use crate::{table::fields_within, terminal::Tone};
@@ -22,9 +22,10 @@ Esc             go back; drop the filter
 s  S            change the order; reverse it
 Tab             show all sections, or only nodes, runs, events
 t               trigger the job: run it once now
-p               pause the job
+p               pause the job, with a reason and until a time
 r               resume the job
 c               cancel the active runs of the job
+b               back-fill: run the job for each tick of a span
 q  Ctrl-C       quit";
 
 /// Draws the details of the open job.
@@ -93,14 +94,30 @@ pub(super) fn question(frame: &mut Frame<'_>, area: Rect, question: &Question) {
         Verb::Trigger => {
             format!("Run {job} once now, in addition to its schedule?\n\ny: yes   any other key: no")
         }
-        Verb::Pause => format!(
-            "Pause {job}? Its ticks are skipped until it is resumed.\n\nReason: {}_\n\nEnter: pause   Esc: do not",
-            question.reason
-        ),
+        Verb::Pause => typed(question, "Pause {}? Its ticks are skipped.", "pause"),
+        Verb::Backfill => typed(question, "Run {} for each of its ticks in a span?", "run them"),
         Verb::Resume => format!("Run the ticks of {job} again from now on?\n\ny: yes   any other key: no"),
         Verb::Cancel => format!("Cancel the active runs of {job}?\n\ny: yes   any other key: no"),
     };
     window(frame, area, &text, 70);
+}
+
+/// Returns the text of a question with fields.
+fn typed(question: &Question, ask: &str, confirm: &str) -> String {
+    let mut text = format!("{}\n\n", ask.replace("{}", &question.job));
+    let fields = question.verb.fields().iter().zip(&question.typed).enumerate();
+    for (at, ((name, hint), typed)) in fields {
+        let cursor = if at == question.at { "_" } else { "" };
+        text += &format!("{name}: {typed}{cursor}");
+        if typed.is_empty() {
+            text += &format!("  ({hint})");
+        }
+        text.push('\n');
+    }
+    if let Some(problem) = &question.problem {
+        text += &format!("\n{problem}\n");
+    }
+    text + &format!("\nTab: other field   Enter: {confirm}   Esc: do not")
 }
 
 /// Draws the list of the keys.

@@ -14,6 +14,7 @@ mod events;
 mod news;
 mod order;
 mod poller;
+mod question;
 mod screen;
 mod state;
 #[cfg(test)]
@@ -118,7 +119,7 @@ impl Shell {
                 signal = signals.next() => return Ok(128 + signal),
                 key = keys.next() => match key {
                     Some(Ok(Event::Key(key))) => {
-                        let effects = self.state.press(key);
+                        let effects = self.state.press(key, self.now());
                         if !effects.into_iter().all(|effect| self.apply(effect)) {
                             return Ok(0);
                         }

@@ -5,6 +5,7 @@ use super::{
     events::{self, Event},
     news::{Dated, Detail, Leader, Moment, News, NodeRow},
     order::{Order, rows},
+    question::{Answer, Question, Verb, edit},
 };
 use crate::{
     jobs::{Action, JobPage},
@@ -18,8 +19,6 @@ use std::{cell::Cell, collections::VecDeque, time::Duration};
 const EVENTS_MAX: usize = 500;
 /// The number of jobs by which a page key moves.
 const PAGE: usize = 10;
-/// The longest text that can be typed, in characters.
-const TYPED_MAX: usize = 200;
 
 /// The state of the live view.
 #[derive(Debug)]
@@ -72,24 +71,6 @@ pub(super) enum Dialog {
     Filter(String),
     Help,
     Ask(Question),
-}
-
-/// A question about an action.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Question {
-    pub(super) job: String,
-    pub(super) verb: Verb,
-    /// The reason of a pause, as far as it has been typed.
-    pub(super) reason: String,
-}
-
-/// An action on a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Trigger,
-    Pause,
-    Resume,
-    Cancel,
 }
 
 /// A step that the shell of the view carries out.
@@ -181,7 +162,7 @@ impl State {
     }
 
     /// Takes in a key, and returns the steps to carry out.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Vec<Effect> {
+    pub(super) fn press(&mut self, key: KeyEvent, now: Moment) -> Vec<Effect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
@@ -191,7 +172,7 @@ impl State {
         match self.dialog.take() {
             Some(Dialog::Filter(before)) => self.type_filter(key.code, before),
             Some(Dialog::Help) => {}
-            Some(Dialog::Ask(question)) => return self.answer(key.code, question),
+            Some(Dialog::Ask(question)) => return self.answer(key.code, question, now),
             None => return self.command(key.code),
         }
         Vec::new()
@@ -252,6 +233,7 @@ impl State {
             KeyCode::Char('p') => self.ask(Verb::Pause),
             KeyCode::Char('r') => self.ask(Verb::Resume),
             KeyCode::Char('c') => self.ask(Verb::Cancel),
+            KeyCode::Char('b') => self.ask(Verb::Backfill),
             _ => {}
         }
         Vec::new()
@@ -308,7 +290,7 @@ impl State {
     fn ask(&mut self, verb: Verb) {
         let job = self.open.as_ref().or(self.chosen.as_ref());
         if let Some(job) = job.filter(|_| self.section == Section::All || self.open.is_some()) {
-            self.dialog = Some(Dialog::Ask(Question { job: job.clone(), verb, reason: String::new() }));
+            self.dialog = Some(Dialog::Ask(Question::new(job, verb)));
         }
     }
 
@@ -324,33 +306,23 @@ impl State {
         self.choose_existing();
     }
 
-    fn answer(&mut self, key: KeyCode, mut question: Question) -> Vec<Effect> {
-        let confirmed = match (question.verb, key) {
-            (_, KeyCode::Esc) => None,
-            // The reason is typed, so the key that confirms a pause is Enter.
-            (Verb::Pause, KeyCode::Enter) => Some(()),
-            (Verb::Pause, _) => {
-                edit(&mut question.reason, key);
+    fn answer(&mut self, key: KeyCode, question: Question, now: Moment) -> Vec<Effect> {
+        let (job, verb) = (question.job.clone(), question.verb);
+        match question.press(key, now.wall) {
+            Answer::Ask(question) => {
                 self.dialog = Some(Dialog::Ask(question));
-                return Vec::new();
+                Vec::new()
             }
-            (_, KeyCode::Char('y' | 'Y')) => Some(()),
-            _ => None,
-        };
-        if confirmed.is_none() {
-            self.message = Some((format!("{}: not {}", question.job, question.verb.done()), Tone::Plain));
-            return Vec::new();
+            Answer::Refuse => {
+                self.message = Some((format!("{job}: not {}", verb.done()), Tone::Plain));
+                Vec::new()
+            }
+            Answer::Confirm(action) => {
+                self.pending += 1;
+                self.message = None;
+                vec![Effect::Act { job, action }]
+            }
         }
-        self.pending += 1;
-        self.message = None;
-        let reason = Some(question.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-        let action = match question.verb {
-            Verb::Trigger => Action::Trigger,
-            Verb::Pause => Action::Pause { reason, until: None },
-            Verb::Resume => Action::Resume,
-            Verb::Cancel => Action::Cancel(None),
-        };
-        vec![Effect::Act { job: question.job, action }]
     }
 }
 
@@ -362,27 +334,5 @@ impl Section {
             Self::Runs => Self::Events,
             Self::Events => Self::All,
         }
-    }
-}
-
-impl Verb {
-    fn done(self) -> &'static str {
-        match self {
-            Self::Trigger => "triggered",
-            Self::Pause => "paused",
-            Self::Resume => "resumed",
-            Self::Cancel => "cancelled",
-        }
-    }
-}
-
-/// Applies a key to a typed text.
-fn edit(text: &mut String, key: KeyCode) {
-    match key {
-        KeyCode::Backspace => {
-            text.pop();
-        }
-        KeyCode::Char(c) if text.chars().count() < TYPED_MAX && !quorate::plain::steers(c) => text.push(c),
-        _ => {}
     }
 }

@@ -50,7 +50,7 @@ impl Bench {
     }
 
     fn press(&mut self, key: KeyCode) -> Vec<Effect> {
-        self.state.press(KeyEvent::new(key, KeyModifiers::NONE))
+        self.state.press(KeyEvent::new(key, KeyModifiers::NONE), self.now)
     }
 
     fn type_in(&mut self, text: &str) {
@@ -348,6 +348,35 @@ fn each_action_asks_first() {
     bench.shows(&["pause: beat: refused"]);
     bench.press(KeyCode::Char('p'));
     assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: None, until: None }));
+
+    bench.press(KeyCode::Char('p'));
+    bench.type_in("disk");
+    bench.press(KeyCode::Tab);
+    bench.type_in("soon");
+    assert_eq!(bench.press(KeyCode::Enter), [], "the text is wrong, so the question stays");
+    bench.shows(&["Reason: disk", "Until: soon_", "Until is neither a length nor a time"]);
+    (0..4).for_each(|_| drop(bench.press(KeyCode::Backspace)));
+    bench.type_in("90m");
+    let until = Some(bench.now.wall + Duration::from_secs(5_400));
+    assert_eq!(bench.press(KeyCode::Enter), act(Action::Pause { reason: Some("disk".to_owned()), until }));
+
+    bench.press(KeyCode::Char('b'));
+    bench.shows(&["Run beat for each of its ticks in a span?", "From: _", "Until:   (the same, excluded)"]);
+    bench.type_in(&rfc3339(BEGAN));
+    bench.press(KeyCode::Enter);
+    bench.shows(&["Until is missing"]);
+    bench.type_in(&rfc3339(BEGAN + 60_000_000));
+    let [from, until] = [BEGAN, BEGAN + 60_000_000].map(WallTime::from_micros);
+    assert_eq!(bench.press(KeyCode::Enter), act(Action::Backfill(from, until)));
+}
+
+#[test]
+fn the_end_of_a_pause_fits_into_its_column() {
+    let until = Some(rfc3339(BEGAN + 7_200_000_000));
+    let paused =
+        PausedPage { by: "ann".to_owned(), at: rfc3339(BEGAN), reason: Some("full".to_owned()), until };
+    let bench = Bench::with_jobs(&[JobPage { paused: Some(paused), ..job("beat") }]);
+    bench.shows(&["paused for 2 h (full"]);
 }
 
 #[test]
@@ -410,7 +439,7 @@ fn q_and_ctrl_c_quit_and_help_takes_one_key() {
     bench.press(KeyCode::Char('p'));
     assert!(matches!(bench.state.dialog, Some(Dialog::Ask(_))));
     let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(bench.state.press(ctrl_c), [Effect::Quit], "also during a question");
+    assert_eq!(bench.state.press(ctrl_c, bench.now), [Effect::Quit], "also during a question");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! columns of the jobs, then all but three lines of the events. The first two lines and the jobs stay.
 
 use super::{
-    clock::{relative, time_of_day},
+    clock::{left, relative, time_of_day},
     dialog,
     news::{Dated, Moment},
     order::Order,
@@ -140,8 +140,8 @@ fn footer<'a>(state: &State, palette: Palette) -> Line<'a> {
         return Line::styled(first_line(text), palette.of(*tone));
     }
     Line::from(match state.open {
-        Some(_) => "Esc back  t trigger  p pause  r resume  c cancel  q quit  ? keys",
-        None => "Enter details  / filter  s sort  Tab section  t p r c actions  q quit  ? keys",
+        Some(_) => "Esc back  t trigger  p pause  r resume  c cancel  b back-fill  q quit  ? keys",
+        None => "Enter details  / filter  s sort  Tab section  t p r c b actions  q quit  ? keys",
     })
 }
 
@@ -261,6 +261,8 @@ impl View<'_> {
 
     fn job<'a>(&self, job: &'a JobPage, is_chosen: bool, wide: bool) -> Row<'a> {
         let state = if job.paused.is_some() { Tone::Caution } else { Tone::Plain };
+        // A whole time has no room here. The details of the job have it.
+        let doing = job.state_until(|until| left(until, self.now.wall));
         let next = job.next.as_ref().map_or("-".to_owned(), |next| relative(next, self.now.wall));
         let (last, tone) = job.last.first().map_or(("-".to_owned(), Tone::Plain), |end| {
             let took = end.duration().map_or_else(String::new, |took| format!(" in {took}"));
@@ -270,7 +272,7 @@ impl View<'_> {
         });
         let mut cells = vec![
             Cell::from(&*job.name),
-            Cell::from(Span::styled(job.state(), self.palette.of(state))),
+            Cell::from(Span::styled(doing, self.palette.of(state))),
             Cell::from(next),
             Cell::from(Span::styled(last, self.palette.of(tone))),
         ];

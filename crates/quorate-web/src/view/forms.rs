@@ -1,7 +1,7 @@
 //! The forms of the actions. Each says what it will do, and needs no script.
 
 use super::{Context, JobsQuery};
-use crate::snapshot::{JobView, Snapshot};
+use crate::snapshot::{JobView, JobsView, Snapshot};
 use maud::{Markup, html};
 
 /// The zones that the foot of a page offers, after the viewer's own.
@@ -23,7 +23,7 @@ fn form(context: &Context<'_>, action: &str, inside: &Markup) -> Markup {
 }
 
 fn details(summary: &str, about: &str, form: &Markup) -> Markup {
-    html! { details { summary { (summary) span.vh { " " (about) } } (form) } }
+    html! { details { summary { (summary) @if !about.is_empty() { span.vh { " " (about) } } } (form) } }
 }
 
 /// Returns the actions for one job.
@@ -43,11 +43,16 @@ pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
         label { "From, inclusive (in " (context.zone.name()) ")" input type="datetime-local" name="from" required; }
         label { "Until, exclusive" input type="datetime-local" name="until" required; }
     };
+    let resumed = match job.freeze {
+        Some(_) => "Its own pause ends. It stays frozen until the freeze of its group ends.",
+        None => "Its ticks run again from the next one. Those that were skipped stay skipped.",
+    };
     html! {
         div.acts role="group" aria-label="Actions" {
             (one("/do/trigger", "Run now…", "It runs once, now, on the leader's order. Its schedule does not change.", &empty, "Run it now"))
+            @if job.freeze.is_some() { (unfreeze(context)) }
             @if job.paused.is_some() {
-                (one("/do/resume", "Resume…", "Its ticks run again from the next one. Those that were skipped stay skipped.", &empty, "Resume it"))
+                (one("/do/resume", "Resume…", resumed, &empty, "Resume it"))
             } @else {
                 (one("/do/pause", "Pause…", "Its ticks are skipped. A run that is active goes on.", &pause, "Pause it"))
             }
@@ -57,6 +62,31 @@ pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
             (one("/do/backfill", "Back-fill…", "It runs once for each tick of its schedule in this span.", &span, "Run the ticks of the span"))
         }
     }
+}
+
+/// Returns the actions for all jobs of the group.
+pub(super) fn group(jobs: &JobsView, context: &Context<'_>) -> Markup {
+    let inside = html! {
+        p { "The ticks of all jobs are skipped, under every leader. Runs that are active go on. A freeze that exists is replaced." }
+        label { "Reason" input name="reason" maxlength=(REASON_MAX) required; }
+        label { "Until (in " (context.zone.name()) ")" input type="datetime-local" name="until" required; }
+        button { "Freeze all " (jobs.list.len()) " jobs" }
+    };
+    html! {
+        div.acts role="group" aria-label="Actions for all jobs" {
+            @if jobs.freeze.is_some() { (unfreeze(context)) }
+            (details("Freeze all jobs…", "", &form(context, "/do/freeze", &inside)))
+        }
+    }
+}
+
+/// Returns the action that ends the freeze of the group.
+fn unfreeze(context: &Context<'_>) -> Markup {
+    let inside = html! {
+        p { "The ticks of all jobs of the group run again from the next one, apart from jobs that are paused themselves." }
+        button { "End the freeze" }
+    };
+    details("Unfreeze all jobs…", "", &form(context, "/do/unfreeze", &inside))
 }
 
 /// Returns the action that asks the leader to resign.

@@ -73,6 +73,7 @@ fn verdict(job: &JobView) -> Verdict {
         JobState::Failed => (Level::Bad, format!("{shown} failed.")),
         JobState::Lost => (Level::Warn, format!("The end of the last run of {shown} is unknown.")),
         JobState::Paused => (Level::Warn, format!("{shown} is paused.")),
+        JobState::Frozen => (Level::Warn, format!("{shown} is frozen with its group.")),
         JobState::Idle if job.last_run().is_none() => (Level::Well, format!("{shown} has not run yet.")),
         JobState::Idle => (Level::Well, format!("{shown} is well.")),
     };
@@ -84,11 +85,8 @@ fn about(job: &JobView, context: &Context<'_>) -> Markup {
         @if let Some(since) = job.overdue {
             "Overdue since " (context.at(since)) ": it has not succeeded in the time that is expected of it. "
         }
-        @if let Some(paused) = &job.paused {
-            @if job.frozen { "Its group is frozen by " } @else { "Paused by " } (paused.by) " since " (context.at(paused.at))
-            @if let Some(until) = paused.until { " until " (context.at(until)) }
-            @if let Some(reason) = &paused.reason { ": “" (reason) "”" } ". "
-        }
+        @if let Some(freeze) = &job.freeze { "All jobs of the group are frozen " (context.pause(freeze)) ". " }
+        @if let Some(paused) = &job.paused { "Paused " (context.pause(paused)) ". " }
         @for run in &job.running {
             @if run.orphaned { "The run of " (context.at(run.tick)) " lost its leader. " }
         }
@@ -171,7 +169,7 @@ fn when(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
                         }
                     }
                 }
-                @if job.paused.is_some() { p.small.soft { "It is " (job.pause_word()) ": ticks before its end are skipped." } }
+                @if let Some((word, _)) = job.stopped() { p.small.soft { "It is " (word) ": ticks before its end are skipped." } }
             }
         }
     }

@@ -1,17 +1,15 @@
 use super::{Context, JobsQuery, Show, forms, overview::sentence, parts};
 use crate::{
-    snapshot::{JobState, JobView, JobsView, Snapshot},
+    snapshot::{JobState, JobView, JobsView, Paused, Snapshot},
     time::span,
     verdict::{Level, Verdict},
 };
 use maud::{Markup, html};
+use std::cmp::Ordering;
 use url::form_urlencoded;
 
 /// The number of jobs on a page.
 pub(super) const PAGE: usize = 50;
-
-/// The length from which a list of jobs comes without the ends of runs: see `quorate::scheduler::Jobs::list`.
-const LONG: usize = 256;
 
 /// Returns the list of jobs.
 pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -> (String, Markup) {
@@ -25,6 +23,8 @@ pub(super) fn jobs(query: &JobsQuery, state: &Snapshot, context: &Context<'_>) -
     let shown: Vec<&JobView> = found.iter().copied().skip(page * PAGE).take(PAGE).collect();
     let body = html! {
         (sentence(&verdict, &html! { (jobs.list.len()) " jobs of the group " (state.group) "." }))
+        @if let Some(freeze) = &jobs.freeze { (frozen(freeze, context)) }
+        @if context.operate && !jobs.list.is_empty() { (forms::group(jobs, context)) }
         @if !jobs.list.is_empty() { (filters(query, jobs, context)) (forms::find(query, context)) }
         section aria-labelledby="j" {
             h2.vh id="j" { "Jobs" }
@@ -47,9 +47,10 @@ fn verdict(jobs: &JobsView) -> Verdict {
     let count = |state| jobs.list.iter().filter(|job| job.state() == state).count();
     let (failed, paused, running) =
         (count(JobState::Failed), count(JobState::Paused), count(JobState::Running));
+    let stopped = if jobs.freeze.is_some() { "all frozen".to_owned() } else { format!("{paused} paused") };
     let tail = match (paused, running) {
-        (0, 0) => String::new(),
-        (paused, running) => format!("; {paused} paused, {running} running"),
+        (0, 0) if jobs.freeze.is_none() => String::new(),
+        (_, running) => format!("; {stopped}, {running} running"),
     };
     let (level, headline) = match (failed, jobs.list.len()) {
         (0, 0) if jobs.read_at.is_none() => (Level::Bad, "The jobs could not be read yet.".to_owned()),
@@ -68,7 +69,7 @@ fn is_shown(job: &JobView, show: Show) -> bool {
         Show::All | Show::ByNextRun => true,
         Show::Trouble => job.overdue.is_some() || matches!(job.state(), JobState::Failed | JobState::Lost),
         Show::Running => job.is_running(),
-        Show::Paused => job.paused.is_some(),
+        Show::Paused => job.stopped().is_some(),
     }
 }
 
@@ -80,9 +81,18 @@ pub(super) fn select<'a>(jobs: &'a JobsView, query: &JobsQuery) -> Vec<&'a JobVi
     if query.show == Show::ByNextRun {
         found.sort_by_key(|job| (job.next.is_none(), job.next, &job.name));
     } else {
-        found.sort_by(|one, other| one.state().cmp(&other.state()).then_with(|| one.name.cmp(&other.name)));
+        found.sort_by(by_trouble);
     }
     found
+}
+
+/// Orders jobs: first those that failed, then those that are overdue, then by state, and by name.
+pub(super) fn by_trouble(one: &&JobView, other: &&JobView) -> Ordering {
+    let rank = |job: &JobView| {
+        let state = job.state();
+        (state != JobState::Failed, job.overdue.is_none(), state)
+    };
+    rank(one).cmp(&rank(other)).then_with(|| one.name.cmp(&other.name))
 }
 
 fn address(query: &JobsQuery, show: Show, page: usize, context: &Context<'_>) -> String {
@@ -130,12 +140,22 @@ fn pager(query: &JobsQuery, page: usize, pages: usize, found: usize, context: &C
     }
 }
 
+/// Says that all jobs are frozen.
+pub(super) fn frozen(freeze: &Paused, context: &Context<'_>) -> Markup {
+    html! {
+        div.box.warn.below role="note" {
+            p { "All jobs are frozen " (context.pause(freeze)) "." }
+            @if !context.operate { p.small { "To end it: " (super::command("quorate unfreeze")) } }
+        }
+    }
+}
+
 /// Says that the list could not be read again.
 pub(super) fn freshness(jobs: &JobsView, context: &Context<'_>) -> Markup {
     html! {
-        @if jobs.list.len() > LONG {
+        @if jobs.unread > 0 {
             p.box {
-                "In a list of more than " (LONG) " jobs, only runs that end while this page is watched are known. A failure from before is on the job’s own page."
+                "The runs of " (jobs.unread) " of the " (jobs.list.len()) " jobs are still being read. A failure among them is not shown yet."
             }
         }
         @if let Some(error) = &jobs.error {
@@ -186,10 +206,7 @@ fn row(job: &JobView, context: &Context<'_>) -> Markup {
                 a href=(context.job_link(&job.name)) { (job.shown()) }
                 span.sub { @if let Some(words) = &job.words { (words) span.wide-only { " · " } } code.wide-only[job.words.is_some()] { (job.schedule) } }
                 @if let Some(paused) = &job.paused {
-                    span.sub.warn {
-                        (job.pause_word()) " by " (paused.by) " since " (context.at(paused.at))
-                        @if let Some(reason) = &paused.reason { ": “" (reason) "”" }
-                    }
+                    span.sub.warn { "paused " (context.pause(paused)) }
                 }
             }
             td.at role="cell" { @if job.overdue.is_some() { span.st.bad { "overdue" } " " } (parts::job_state(job.state())) }
@@ -221,12 +238,12 @@ fn next(job: &JobView, context: &Context<'_>) -> Markup {
     let zone =
         job.zone.as_deref().filter(|zone| *zone != context.zone.name()).and_then(crate::time::Zone::named);
     html! {
-        @match (job.next, &job.paused) {
+        @match (job.next, job.stopped()) {
             (Some(at), _) => {
                 (context.until(at))
                 @if let Some(zone) = zone { span.sub.wide-only { (zone.short(at, context.now)) " " (zone.name()) } }
             }
-            (None, Some(_)) => span.soft { "none while paused" },
+            (None, Some((word, _))) => span.soft { "none while " (word) },
             (None, None) => span.soft { "–" },
         }
     }

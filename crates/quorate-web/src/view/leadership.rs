@@ -1,4 +1,4 @@
-use super::{Context, command, forms, overview};
+use super::{Context, command, forms, overview, time_line};
 use crate::{
     changes::{Change, Past},
     snapshot::{Leadership, Snapshot, name, text},
@@ -81,6 +81,7 @@ fn terms(past: &Past, state: &Snapshot, context: &Context<'_>) -> Markup {
             @if past.terms.is_empty() {
                 p.soft { "No term is recorded." }
             } @else {
+                (time_line::time_line(&past.terms, present(state), context))
                 table.stack role="table" {
                     caption.vh { "The terms of the group, newest first" }
                     thead role="rowgroup" { tr role="row" {
@@ -93,9 +94,17 @@ fn terms(past: &Past, state: &Snapshot, context: &Context<'_>) -> Markup {
     }
 }
 
+/// Returns the number of the term that continues.
+fn present(state: &Snapshot) -> Option<u64> {
+    match &state.leadership {
+        Leadership::Leader { term, .. } => *term,
+        _ => None,
+    }
+}
+
 fn term_row(term: &PastTerm, state: &Snapshot, context: &Context<'_>) -> Markup {
     let number = term.term.get();
-    let leads = matches!(&state.leadership, Leadership::Leader { term: Some(now), .. } if *now == number);
+    let leads = present(state) == Some(number);
     let end = term.end.as_ref().filter(|_| !leads);
     let until = end.map(|end| end.at).or(leads.then_some(context.now));
     html! {

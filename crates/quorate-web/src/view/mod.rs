@@ -10,12 +10,13 @@ mod nodes;
 mod overview;
 mod parts;
 mod sign_in;
+mod time_line;
 
 pub(crate) use layout::{Notice, page};
 pub(crate) use sign_in::sign_in;
 
 use crate::{
-    snapshot::{Detail, Snapshot, name as name_of},
+    snapshot::{Detail, Paused, Snapshot, name as name_of},
     time::{self, Zone, element},
 };
 use maud::{Markup, html};
@@ -147,6 +148,15 @@ impl Context<'_> {
     /// Shows how soon a time is, and then the time.
     fn until(&self, at: WallTime) -> Markup {
         html! { (element(at, &time::until(at, self.now))) span.soft.wide-only { " " (self.zone.short(at, self.now)) } }
+    }
+
+    /// Says who stopped the jobs, since when, until when, and why.
+    fn pause(&self, paused: &Paused) -> Markup {
+        html! {
+            "by " (paused.by) " since " (self.at(paused.at))
+            @if let Some(until) = paused.until { " until " (self.at(until)) }
+            @if let Some(reason) = &paused.reason { ": “" (reason) "”" }
+        }
     }
 
     /// Shows a time.

@@ -1,6 +1,6 @@
 use super::{Context, command, jobs, parts};
 use crate::{
-    snapshot::{JobsView, Leadership, Snapshot},
+    snapshot::{JobState, JobView, JobsView, Leadership, Snapshot},
     time::{self, element, span},
     verdict::{Level, Problem, Target, Verdict, judge, voting},
 };
@@ -8,6 +8,8 @@ use maud::{Markup, html};
 
 /// The number of jobs in the table of the overview. Jobs in trouble come first.
 const JOBS_MAX: usize = 20;
+/// The number of facts that are good to know.
+const KNOW_MAX: usize = 5;
 /// The number of coming runs that are listed.
 const NEXT_MAX: usize = 6;
 
@@ -73,7 +75,10 @@ fn problems(verdict: &Verdict, context: &Context<'_>) -> Markup {
             }
             @if !verdict.know.is_empty() {
                 h3.tier { "Good to know " span.soft { (verdict.know.len()) } }
-                ul.probs.mild { @for problem in verdict.know.iter().take(JOBS_MAX) { (one(problem, context)) } }
+                ul.probs.mild { @for problem in verdict.know.iter().take(KNOW_MAX) { (one(problem, context)) } }
+                @if verdict.know.len() > KNOW_MAX {
+                    p.small { "and " (verdict.know.len() - KNOW_MAX) " more: " a href=(context.link("/jobs?show=paused")) { "all paused jobs" } }
+                }
             }
         }
     }
@@ -82,6 +87,7 @@ fn problems(verdict: &Verdict, context: &Context<'_>) -> Markup {
 fn one(problem: &Problem, context: &Context<'_>) -> Markup {
     let link = match &problem.target {
         Target::Nodes => context.link("/nodes#what-to-do"),
+        Target::Jobs => context.link("/jobs"),
         Target::Leadership => context.link("/leadership#what-to-do"),
         Target::Job(name) => context.job_link(name),
     };
@@ -169,16 +175,36 @@ fn coming(jobs: &JobsView, context: &Context<'_>) -> Markup {
 }
 
 fn job_table(jobs: &JobsView, context: &Context<'_>) -> Markup {
-    let mut list: Vec<_> = jobs.list.iter().collect();
-    list.sort_by(|one, other| one.state().cmp(&other.state()).then_with(|| one.name.cmp(&other.name)));
-    let hidden = list.len().saturating_sub(JOBS_MAX);
+    let all = jobs.list.len();
+    // In a long list, a job that is idle says nothing here.
+    let is_quiet =
+        |job: &JobView| matches!(job.state(), JobState::Idle | JobState::Frozen) && job.overdue.is_none();
+    let is_shown = |job: &&JobView| all <= JOBS_MAX || !is_quiet(job);
+    let mut list: Vec<_> = jobs.list.iter().filter(is_shown).collect();
+    list.sort_by(jobs::by_trouble);
+    let (found, is_whole) = (list.len(), list.len() == all);
     list.truncate(JOBS_MAX);
     html! {
         section aria-labelledby="jobs" {
-            div.head { h2 id="jobs" { "Jobs " span.soft { (jobs.list.len()) } } }
+            div.head {
+                h2 id="jobs" { "Jobs " span.soft { (all) } }
+                @if all > list.len() { a.small href=(context.link("/jobs")) { "All " (all) " jobs" } }
+            }
             (jobs::freshness(jobs, context))
-            @if list.is_empty() { (jobs::none(jobs)) } @else { (jobs::table(&list, context)) }
-            @if hidden > 0 { p.small { a href=(context.link("/jobs")) { "All " (jobs.list.len()) " jobs" } } }
+            @if all == 0 {
+                (jobs::none(jobs))
+            } @else if list.is_empty() {
+                p.soft { "None of them runs, is paused, or is in trouble." }
+            } @else {
+                (jobs::table(&list, context))
+            }
+            @if !is_whole {
+                p.small {
+                    @if found > list.len() { "The first " (list.len()) " of " (found) " that run, are paused, or are in trouble. " }
+                    @else if found > 0 { "Those that run, are paused, or are in trouble. " }
+                    "Idle jobs are not shown here."
+                }
+            }
         }
     }
 }

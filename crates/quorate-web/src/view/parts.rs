@@ -102,7 +102,7 @@ pub(crate) fn job_state(state: JobState) -> Markup {
     let (class, shape) = match state {
         JobState::Failed => ("st bad", cross()),
         JobState::Lost => ("st warn", dashed()),
-        JobState::Paused => ("st warn", bars()),
+        JobState::Paused | JobState::Frozen => ("st warn", bars()),
         JobState::Running => ("st run", play()),
         JobState::Idle => ("st", check("s-soft")),
     };
@@ -141,6 +141,11 @@ pub(crate) fn severity(severity: Severity) -> Markup {
         Severity::Note => ("st", note(), "note"),
     };
     html! { span class=(class) { (icon(&shape)) (word) } }
+}
+
+/// Returns the mark of a state that must not last.
+pub(crate) fn trouble() -> Markup {
+    icon(&alert())
 }
 
 /// Returns a mark for a page that is read from the nodes.

@@ -9,7 +9,7 @@ use quorate::{
     ledger::Operation,
 };
 
-fn context(zone: &Zone) -> Context<'_> {
+pub(super) fn context(zone: &Zone) -> Context<'_> {
     Context {
         now: NOW,
         zone,
@@ -30,7 +30,7 @@ fn shown(view: &View, state: &Snapshot, detail: Option<&Detail>) -> String {
 }
 
 fn list(query: JobsQuery, jobs: JobsView) -> String {
-    shown(&View::Jobs(query), &Snapshot { jobs: Some(jobs), ..testing::state(3) }, None)
+    shown(&View::Jobs(query), &Snapshot { jobs: Some(jobs.into()), ..testing::state(3) }, None)
 }
 
 const HOSTILE: &str = "<script>alert(1)</script>\"' onload=x \u{202e}\u{1b}[2J";
@@ -61,7 +61,7 @@ fn hostile_job() -> JobView {
 #[test]
 fn hostile_text_is_text_on_every_page() {
     let mut state = testing::state(3);
-    state.jobs.as_mut().unwrap().list.push(hostile_job());
+    testing::jobs_of(&mut state).list.push(hostile_job());
     state.nodes[1].vote = Vote::Refused;
     state.nodes[1].reason = Some(crate::snapshot::text(HOSTILE));
     state.leadership = Leadership::Leader {
@@ -136,10 +136,9 @@ fn a_long_list_has_pages_and_filters() {
     let rows = |page: &str| page.matches("data-key=").count();
     let first = list(JobsQuery::default(), jobs.clone());
     assert_eq!(rows(&first), jobs::PAGE);
-    assert!(
-        first.contains("In a list of more than 256 jobs")
-            && !list(JobsQuery::default(), testing::jobs(3)).contains("In a list")
-    );
+    assert!(!first.contains("still being read"));
+    let unread = list(JobsQuery::default(), JobsView { unread: 480, ..jobs.clone() });
+    assert!(unread.contains("The runs of 480 of the 1000 jobs are still being read"), "{unread}");
     assert!(
         first.contains("1 to 50 of 1000")
             && first.contains("/ops/jobs?page=2")
@@ -156,9 +155,15 @@ fn a_long_list_has_pages_and_filters() {
     assert_eq!(rows(&paused), 1);
     let none = list(JobsQuery { find: "nothing".to_owned(), ..JobsQuery::default() }, jobs.clone());
     assert!(none.contains("No job matches") && rows(&none) == 0);
-    let state = Snapshot { jobs: Some(jobs), ..testing::state(3) };
+    let mut state = Snapshot { jobs: Some(jobs.into()), ..testing::state(3) };
     let overview = shown(&View::Overview, &state, None);
-    assert!(overview.contains("All 1000 jobs") && overview.len() < 100_000, "{}", overview.len());
+    assert!(overview.contains("All 1000 jobs") && overview.len() < 30_000, "{}", overview.len());
+    assert_eq!(rows(&overview), 1, "only the paused job");
+    testing::freeze(&mut state);
+    (0..100).for_each(|job| testing::pause(&mut state, job));
+    let overview = shown(&View::Overview, &state, None);
+    assert!(overview.contains("and 97 more") && overview.len() < 60_000, "{}", overview.len());
+    assert_eq!(rows(&overview), 20);
 }
 
 #[test]

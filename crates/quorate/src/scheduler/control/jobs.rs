@@ -173,7 +173,7 @@ impl Jobs {
         if entries.is_empty() {
             // If the history is empty, either no run of the job has ended yet, or there is no job of this name.
             // Only the second case is an error.
-            self.find(job).await?;
+            self.check_exists(job).await?;
         }
         Ok(entries.into_iter().rev().take(limit).collect())
     }
@@ -198,8 +198,8 @@ impl Jobs {
     /// # Cancel safety
     /// Safe: the call only reads.
     pub async fn schedule(&self, job: &str) -> Result<Schedule, JobsError> {
-        let found = self.find(job).await?;
-        found.schedule().map_err(|reason| JobsError::Schedule { job: job.into(), reason })
+        let row = self.row(job).await?;
+        status::schedule(&row).map_err(|reason| JobsError::Schedule { job: job.into(), reason })
     }
 
     /// Pauses the job: every leader skips its ticks from now on, until the job is resumed. Active runs and
@@ -315,7 +315,18 @@ impl Jobs {
     /// # Cancel safety
     /// Safe: the call only reads.
     pub async fn check_exists(&self, job: &str) -> Result<(), JobsError> {
-        self.find(job).await.map(|_| ())
+        self.row(job).await.map(drop)
+    }
+
+    /// Reads the row of a job, without those of the other jobs. Only the error for an unknown job reads them all, to
+    /// suggest a name.
+    async fn row(&self, job: &str) -> Result<JobRow, JobsError> {
+        let found = answers(self.ledger.read_keys(&[JobRow::key(job)]).await)?;
+        let records = found.iter().flatten().filter_map(|(_, record)| record.as_ref());
+        match status::newest_row(records) {
+            Some(row) => Ok(row),
+            None => self.find(job).await.map(|found| found.row),
+        }
     }
 
     async fn find(&self, job: &str) -> Result<RegisteredJob, JobsError> {

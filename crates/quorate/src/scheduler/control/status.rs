@@ -110,7 +110,7 @@ pub(super) struct RegisteredJob {
 impl RegisteredJob {
     /// Returns the schedule that the job's row contains.
     pub(super) fn schedule(&self) -> Result<Schedule, InvalidSchedule> {
-        self.row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
+        schedule(&self.row)
     }
 
     /// Returns the next tick after `now`. Returns `None` if there is no such tick, or if it cannot be computed
@@ -175,6 +175,25 @@ impl RegisteredJob {
     }
 }
 
+/// Returns the schedule that a row contains.
+pub(super) fn schedule(row: &JobRow) -> Result<Schedule, InvalidSchedule> {
+    row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
+}
+
+/// Returns the row that counts, of those that nodes store for one job. `None` if they store none, or if the job was
+/// removed.
+pub(super) fn newest_row<'a>(records: impl Iterator<Item = &'a Record>) -> Option<JobRow> {
+    let rows = records.filter_map(|record| Some((record, JobRow::parse(&record.value).ok()?)));
+    let (record, row) = rows.max_by_key(|(record, row)| (record.term, row.rev))?;
+    is_kept(record).then_some(row)
+}
+
+/// Returns whether the job of a row exists. When a job is removed, its row is written with a time, so that pruning
+/// removes it. The row of any other job has the time `FOR_EVER`.
+fn is_kept(record: &Record) -> bool {
+    record.at == FOR_EVER.as_micros()
+}
+
 /// Returns the jobs in the ledger, by name. If the nodes have several rows of a job, the row with the highest
 /// term and revision counts.
 pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
@@ -184,9 +203,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         // This version cannot read rows that a later version wrote. Such a row is left out.
         let Ok(row) = JobRow::parse(&record.value) else { continue };
         let rank = (record.term, row.rev);
-        // When a job is removed, its row is written with a time, so that pruning removes it. The row of any
-        // other job has the time `FOR_EVER`.
-        let found = (rank, row, record.at == FOR_EVER.as_micros());
+        let found = (rank, row, is_kept(record));
         match rows.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(found)),
             Entry::Occupied(mut entry) if entry.get().0 < rank => drop(entry.insert(found)),
@@ -347,6 +364,25 @@ mod tests {
         );
         let garbage = (JobRow::key("k"), Record { value: "?".into(), ..row(1, "", 1).1 });
         assert_eq!(jobs(&[node(1, &[garbage])]).len(), 0);
+    }
+
+    #[test]
+    fn a_row_that_is_read_alone_is_the_one_that_counts_among_all() {
+        let newest = |rows: &[(Arc<str>, Record)]| {
+            let alone = newest_row(rows.iter().map(|(_, record)| record)).map(|row| row.schedule);
+            let answers: Vec<_> = rows.iter().map(|row| node(1, std::slice::from_ref(row))).collect();
+            let among_all = jobs(&answers).remove("j").map(|job| job.row.schedule);
+            assert_eq!(alone, among_all);
+            alone.map(|schedule| schedule.to_string())
+        };
+        assert_eq!(newest(&[row(9, "old", 1), row(2, "new", 2)]).as_deref(), Some("new"));
+        assert_eq!(newest(&[row(3, "new", 2), row(2, "old", 2)]).as_deref(), Some("new"));
+        let mut removed = row(5, "gone", 2);
+        removed.1.at = 7;
+        assert_eq!(newest(&[row(4, "old", 2), removed]), None, "a job that was removed");
+        let garbage = (JobRow::key("j"), Record { value: "?".into(), ..row(9, "", 9).1 });
+        assert_eq!(newest(&[row(1, "readable", 1), garbage]).as_deref(), Some("readable"));
+        assert_eq!(newest(&[]), None);
     }
 
     #[test]

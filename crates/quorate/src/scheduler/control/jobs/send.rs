@@ -24,7 +24,7 @@ impl Jobs {
         // Without this check, a request for an unknown job would wait for a leader's refusal, or for the
         // timeout if there is no leader.
         if !what.job().is_empty() {
-            self.find(what.job()).await?;
+            self.check_exists(what.job()).await?;
         }
         let env = self.quorum.env();
         let deadline = env.now() + self.wait;

@@ -9,102 +9,25 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate::{Claims, Quorum, claim::ClaimOutcome};
-use quorate_redis::RedisNode;
+mod actions;
+mod bench;
+mod many;
+mod states;
+
+use bench::{Bench, HOSTILE, OPERATE, READ, SOON, store_messages};
 use quorate_testkit::cannot_run;
-use quorate_tests::support::{Browser, ENTER, Http, Nodes, PATIENCE, Program, Running, TAB, until};
+use quorate_tests::support::{ENTER, Http, Nodes, PATIENCE, Program, TAB, until};
 use rustix::process::Signal;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
-
-const OPERATE: &str = "the-token-to-operate";
-const READ: &str = "the-token-for-reading";
-/// The name of a job that would run as a script if a page did not escape it.
-const HOSTILE: &str = "<script>alert(1)<script>";
-/// The time within which a page shows a change.
-const SOON: Duration = Duration::from_secs(2);
-/// A job that waits for the file `go` and then fails, one with a hostile name, and one that succeeds each second.
-const JOBS: &str = "[[job]]\nname = \"slow\"\nschedule = \"0 0 29 2 *\"\nzone = \"Europe/Kyiv\"\nkeep_output = \"1KiB\"\n\
-     command = [\"sh\", \"-c\", \"echo reading; while [ ! -e DIR/go ]; do sleep 0.05; done; echo '<b>bold</b>'; exit 3\"]\n\
-     [[job]]\nname = \"<script>alert(1)<script>\"\nschedule = \"0 0 29 2 *\"\ncommand = [\"true\"]\n\
-     [[job]]\nname = \"beat\"\nevery = \"1s\"\ncommand = [\"true\"]\n";
-
-/// A daemon on three servers that vote, and a browser.
-struct Bench {
-    program: Program,
-    nodes: Nodes,
-    daemon: Running,
-    http: Http,
-    browser: Browser,
-}
-
-impl Bench {
-    /// Starts them; `None` if this machine cannot run the test `name`.
-    fn start(name: &str, http: &str) -> Option<Self> {
-        let Some(browser) = Browser::start() else {
-            let reason = "chromedriver is missing; install chromium and chromium-driver";
-            cannot_run(&format!("web::{name}"), reason);
-            return None;
-        };
-        let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
-        let nodes = Nodes::admitted(3, &program, &[]);
-        program.write("operate", OPERATE);
-        program.write("read", READ);
-        let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
-        let jobs = JOBS.replace("DIR", program.dir().to_str().expect("a path"));
-        let text = format!(
-            "nodes = [{}]\ngroup = \"billing\"\nlease = {{ ttl = \"3s\" }}\n[http]\nlisten = \"127.0.0.1:0\"\n\
-             operate_token_file = \"operate\"\n{http}{jobs}",
-            list.join(", ")
-        );
-        let config = program.write("quorate.toml", &text);
-        let daemon = program.start(["run", "--config", &config]);
-        let http = Http::of(&daemon);
-        let bench = Self { program, nodes, daemon, http, browser };
-        bench.browser.look(1_280, 900, false);
-        Some(bench)
-    }
-
-    fn open(&self, path: &str) {
-        self.browser.open(&format!("http://{}{path}", self.http.address()));
-    }
-
-    /// Opens a page, and waits until it is updated by itself.
-    fn open_live(&self, path: &str) {
-        self.open(path);
-        self.browser.until_text("#live", "live,", PATIENCE);
-        self.browser.run("window.sameDocument = true");
-    }
-
-    /// Fails if the page was loaded again since [`Bench::open_live`].
-    #[track_caller]
-    fn is_same_document(&self) {
-        assert_eq!(self.browser.run("return window.sameDocument"), true);
-    }
-
-    /// Returns the row of a job or node.
-    fn row(key: &str) -> String {
-        format!("[data-key=\"{key}\"] td.at")
-    }
-
-    /// Signs in with the keyboard alone.
-    fn sign_in(&self) {
-        self.open("/sign-in");
-        self.browser.tab_to("input[name=token]");
-        self.browser.press(OPERATE);
-        self.browser.press(ENTER);
-        self.browser.until_text("footer", "You may operate.", PATIENCE);
-    }
-}
 
 #[test]
 fn a_row_turns_running_and_then_failed_and_the_keyboard_is_enough() {
     let name = "a_row_turns_running_and_then_failed_and_the_keyboard_is_enough";
-    let Some(bench) = Bench::start(name, "") else { return };
+    let Some(bench) = Bench::start(name) else { return };
     let (browser, row) = (&bench.browser, Bench::row("slow"));
     until("the jobs", PATIENCE, || (bench.http.status("/api/v1/jobs/slow") == Some(200)).then_some(()));
     bench.open("/job?name=slow");
@@ -152,7 +75,7 @@ fn a_row_turns_running_and_then_failed_and_the_keyboard_is_enough() {
 
 #[test]
 fn a_killed_node_and_a_killed_server_are_shown() {
-    let Some(mut bench) = Bench::start("a_killed_node_and_a_killed_server_are_shown", "") else { return };
+    let Some(mut bench) = Bench::start("a_killed_node_and_a_killed_server_are_shown") else { return };
     bench.open_live("/nodes");
     let port = bench.nodes[2].port();
     let row = format!("tr[data-key*=\"{port}\"] td.at");
@@ -189,7 +112,7 @@ const PAGES: [(&str, &str); 7] = [
 fn every_page_is_usable_on_a_phone_in_the_dark_and_without_barriers() {
     let name = "every_page_is_usable_on_a_phone_in_the_dark_and_without_barriers";
     let Some(axe) = axe(name) else { return };
-    let Some(bench) = Bench::start(name, "") else { return };
+    let Some(bench) = Bench::start(name) else { return };
     let browser = &bench.browser;
     until("the jobs", PATIENCE, || (bench.http.status("/api/v1/jobs/slow") == Some(200)).then_some(()));
     store_messages(&bench.nodes.list());
@@ -288,27 +211,6 @@ fn write_picture(name: &str, base64: &str) {
     std::io::Write::write_all(&mut stdin, base64.as_bytes()).expect("it reads");
     drop(stdin);
     assert!(decode.wait().expect("it ends").success());
-}
-
-/// Stores a message that is done, one that was given up, and one in progress, in the set `orders`.
-#[tokio::main(flavor = "current_thread")]
-async fn store_messages(list: &str) {
-    let nodes = list.split(',').map(|url| RedisNode::parse(url).expect("a url"));
-    let quorum = Quorum::builder().nodes(nodes).worker("ops1").build().expect("a quorum");
-    quorum.ready(PATIENCE).await.expect("a majority");
-    let claims = Claims::new(&quorum, "orders")
-        .ttl(Duration::from_secs(3))
-        .max_attempts(1)
-        .dead_letter(|_| async { Ok::<_, String>("card network: 422 <unknown merchant>") });
-    let claim = async |id: &str| match claims.claim(id).await.expect("an answer") {
-        ClaimOutcome::Claimed(claim) => claim,
-        other => panic!("{other:?}"),
-    };
-    claim("80411").await.complete("sent").await.expect("a majority");
-    claim("80412").await.abandon().await.expect("a majority");
-    let given_up = claims.claim("80412").await.expect("an answer");
-    assert!(matches!(given_up, ClaimOutcome::DeadLettered(_)), "{given_up:?}");
-    quorum.close().await;
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! The time line of terms: a lane for each worker that led, and one for the times without a leader. Positions are
+//! percentages, so that the text keeps its size on a narrow screen.
+
+use super::{Context, parts};
+use crate::{snapshot::name, time::span};
+use maud::{Markup, html};
+use quorate::{election::PastTerm, env::WallTime};
+use std::time::Duration;
+
+/// The number of terms that are drawn.
+const TERMS: usize = 12;
+/// The most lanes of workers.
+const LANES: usize = 6;
+/// The shortest time that is drawn.
+const SHORTEST: Duration = Duration::from_secs(60);
+/// The least width of a bar, and the width from which a bar has room for the cause of its end, in percent.
+const WIDTH: (f64, f64) = (0.4, 14.0);
+
+/// The time that is drawn.
+#[derive(Clone, Copy)]
+struct Window {
+    from: WallTime,
+    to: WallTime,
+}
+
+/// The worker of a lane, with its terms, the newest first.
+struct Lane<'a> {
+    holder: String,
+    terms: Vec<&'a PastTerm>,
+}
+
+impl Window {
+    /// Returns the position of a time, in percent.
+    fn place(self, at: WallTime) -> f64 {
+        let all = self.from.until(self.to).max(SHORTEST).as_secs_f64();
+        (self.from.until(at).as_secs_f64() / all * 100.0).clamp(0.0, 100.0)
+    }
+
+    /// Returns the time at a quarter of the window.
+    fn quarter(self, number: u32) -> WallTime {
+        self.from + self.from.until(self.to).max(SHORTEST) / 4 * number
+    }
+}
+
+/// Draws the newest terms, which begin with the newest. The term `leads` continues.
+pub(super) fn time_line(terms: &[PastTerm], leads: Option<u64>, context: &Context<'_>) -> Markup {
+    let terms = &terms[..terms.len().min(TERMS)];
+    let Some(oldest) = terms.last() else { return html! {} };
+    let window = Window { from: oldest.began, to: context.now };
+    let mut lanes: Vec<Lane<'_>> = Vec::new();
+    for term in terms {
+        let holder = name(&term.holder);
+        match lanes.iter().position(|lane| lane.holder == holder) {
+            Some(at) => lanes[at].terms.push(term),
+            None if lanes.len() < LANES => lanes.push(Lane { holder, terms: vec![term] }),
+            None => {}
+        }
+    }
+    let gaps = gaps(terms, leads.is_none(), context.now);
+    html! {
+        div.lanes {
+            @for lane in &lanes { (draw(lane, window, leads, context)) }
+            @if !gaps.is_empty() { (vacant(&gaps, window, context)) }
+            div.scale aria-hidden="true" {
+                @for number in 0..4 { span { (context.zone.short(window.quarter(number), context.now)) } }
+                span { "now" }
+            }
+        }
+    }
+}
+
+/// Returns the times without a leader, the newest first.
+fn gaps(terms: &[PastTerm], is_vacant: bool, now: WallTime) -> Vec<(WallTime, WallTime)> {
+    let ended = |term: &PastTerm| term.end.as_ref().map(|end| end.at);
+    let between = terms.windows(2).filter_map(|pair| Some((ended(pair.get(1)?)?, pair.first()?.began)));
+    let last = terms.first().filter(|_| is_vacant).and_then(ended).map(|end| (end, now));
+    last.into_iter().chain(between).filter(|(from, to)| from < to).collect()
+}
+
+fn draw(lane: &Lane<'_>, window: Window, leads: Option<u64>, context: &Context<'_>) -> Markup {
+    let is_present = |term: &PastTerm| Some(term.term.get()) == leads;
+    let shown = |at| context.zone.short(at, context.now);
+    let describe = |term: &&PastTerm| match &term.end {
+        _ if is_present(term) => format!("leads since {}", shown(term.began)),
+        Some(end) => format!("led from {} to {}, {}", shown(term.began), shown(end.at), end.cause),
+        None => format!("led from {}, no end is recorded", shown(term.began)),
+    };
+    let told: Vec<String> = lane.terms.iter().map(describe).collect();
+    html! {
+        span.lane { b { (lane.holder) } @if lane.terms.iter().any(|term| is_present(term)) { " " span.soft { "leads" } } }
+        svg.wide height="22" role="img" aria-label={ (lane.holder) ": " (told.join("; ")) } {
+            rect y="11" width="100%" height="1" class="f-line" {}
+            @for term in &lane.terms { (bar(term, window, is_present(term))) }
+        }
+    }
+}
+
+fn bar(term: &PastTerm, window: Window, is_present: bool) -> Markup {
+    let end = term.end.as_ref().filter(|_| !is_present);
+    let until = if is_present { window.to } else { end.map_or(term.began, |end| end.at) };
+    let width = (window.place(until) - window.place(term.began)).max(WIDTH.0);
+    let from = window.place(term.began).min(100.0 - width);
+    let class = if is_present { "f-ok" } else { "f-raise s-soft" };
+    html! {
+        rect x=(percent(from)) y="2" width=(percent(width)) height="18" class=(class) {}
+        @if let Some(end) = end.filter(|_| width >= WIDTH.1) {
+            svg x=(percent(from + width)) y="15.5" { text.c x="-6" text-anchor="end" { (end.cause.to_string()) } }
+        }
+    }
+}
+
+fn vacant(gaps: &[(WallTime, WallTime)], window: Window, context: &Context<'_>) -> Markup {
+    let describe = |(from, to): &(WallTime, WallTime)| {
+        format!("{} at {}", span(from.until(*to)), context.zone.short(*from, context.now))
+    };
+    let told: Vec<String> = gaps.iter().map(describe).collect();
+    html! {
+        span.lane.bad { (parts::trouble()) " no leader" }
+        svg.wide height="22" role="img" aria-label={ "No leader: " (told.join("; ")) } {
+            rect y="11" width="100%" height="1" class="f-line" {}
+            @for (from, to) in gaps {
+                @let width = (window.place(*to) - window.place(*from)).max(WIDTH.0);
+                rect x=(percent(window.place(*from).min(100.0 - width))) y="0" width=(percent(width)) height="22" class="f-bad" {}
+            }
+        }
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{part:.2}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        testing::{NOW, before},
+        time::Zone,
+    };
+    use quorate::{
+        FencingToken,
+        election::{TermEnd, TermEndCause},
+    };
+
+    fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> PastTerm {
+        let end = |ago| TermEnd { at: before(ago), cause: TermEndCause::Resigned, reason: "".into() };
+        let (term, began) = (FencingToken::new(number), before(began));
+        PastTerm { term, holder: holder.into(), began, end: ended.map(end) }
+    }
+
+    fn shown(terms: &[PastTerm], leads: Option<u64>) -> String {
+        let zone = Zone::utc();
+        time_line(terms, leads, &super::super::tests::context(&zone)).into_string()
+    }
+
+    #[test]
+    fn each_worker_has_a_lane_and_so_has_a_time_without_a_leader() {
+        let terms = [term(3, "a", 100, None), term(2, "b", 500, Some(120)), term(1, "a", 1_000, Some(500))];
+        let line = shown(&terms, Some(3));
+        assert_eq!(line.matches("class=\"lane\"").count(), 2, "{line}");
+        assert!(line.contains("a: leads since 02:11:00; led from 01:56:00 to 02:04:20, resigned"), "{line}");
+        assert!(
+            line.contains("x=\"90.00%\" y=\"2\" width=\"10.00%\""),
+            "the present term is the last tenth: {line}"
+        );
+        assert!(
+            line.contains("No leader: 20 s at 02:10:40")
+                && line.contains("x=\"88.00%\" y=\"0\" width=\"2.00%\"")
+        );
+        assert!(shown(&terms[..1], Some(3)).contains("width=\"100.00%\""));
+        // The group has had no leader since the last term ended.
+        assert!(shown(&terms[1..], None).contains("No leader: 2 min at 02:10:40"));
+        assert_eq!(shown(&[], None), "");
+    }
+
+    #[test]
+    fn nothing_is_drawn_outside_of_its_lane() {
+        let mut terms: Vec<_> = (1..=40)
+            .map(|number| term(number, &format!("w{number}"), 5_000 - number, Some(4_999 - number)))
+            .collect();
+        terms.reverse();
+        // A clock that is ahead.
+        terms[0].began = NOW + Duration::from_secs(30);
+        let line = shown(&terms, Some(40));
+        assert_eq!(line.matches("class=\"lane\"").count(), LANES);
+        for part in line.split("<rect x=\"").skip(1) {
+            let number = |text: &str| text.split('%').next().and_then(|text| text.parse::<f64>().ok());
+            let from = number(part).expect("a place");
+            let width = number(part.split("width=\"").nth(1).expect("a width")).expect("a width");
+            assert!(from >= 0.0 && from + width <= 100.01, "{part}");
+        }
+    }
+}
