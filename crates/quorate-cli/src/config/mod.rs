@@ -43,7 +43,7 @@ pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub use notify::{NotifyConfig, NotifyEvent, NotifyTarget, PingConfig, PingEvent, SecretSource};
 pub(crate) use notify::{is_private, parse_url};
 pub use output::OutputConfig;
-pub(crate) use source::NODES_VARIABLE;
+pub(crate) use source::{COMMAND_VARIABLES, NODES_VARIABLE};
 pub use source::{Environment, Flags, NodesFrom, Secret};
 pub use tls::{TlsFiles, TlsNames};
 
