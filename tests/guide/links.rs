@@ -49,7 +49,7 @@ fn check(root: &Path, read: &BTreeMap<PathBuf, Page>, from: &Path, link: &str) -
     };
     let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
     let target = if file.is_empty() { from.to_owned() } else { normal(&folder.join(file)) };
-    if !target.exists() {
+    if !file.is_empty() && !target.exists() {
         return Err("there is no such file".to_owned());
     }
     let book = root.join("docs/guide/src");
@@ -58,7 +58,15 @@ fn check(root: &Path, read: &BTreeMap<PathBuf, Page>, from: &Path, link: &str) -
         return Err(format!("the file is not part of the book; use {REPOSITORY}"));
     }
     let Some(anchor) = anchor else { return Ok(()) };
-    let page = read.get(&target).ok_or("only pages have sections")?;
+    let other;
+    let page = match read.get(&target) {
+        Some(page) => page,
+        None if target.extension().is_some_and(|extension| extension == "md") => {
+            other = Page::read(&fs::read_to_string(&target).map_err(|error| error.to_string())?);
+            &other
+        }
+        None => return Err("only pages have sections".to_owned()),
+    };
     if page.anchors.iter().any(|known| known == anchor) {
         return Ok(());
     }
