@@ -56,6 +56,7 @@ mod guide {
         Postgres = "how/postgres.md",
         Locks = "how/locks.md",
         Fencing = "how/fencing.md",
+        Lease = "understand/lease.md",
         Rslock = "from/rslock.md",
     }
 }

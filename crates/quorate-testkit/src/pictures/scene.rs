@@ -56,7 +56,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts the servers and two workers, and trusts the servers. `lanes` names the lanes of the picture: those of
+    /// Starts the servers and two workers, and waits until the servers vote. `lanes` names the lanes of the picture: those of
     /// the workers, then others, and the servers from `first_server` on.
     #[expect(clippy::expect_used, reason = "a story that cannot begin has no picture")]
     pub(super) async fn start(
@@ -91,9 +91,10 @@ impl Scene {
             Worker { host, env, quorum, links, holding: Arc::default(), stopped: false }
         };
         let workers: Vec<_> = (0..2).map(worker).collect();
-        workers[0].quorum.met(Duration::from_secs(1)).await;
-        workers[0].quorum.trust_nodes().await.expect("every server answers");
-        workers[1].quorum.ready(Duration::from_secs(5)).await.expect("every server votes");
+        // The servers are new: the workers wait for the end of their quarantine, which takes no real time.
+        for worker in &workers {
+            worker.quorum.ready(setup.quarantine() * 2).await.expect("every server votes");
+        }
         let left = vec![Duration::ZERO; servers.len()];
         let picture = Timeline::new(title, lanes);
         Self { truth, servers, workers, picture, first_server, begin: truth.now(), left }
