@@ -81,7 +81,7 @@ impl Network {
     /// Runs a command that prepares the machines.
     fn prepare(&mut self, command: &str) -> Result<String, String> {
         let switch = self.switch.as_mut().expect("it lives as long as the network");
-        match switch.run(command) {
+        match switch.run(command)? {
             (0, output) => Ok(output.trim().to_owned()),
             (status, output) => Err(format!("`{command}` ended with {status}: {output}")),
         }
@@ -120,7 +120,7 @@ impl Network {
             let setup = format!(
                 "hostname {name} && ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up"
             );
-            match shell.run(&setup) {
+            match shell.run(&setup)? {
                 (0, _) => self.machines.insert(name.clone(), shell),
                 (status, output) => return Err(format!("`{setup}` ended with {status}: {output}")),
             };
@@ -141,7 +141,8 @@ impl Network {
             }
             Step::Run { line, machine, command, output: shown } => {
                 let shell = self.machines.get_mut(machine).ok_or(format!("{line}: {machine} is off"))?;
-                let (mut status, mut output) = shell.run(command);
+                let mut run = || shell.run(command).map_err(|why| format!("{line}: {why}"));
+                let (mut status, mut output) = run()?;
                 // On a busy machine, a handshake may take longer than the node timeout. A user would repeat the
                 // command, too.
                 for _ in 0..REPEATS {
@@ -149,7 +150,7 @@ impl Network {
                     {
                         break;
                     }
-                    (status, output) = shell.run(command);
+                    (status, output) = run()?;
                 }
                 if status == 0 && matches(shown, &output) {
                     return Ok(());

@@ -1,6 +1,6 @@
 //! A shell that is fed through a pipe, one command after the other.
 
-use quorate_tests::support::until;
+use quorate::env::{SystemWorld, World};
 use std::{
     fs::File,
     io::{Read, Write},
@@ -14,6 +14,9 @@ const END: char = '\u{1e}';
 
 /// The longest time of a command.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The time between two looks at the output.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A running shell.
 #[derive(Debug)]
@@ -39,10 +42,23 @@ impl Shell {
 
     /// Runs the command, and returns its exit status and output. It runs in the shell itself, so that variables,
     /// the directory and background processes stay.
-    pub(crate) fn run(&mut self, command: &str) -> (i32, String) {
+    pub(crate) fn run(&mut self, command: &str) -> Result<(i32, String), String> {
         let line = format!("{{ {command}\n}} </dev/null 2>&1; printf '\\n{END}%d\\n' $?\n");
-        self.input.write_all(line.as_bytes()).expect("the shell reads");
-        until(&format!("end of `{command}`; output: {:?}", self.said()), PATIENCE, || self.ended())
+        self.input.write_all(line.as_bytes()).map_err(|error| format!("the shell has ended: {error}"))?;
+        let give_up = SystemWorld.now() + PATIENCE;
+        loop {
+            let late = SystemWorld.now() >= give_up;
+            match self.ended() {
+                Some(ended) => return Ok(ended),
+                None if late => {
+                    return Err(format!(
+                        "`{command}` has not ended in {PATIENCE:?}; output:\n{}",
+                        self.said()
+                    ));
+                }
+                None => thread::sleep(LOOK_EVERY),
+            }
+        }
     }
 
     /// Waits until the shell has closed its output. The caller has ended its processes.
