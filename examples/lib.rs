@@ -38,3 +38,25 @@ fn in_memory() -> QuorumBuilder {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the examples of the guide, and runs those that need no server.
+#[cfg(doctest)]
+mod guide {
+    macro_rules! pages {
+        ($($name:ident = $page:literal,)*) => {
+            $(#[doc = include_str!(concat!("../docs/guide/src/", $page))] struct $name;)*
+        };
+    }
+    pages! {
+        Leader = "how/leader.md",
+        Cron = "how/cron.md",
+        Deduplicate = "how/deduplicate.md",
+        Batches = "how/batches.md",
+        Streams = "how/streams.md",
+        Postgres = "how/postgres.md",
+        Locks = "how/locks.md",
+        Fencing = "how/fencing.md",
+        Lease = "understand/lease.md",
+        Rslock = "from/rslock.md",
+    }
+}

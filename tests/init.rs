@@ -62,16 +62,18 @@ fn zombies(of: u32) -> Vec<u32> {
     children(of).into_iter().filter(is_zombie).collect()
 }
 
-fn as_process_one(config: &Path) -> Namespace {
+/// Returns a command that runs the program as process 1 of a namespace.
+fn unshare() -> Command {
     let mut unshare = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         unshare.args(["--user", "--map-root-user"]);
     }
-    let unshare = unshare
-        .args(["--pid", "--fork", "--mount-proc", QUORATE, "run", "--config"])
-        .arg(config)
-        .stdin(Stdio::null())
-        .spawn();
+    unshare.args(["--pid", "--fork", "--mount-proc", QUORATE]).stdin(Stdio::null());
+    unshare
+}
+
+fn as_process_one(config: &Path) -> Namespace {
+    let unshare = unshare().args(["run", "--config"]).arg(config).spawn();
     Namespace(unshare.expect("unshare(1) of util-linux is there: install util-linux"))
 }
 
@@ -102,4 +104,19 @@ fn process_one_reaps_what_is_left_to_it_and_ends_on_sigterm() {
     let status = eventually("the end", || namespace.0.try_wait().expect("our child"));
     assert!(status.success(), "{status}");
     assert!(now().since(told) < Duration::from_secs(5), "it took {:?}", now().since(told));
+}
+
+/// The process group of this test is outside of the new namespace, so the program has none that it could name.
+#[test]
+fn exec_runs_where_its_process_group_is_outside_of_the_namespace() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let node = format!("file://{}/node", dir.path().display());
+    let config = dir.path().join("quorate.toml");
+    fs::write(&config, format!("nodes = [\"{node}\"]\ntrust_new_nodes = true\n"))
+        .expect("a writable directory");
+    let mut exec = unshare();
+    exec.args(["exec", "--lock", "x", "--config"]).arg(&config).args(["--", "echo", "it ran"]);
+    let output = exec.output().expect("unshare(1) of util-linux is there: install util-linux");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout == b"it ran\n", "{}: {error}", output.status);
 }

@@ -180,6 +180,19 @@ programs() {
     install zsh zsh zsh zsh zsh zsh
     install fish fish fish fish fish fish
     install postgres postgresql postgresql-server postgresql postgresql postgresql
+    # The guide's commands run on machines that are namespaces: `ip` connects them, and `curl` is one of the commands.
+    install ip iproute2 iproute iproute2 iproute2mac iproute2
+    install curl curl curl curl curl curl
+}
+
+# Installs mdBook into target/mdbook if the machine has none. Its debug build takes about a minute, once.
+book() {
+    say "mdBook"
+    PATH="$PWD/target/mdbook/bin:$PATH"
+    if command -v mdbook >/dev/null; then return; fi
+    CARGO_TARGET_DIR=$PWD/target/mdbook/build cargo install --quiet --locked --debug --no-default-features \
+        --version 0.5.4 --root target/mdbook mdbook || say "the book is not built: mdBook could not be installed"
+    rm -rf target/mdbook/build
 }
 
 install cc gcc gcc build-base gcc gcc
@@ -255,6 +268,7 @@ wait "$TOOLS" || {
 TOOLS=
 cat "$TOOLS_LOG"
 dependencies
+book
 
 say "tests, and the examples in the documentation"
 # Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them

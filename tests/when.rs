@@ -1,8 +1,8 @@
-//! Tests of `quorate when`: the meaning of a schedule, without nodes and without a file.
+//! Tests of `quorate when` and `quorate import`, which need no nodes: the meaning of a schedule, and job files.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use quorate_tests::support::Program;
+use quorate_tests::support::{PATIENCE, Program};
 use serde_json::{Value, json};
 
 fn program() -> Program {
@@ -105,4 +105,37 @@ fn invalid_input_is_refused_with_the_fix() {
     }
     let hostile = program.run(["when", "\u{1b}[2J * * * *"]).expect(78);
     assert!(!hostile.stderr.contains('\u{1b}'), "{hostile}");
+}
+
+#[test]
+fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced() {
+    let program = program();
+    let crontab = program.write("crontab", "0 3 * * * ./report\n@reboot ./warm-up\n");
+    let output = program.file("jobs.toml").display().to_string();
+    let args = ["import", "crontab", &crontab, "--zone", "Europe/Kyiv", "--output", &output];
+    let reported =
+        ["line 2: not translated", "1 job translated, in the zone Europe/Kyiv; 1 line not translated"];
+    program.run(args).expect(1).says(&reported);
+    let written = program.read("jobs.toml");
+    assert!(
+        written.contains("\nname = \"report\"\n") && written.contains("\n#   @reboot ./warm-up\n"),
+        "{written}"
+    );
+    // The nodes may come from elsewhere. With them a daemon accepts the file.
+    let check = ["run", "--check", "--nodes", "redis://a,redis://b,redis://c", "--config", &output];
+    program.run(check).expect(0).tells(&["job report: 0 3 * * * (Europe/Kyiv)"]);
+
+    program.run(args).expect(125).says(&["jobs.toml", "it must be a new file"]);
+    assert_eq!(program.read("jobs.toml"), written);
+    let missing = program.file("missing").display().to_string();
+    program
+        .run(["import", "crontab", &missing, "--zone", "UTC"])
+        .expect(78)
+        .says(&["cannot read the crontab"]);
+    program.run(["import", "crontab", &crontab, "--zone", "Europe/Kiyv"]).expect(78).says(&["did you mean"]);
+    program.run(["import", "crontab", &crontab, "--user", "root"]).expect(78).says(&["--system"]);
+
+    let mut command = program.command(["import", "crontab", "-", "--zone", "UTC"]);
+    command.stdin(std::fs::File::open(program.file("crontab")).expect("it was written"));
+    program.start_command(command).wait(PATIENCE).expect(1).tells(&["name = \"report\""]);
 }

@@ -1,6 +1,7 @@
 mod claims;
 mod daemon;
 mod generate;
+mod import;
 mod jobs;
 mod lock;
 mod operator;
@@ -11,6 +12,7 @@ mod when;
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
 pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
 pub(crate) use generate::{CompletionsArgs, ManArgs, Shell};
+pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{
     AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs, NextArgs, ShowArgs,
     WaitArgs, WhyArgs,
@@ -152,6 +154,9 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Show the meaning of a schedule and its next times; needs no nodes
     When(WhenArgs),
+    /// Translate the files of other schedulers; needs no nodes
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Manage leadership
     #[command(subcommand)]
     Election(ElectionCommand),

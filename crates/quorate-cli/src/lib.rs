@@ -20,6 +20,7 @@ mod freeze;
 mod generate;
 mod guard;
 mod http;
+mod import;
 mod init;
 mod jobs;
 mod lead;
@@ -157,6 +158,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         }
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),
+        Command::Import(command) => import::import(command),
         Command::Completions(args) => generate::completions(args),
         Command::Man(args) => generate::man(args),
         Command::Top(args) => {

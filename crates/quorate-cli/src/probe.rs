@@ -17,7 +17,11 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
     let load_with = |flags: &Flags| Config::load(flags, environment).map_err(|error| error.to_string());
     let load = |nodes: &NodeArgs| load_with(&nodes.flags());
     match &cli.command {
-        Command::Demo(_) | Command::When(_) | Command::Completions(_) | Command::Man(_) => Ok(None),
+        Command::Demo(_)
+        | Command::When(_)
+        | Command::Import(_)
+        | Command::Completions(_)
+        | Command::Man(_) => Ok(None),
         Command::Run(args) => load_with(&args.flags()).map(Some),
         Command::Lead(args) => load_with(&args.flags()).map(Some),
         Command::Web(args) => load_with(&args.flags()).map(Some),

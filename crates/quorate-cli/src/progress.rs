@@ -2,13 +2,13 @@
 //! a terminal, and is removed when the work has ended. So it never reaches a pipe, a file or the terminal of a command
 //! that this program runs.
 
-use crate::log;
+use crate::{log, supervisor::own_group};
 use quorate::{
     env::{BootTime, Env},
     plain::plain,
 };
 use ratatui::text::Span;
-use rustix::{process::getpgrp, termios};
+use rustix::termios;
 use std::{
     cell::{Cell, RefCell},
     io::{IsTerminal, stderr},
@@ -95,7 +95,7 @@ impl Progress {
         let work = self.work.borrow();
         let took = self.env.now().since(work.began);
         // A shell may have started this program in the background. Its terminal then belongs to another program.
-        let in_foreground = termios::tcgetpgrp(stderr()).is_ok_and(|group| group == getpgrp());
+        let in_foreground = termios::tcgetpgrp(stderr()).is_ok_and(|group| Some(group) == own_group());
         if took < QUIET || !in_foreground {
             return;
         }

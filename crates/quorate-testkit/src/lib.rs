@@ -16,6 +16,7 @@ pub mod differential;
 pub mod hostile;
 pub mod model;
 mod not_run;
+pub mod pictures;
 pub mod postgres;
 pub mod proxy;
 pub mod redis;

@@ -45,7 +45,7 @@ pub use notify::{NotifyConfig, NotifyEvent, NotifyTarget, PingConfig, PingEvent,
 pub(crate) use notify::{WEBHOOK_EXAMPLE, is_private, parse_url};
 pub use otlp::OtlpConfig;
 pub use output::OutputConfig;
-pub(crate) use source::NODES_VARIABLE;
+pub(crate) use source::{COMMAND_VARIABLES, NODES_VARIABLE};
 pub use source::{Environment, Flags, NodesFrom, Secret};
 pub use tls::{TlsFiles, TlsNames};
 

@@ -2,10 +2,10 @@
 
 use super::process::{Invocation, JobControl};
 use super::wire::{self, Order};
-use super::{ARGUMENT, CommandSpec, Deadline, StartError};
+use super::{ARGUMENT, CommandSpec, Deadline, StartError, own_group};
 use crate::config;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{getpgrp, getpid};
+use rustix::process::getpid;
 use std::{
     ffi::OsString,
     io::{self, IoSlice},
@@ -44,10 +44,9 @@ pub(super) fn spawn_supervisor(
     deadline: Deadline,
     socket: StdStream,
 ) -> Result<Child, StartError> {
-    let job_control = command.job_control.then(|| {
-        let group = getpgrp();
-        JobControl { group, leads: getpid() == group }
-    });
+    // Without a process group in this namespace there is no terminal to lend either.
+    let group = own_group().filter(|_| command.job_control);
+    let job_control = group.map(|group| JobControl { group, leads: getpid() == group });
     let invocation =
         Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
     let mut supervisor = std::process::Command::new(this_binary()?);

@@ -76,6 +76,7 @@ pub use command::{CommandSpec, Stream};
 pub use exit::{EndedBy, Exit, StartError, Status, Survivor};
 pub use handle::Supervisor;
 pub use process::main;
+pub(crate) use processes::own_group;
 pub use signals::ForwardedSignals;
 pub(crate) use signals::reset as reset_signals;
 

@@ -4,9 +4,10 @@
 //! On systems other than Linux, this module finds no process and signals none.
 
 use super::Survivor;
+use nix::unistd;
 use quorate::plain::plain;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgid, test_kill_process};
+use rustix::process::{Pid, Signal, test_kill_process};
 use std::{collections::BTreeMap, fs};
 
 /// The longest name of a process that is shown, in bytes.
@@ -35,7 +36,8 @@ impl Process {
     fn find(pid: Pid) -> Option<Self> {
         Self::read(pid).or_else(|| {
             let hidden = test_kill_process(pid) == Err(Errno::PERM);
-            let group = getpgid(Some(pid)).ok().filter(|_| hidden)?.as_raw_pid();
+            let raw = unistd::Pid::from_raw(pid.as_raw_pid());
+            let group = unistd::getpgid(Some(raw)).ok().filter(|_| hidden)?.as_raw();
             Some(Self { pid, parent: 0, group, session: 0, started: None, ended: false })
         })
     }
@@ -185,6 +187,12 @@ pub(super) fn members(leader: &Process) -> Vec<Process> {
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     let all = pids.filter_map(Process::read);
     all.filter(|one| one.runs() && one.group == leader.group && one.session == leader.session).collect()
+}
+
+/// Returns the process group of this process. Returns `None` if the group is outside of this process's namespace of
+/// processes, where the kernel gives it the number 0. `rustix` does not accept that number.
+pub(crate) fn own_group() -> Option<Pid> {
+    Pid::from_raw(unistd::getpgrp().as_raw())
 }
 
 #[cfg(test)]

@@ -1,0 +1,201 @@
+//! The commands of a page: what to run where, and the output that the page shows.
+
+use super::page::{Page, Part};
+
+/// One step of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Write a file that the page shows.
+    File {
+        machines: Vec<String>,
+        name: String,
+        text: String,
+    },
+    Run {
+        line: usize,
+        machine: String,
+        command: String,
+        output: String,
+    },
+    /// End all processes of a machine at once, and disconnect it.
+    SwitchOff {
+        machine: String,
+    },
+}
+
+/// The machines and the steps of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Script {
+    pub(crate) machines: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// The machine of a page that names none.
+const ONLY: &str = "alpha";
+
+impl Script {
+    /// Reads the steps of a page. Returns an error if a block is not of a known form, so that no command is
+    /// passed over.
+    pub(crate) fn of(page: &Page) -> Result<Self, String> {
+        let mut script = Self { machines: vec![ONLY.to_owned()], steps: Vec::new() };
+        for part in &page.parts {
+            match part {
+                Part::Comment { line, text } => {
+                    let Some(order) = text.strip_prefix("test:") else { continue };
+                    let words: Vec<&str> = order.split_whitespace().collect();
+                    match &words[..] {
+                        ["machines", names @ ..] if !names.is_empty() && script.steps.is_empty() => {
+                            script.machines = names.iter().map(|&name| name.to_owned()).collect();
+                        }
+                        ["switch", "off", machine] => {
+                            let machine = script.known(machine).ok_or(format!("{line}: no such machine"))?;
+                            script.steps.push(Step::SwitchOff { machine });
+                        }
+                        _ => return Err(format!("{line}: unknown instruction {text:?}")),
+                    }
+                }
+                Part::Code { line, info, text } => script.code(*line, info, text)?,
+            }
+        }
+        Ok(script)
+    }
+
+    fn known(&self, name: &str) -> Option<String> {
+        self.machines.iter().find(|machine| *machine == name).cloned()
+    }
+
+    fn code(&mut self, line: usize, info: &str, text: &str) -> Result<(), String> {
+        let mut words = info.split_whitespace();
+        let language = words.next().unwrap_or_default();
+        let (mut file, mut machine) = (None, None);
+        for word in words {
+            match word.split_once('=') {
+                Some(("file", name)) => file = Some(name.to_owned()),
+                Some(("machine", name)) => {
+                    machine = Some(self.known(name).ok_or(format!("{line}: no such machine"))?);
+                }
+                _ => return Err(format!("{line}: unknown word {word:?}")),
+            }
+        }
+        if let Some(name) = file {
+            let machines = machine.map_or_else(|| self.machines.clone(), |machine| vec![machine]);
+            self.steps.push(Step::File { machines, name, text: text.to_owned() });
+        } else if language == "console" {
+            let machine = match machine {
+                Some(machine) => machine,
+                None if self.machines.len() == 1 => self.machines[0].clone(),
+                None => return Err(format!("{line}: add machine=NAME")),
+            };
+            self.commands(line, &machine, text)?;
+        } else if ["sh", "bash", "shell"].contains(&language) {
+            return Err(format!("{line}: write commands in a `console` block, which is run"));
+        }
+        Ok(())
+    }
+
+    fn commands(&mut self, line: usize, machine: &str, text: &str) -> Result<(), String> {
+        let mut last: Option<(usize, String, String)> = None;
+        for (number, text) in (line + 1..).zip(text.lines()) {
+            match (text.strip_prefix("$ "), &mut last) {
+                (Some(command), last) => {
+                    let next = (number, command.to_owned(), String::new());
+                    if let Some((line, command, output)) = last.replace(next) {
+                        self.steps.push(Step::Run { line, machine: machine.to_owned(), command, output });
+                    }
+                }
+                (None, Some((_, command, output))) => match text.strip_prefix("> ") {
+                    Some(more) if output.is_empty() => {
+                        command.push('\n');
+                        command.push_str(more);
+                    }
+                    _ => {
+                        output.push_str(text);
+                        output.push('\n');
+                    }
+                },
+                (None, None) => return Err(format!("{number}: a block begins with `$ COMMAND`")),
+            }
+        }
+        let (line, command, output) = last.ok_or(format!("{line}: a block without a command"))?;
+        self.steps.push(Step::Run { line, machine: machine.to_owned(), command, output });
+        Ok(())
+    }
+}
+
+/// Compares the output of a command with the output on the page, in which `…` stands for any text, and a line
+/// of `…` alone for any lines. A page that shows no output accepts any.
+pub(crate) fn matches(shown: &str, output: &str) -> bool {
+    if shown.is_empty() {
+        return true;
+    }
+    let lines =
+        |text: &str| text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+    lines_match(&lines(shown), &lines(output))
+}
+
+fn lines_match(shown: &[String], output: &[String]) -> bool {
+    match shown.split_first() {
+        None => output.is_empty(),
+        Some((line, rest)) if line == "…" => {
+            (0..=output.len()).any(|skipped| lines_match(rest, &output[skipped..]))
+        }
+        Some((line, rest)) => output
+            .split_first()
+            .is_some_and(|(first, others)| line_matches(line, first) && lines_match(rest, others)),
+    }
+}
+
+fn line_matches(shown: &str, line: &str) -> bool {
+    match shown.split_once('…') {
+        None => shown == line,
+        Some((begin, rest)) => line.strip_prefix(begin).is_some_and(|line| {
+            line.char_indices()
+                .map(|(at, _)| at)
+                .chain([line.len()])
+                .any(|at| line_matches(rest, &line[at..]))
+        }),
+    }
+}
+
+#[test]
+fn the_steps_of_a_page_are_read_in_order() {
+    let text = "<!-- test: machines a b -->\n\n```toml file=q.toml\nx = 1\n```\n\n```console machine=b\n$ one &&\n> two\nout\n\
+                $ three\n```\n\n<!-- test: switch off a -->\n";
+    let script = Script::of(&Page::read(text)).expect("a script");
+    let owned = |text: &str| text.to_owned();
+    assert_eq!(script.machines, ["a", "b"]);
+    assert_eq!(
+        script.steps,
+        [
+            Step::File {
+                machines: vec![owned("a"), owned("b")],
+                name: owned("q.toml"),
+                text: owned("x = 1\n")
+            },
+            Step::Run { line: 8, machine: owned("b"), command: owned("one &&\ntwo"), output: owned("out\n") },
+            Step::Run { line: 11, machine: owned("b"), command: owned("three"), output: String::new() },
+            Step::SwitchOff { machine: owned("a") },
+        ]
+    );
+    for wrong in [
+        "```sh\nls\n```\n",
+        "```console\nls\n```\n",
+        "```console\n```\n",
+        "```console machine=b\n$ ls\n```\n",
+        "<!-- test: sleep -->\n",
+        "<!-- test: switch off b -->\n",
+    ] {
+        assert!(Script::of(&Page::read(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn output_is_compared() {
+    assert!(matches("", "anything"));
+    assert!(matches("a … c\n…\nz\n", "a b c\nx\ny\nz\n"));
+    assert!(matches("a\n…\n", "a\n"));
+    for (shown, output) in [("a\n", "b\n"), ("a\n", "a\nb\n"), ("a …\n", "b c\n"), ("a\n…\nz\n", "a\nb\n")]
+    {
+        assert!(!matches(shown, output), "{shown} {output}");
+    }
+}
