@@ -1,5 +1,5 @@
-use super::{Host, SeedRng};
-use futures_util::future::BoxFuture;
+use super::{Changes, Host, SeedRng};
+use futures_util::{FutureExt, future::BoxFuture};
 use quorate::env::{BootTime, WallTime, World};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,18 +18,26 @@ pub struct SimWorld {
     host: Arc<Host>,
     rng: Mutex<SeedRng>,
     oversleep: Duration,
+    changes: Option<Arc<Changes>>,
 }
 
 impl SimWorld {
     /// Creates the world of the process `host`, with the clocks of its machine and random numbers of its own.
     pub fn new(host: Arc<Host>, rng: SeedRng) -> Self {
-        Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO }
+        Self { host, rng: Mutex::new(rng), oversleep: Duration::ZERO, changes: None }
     }
 
     /// Makes the timers fire late by this time. A test uses this to show that the invariants detect late
     /// timers.
     pub fn oversleeping(mut self, by: Duration) -> Self {
         self.oversleep = by;
+        self
+    }
+
+    /// Lets waiters sleep until the next change instead of polling. `changes` must know of every change that a
+    /// poll could find.
+    pub fn knowing(mut self, changes: Arc<Changes>) -> Self {
+        self.changes = Some(changes);
         self
     }
 }
@@ -49,6 +57,12 @@ impl World for SimWorld {
 
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
         Box::pin(Arc::clone(self.host.machine()).timer(at.as_nanos(), LONGEST_NAP, self.oversleep))
+    }
+
+    fn next_change(&self, since: BootTime) -> Option<BoxFuture<'static, ()>> {
+        let changes = self.changes.as_ref()?;
+        let unchanged = changes.age() > since.until(self.now());
+        unchanged.then(|| Arc::clone(changes).next().boxed())
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the simulated door")]

@@ -1,0 +1,3 @@
+//! x
+#[doc(hidden)]
+pub mod sim;
