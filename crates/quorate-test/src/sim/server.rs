@@ -221,7 +221,7 @@ impl Server {
         let Ok(marker) = state.store.marker();
         Some(Hello {
             node_time: self.clocks(&state).wall,
-            run_id: format!("{}-run-{}", self.name, state.run).into(),
+            run_id: self.run_id_of(&state),
             marker,
             uptime: self.truth.now().saturating_sub(state.born),
             version: "simulated".into(),
@@ -301,6 +301,15 @@ impl Server {
     /// Returns the time that the server's clock shows, in nanoseconds.
     pub fn wall_nanos(&self) -> u64 {
         self.state().clock.shows(self.truth.now())
+    }
+
+    /// Returns the id of the server's present process.
+    pub fn run_id(&self) -> Arc<str> {
+        self.run_id_of(&self.state())
+    }
+
+    fn run_id_of(&self, state: &State) -> Arc<str> {
+        format!("{}-run-{}", self.name, state.run).into()
     }
 
     /// Returns the marker that is stored on the server.
