@@ -25,7 +25,10 @@ pub(crate) fn require_paused_clock() {
         matches!(flavor, Ok(RuntimeFlavor::CurrentThread)),
         "a cluster needs a current-thread runtime of tokio: {ADVICE}"
     );
-    #[expect(clippy::disallowed_methods, reason = "compares two readings of tokio's clock, to see whether it is paused")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "compares two readings of tokio's clock, to see whether it is paused"
+    )]
     let now = Instant::now;
     let before = now();
     // Any time is enough: a clock that is not paused counts nanoseconds.

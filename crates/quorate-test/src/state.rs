@@ -34,7 +34,8 @@ impl MessageState {
     /// If it does not.
     #[track_caller]
     pub fn assert_claimed_by(&self, worker: &str) {
-        let claimed = matches!(&self.state, ClaimState::Claimed { by: Some(by), .. } if by.worker() == worker);
+        let claimed =
+            matches!(&self.state, ClaimState::Claimed { by: Some(by), .. } if by.worker() == worker);
         assert!(claimed, "expected that {self} is claimed by {worker:?}");
     }
 

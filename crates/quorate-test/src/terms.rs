@@ -55,7 +55,12 @@ impl Terms {
         for pair in self.terms.windows(2) {
             let (earlier, later) = (&pair[0], &pair[1]);
             let ended = earlier.end.as_ref().is_some_and(|end| end.at <= later.began);
-            assert!(ended && earlier.term < later.term, "the term {} is not over before {}: {self}", earlier.term, later.term);
+            assert!(
+                ended && earlier.term < later.term,
+                "the term {} is not over before {}: {self}",
+                earlier.term,
+                later.term
+            );
         }
     }
 }

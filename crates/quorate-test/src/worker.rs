@@ -1,7 +1,9 @@
 use crate::{
     cluster::{lock, millis_between},
     setup::Network,
-    sim::{Directions, Host, Link, Machine, NAP, NetworkConditions, SeedRng, SimClock, SimNode, SimWorld, Trace},
+    sim::{
+        Directions, Host, Link, Machine, NAP, NetworkConditions, SeedRng, SimClock, SimNode, SimWorld, Trace,
+    },
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use quorate::{Quorum, QuorumConfig, env::Env, env::WallTime};
@@ -83,7 +85,12 @@ impl Process {
         self.stop.clone().cancelled_owned()
     }
 
-    fn start(name: &str, worker: (&Arc<Host>, &[Arc<Link>]), rng: SeedRng, setup: (&QuorumConfig, &Network)) -> Self {
+    fn start(
+        name: &str,
+        worker: (&Arc<Host>, &[Arc<Link>]),
+        rng: SeedRng,
+        setup: (&QuorumConfig, &Network),
+    ) -> Self {
         let ((host, links), (config, network)) = (worker, setup);
         let world = SimWorld::new(Arc::clone(host), rng).knowing(Arc::clone(&network.changes));
         let env = Env::new(Arc::new(world));
@@ -101,7 +108,8 @@ impl Process {
     }
 
     fn run(&self, service: &Service) {
-        let (service, failures, ended) = (Arc::clone(service), Arc::clone(&self.failures), self.ended.clone());
+        let (service, failures, ended) =
+            (Arc::clone(service), Arc::clone(&self.failures), self.ended.clone());
         let process = self.clone();
         // The guard cancels the token also if the service panics or its process is killed.
         let ends = ended.drop_guard();

@@ -32,7 +32,11 @@ impl Service {
 }
 
 /// Three nights with a change of the clocks in the second one. The leader is killed ten seconds before that tick.
-async fn nights(seed: u64, noon_before: &str, changed: &str) -> (Service, Vec<(WallTime, String, u64)>, String) {
+async fn nights(
+    seed: u64,
+    noon_before: &str,
+    changed: &str,
+) -> (Service, Vec<(WallTime, String, u64)>, String) {
     let cluster = Cluster::builder().seed(seed).starts_at(time(noon_before)).start();
     let service = Service::default();
     for name in ["a", "b", "c"] {
@@ -59,8 +63,11 @@ async fn the_night_without_half_past_two_has_one_report_although_its_leader_dies
     let noon = "2026-03-27T12:00[Europe/Berlin]";
     let (_, reports, _) = nights(0, noon, "2026-03-29T03:00[Europe/Berlin]").await;
     let ticks: Vec<WallTime> = reports.iter().map(|(tick, ..)| *tick).collect();
-    let expected =
-        ["2026-03-28T02:30[Europe/Berlin]", "2026-03-29T03:00[Europe/Berlin]", "2026-03-30T02:30[Europe/Berlin]"];
+    let expected = [
+        "2026-03-28T02:30[Europe/Berlin]",
+        "2026-03-29T03:00[Europe/Berlin]",
+        "2026-03-30T02:30[Europe/Berlin]",
+    ];
     assert_eq!(ticks, expected.map(time));
     assert!(reports[0].2 < reports[1].2 && reports[1].2 == reports[2].2, "one token for each term");
 }

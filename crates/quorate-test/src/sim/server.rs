@@ -2,11 +2,9 @@ use super::{
     AdjustableClock, Changes, ServerHooks, SimClock, Truth, connection::Connection,
     execution_gate::ExecutionGate,
 };
-use quorate::{
-    node::{
-        Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
-        engine::{Clocks, Store},
-    },
+use quorate::node::{
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
+    engine::{Clocks, Store},
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -237,8 +235,7 @@ impl Server {
         let mut state = self.state();
         let clocks = self.clocks(&state);
         let now = self.truth.now();
-        let saves =
-            self.hooks.takes_snapshots() && now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
+        let saves = self.hooks.takes_snapshots() && now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
         if saves {
             state.snapshot = (now, state.store.clone());
         }

@@ -97,8 +97,8 @@ mod worker;
 pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
-    AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server, SimClock,
-    SimNode, SimSession, SimWorld, Trace, Truth,
+    AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,
+    SimClock, SimNode, SimSession, SimWorld, Trace, Truth,
 };
 
 pub use fault::{Fault, Halves, Mistake, Parted};

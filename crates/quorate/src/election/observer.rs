@@ -119,7 +119,7 @@ impl Observer {
             if !std::mem::replace(&mut self.has_looked, true) || key(&now) != before {
                 return Ok(now);
             }
-            let lasts = now.and_then(|leader| leader.remaining).unwrap_or_default() / 4 * 3;
+            let lasts = now.and_then(|leader| leader.remaining).unwrap_or_default() / 10 * 9;
             let lasts = lasts.max(LOOK_EVERY);
             env.sleep_until_poll(looked, env.now() + LOOK_EVERY, env.now() + lasts).await;
         }

@@ -181,7 +181,7 @@ impl<'a> RetryBackoff<'a> {
             }
             Some(left) => {
                 let pause = (left + jitter / 4).min(look - jitter);
-                (pause, pause.max(left / 4 * 3))
+                (pause, pause.max(left - left / 10))
             }
             None => (look - jitter, look - jitter),
         }
