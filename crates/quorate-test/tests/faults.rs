@@ -78,7 +78,7 @@ async fn a_minority_cannot_lock_and_can_after_the_partition() {
     let lease = b.quorum().lock("x").acquire().await.unwrap();
     lease.release().await.unwrap();
     cluster.heal();
-    a.quorum().lock("x").wait(10 * SECOND).acquire().await.unwrap();
+    drop(a.quorum().lock("x").wait(10 * SECOND).acquire().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,22 +87,23 @@ async fn dead_and_paused_nodes_are_outvoted_up_to_a_minority() {
     let worker = cluster.worker("a");
     cluster.node(0).kill();
     cluster.node(1).pause();
-    worker.quorum().lock("x").acquire().await.unwrap();
+    drop(worker.quorum().lock("x").acquire().await.unwrap());
     cluster.node(2).kill();
     cluster.advance(20 * SECOND).await;
     let refused = worker.quorum().lock("y").wait(SECOND).acquire().await;
     assert!(matches!(refused, Err(AcquireError::Unreachable { .. })), "{refused:?}");
     cluster.node(1).resume();
     cluster.advance(5 * SECOND).await;
-    worker.quorum().lock("y").acquire().await.unwrap();
+    drop(worker.quorum().lock("y").acquire().await.unwrap());
     // A node without its data does not vote at once. With its data it does.
     cluster.node(1).kill();
     cluster.node(0).restart_empty();
     cluster.advance(5 * SECOND).await;
     let refused = worker.quorum().lock("z").wait(SECOND).acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Untrusted { .. })), "{refused:?}");
+    let text = format!("{refused:?}");
+    assert!(text.contains("node-0") && text.contains("Quarantined"), "{text}");
     cluster.advance(60 * SECOND).await;
-    worker.quorum().lock("z").acquire().await.unwrap();
+    drop(worker.quorum().lock("z").acquire().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,11 +111,13 @@ async fn clocks_turn_together_and_apart() {
     let start = time("2026-03-29T00:00:00Z");
     let cluster = Cluster::builder().nodes(3).starts_at(start).start();
     let (a, node) = (cluster.worker("a"), cluster.node(2));
+    assert_eq!(a.now(), start);
     cluster.advance_to(start + 90 * SECOND).await;
     assert_eq!([cluster.now(), a.now(), node.now()], [start + 90 * SECOND; 3]);
-    a.set_clock(start);
-    assert_eq!([cluster.now(), a.now(), node.now()], [start + 90 * SECOND, start, start + 90 * SECOND]);
-    a.quorum().lock("x").acquire().await.unwrap();
+    let behind = start + 89 * SECOND;
+    a.set_clock(behind);
+    assert_eq!([cluster.now(), a.now(), node.now()], [start + 90 * SECOND, behind, start + 90 * SECOND]);
+    drop(a.quorum().lock("x").wait(SECOND).acquire().await.unwrap());
     node.set_clock(start + 3600 * SECOND);
     cluster.advance(SECOND).await;
     assert_eq!(node.now(), start + 3601 * SECOND);
@@ -198,6 +201,7 @@ async fn a_killed_worker_stops_and_a_paused_task_stands_still() {
     worker.run(move |process| {
         let counts = Arc::clone(&counts);
         async move {
+            #[expect(clippy::disallowed_methods, reason = "a service may use tokio's timers")]
             let mut every = tokio::time::interval(SECOND);
             while tokio::select! { biased; () = process.stopped() => false, _ = every.tick() => true } {
                 counts.fetch_add(1, Ordering::Relaxed);

@@ -62,6 +62,8 @@ struct State {
     run: u32,
     born: Duration,
     forgot: Option<Duration>,
+    /// The number of requests that the server has run.
+    requests: u64,
     connections: Vec<Weak<Connection>>,
 }
 
@@ -239,6 +241,7 @@ impl Server {
         if saves {
             state.snapshot = (now, state.store.clone());
         }
+        state.requests += batch.requests.len() as u64;
         let mut freed = Vec::new();
         let reply = self.hooks.run(&mut state.store, batch, clocks, &mut freed);
         let listeners: Vec<_> = match freed.is_empty() {
@@ -298,6 +301,11 @@ impl Server {
     /// Returns the time that the server's clock shows, in nanoseconds.
     pub fn wall_nanos(&self) -> u64 {
         self.state().clock.shows(self.truth.now())
+    }
+
+    /// Returns the number of requests that the server has run.
+    pub fn requests(&self) -> u64 {
+        self.state().requests
     }
 
     /// Returns the id of the server's present process.

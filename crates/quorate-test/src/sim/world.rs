@@ -65,6 +65,10 @@ impl World for SimWorld {
         unchanged.then(|| Arc::clone(changes).next().boxed())
     }
 
+    fn prefers_exact_timers(&self) -> bool {
+        self.changes.is_some()
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the simulated door")]
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>) {
         tokio::spawn(tasks.track_future(self.host.gate(work)));

@@ -58,6 +58,11 @@ pub trait World: Debug + Send + Sync + 'static {
         let _ = since;
         None
     }
+    /// Returns `true` if a timer that elapses too early costs more than a new timer. In production it costs less. In
+    /// a simulation each distinct moment has a cost. The default is `false`.
+    fn prefers_exact_timers(&self) -> bool {
+        false
+    }
     /// Runs `work` as a task that `tasks` counts. A simulation wraps the future, so that it can pause or stop
     /// a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
