@@ -51,7 +51,7 @@
 //! Time passes only while the test awaits something and every task of the runtime waits. It then jumps to the
 //! moment at which the next task is due. `tokio::time::sleep` in a handler takes no time, either. Real I/O and
 //! `spawn_blocking` do not fit: while a task waits for them, the clock may jump ahead. A test that awaits something
-//! that never happens does not end, since time passes for ever: give a lock a [`wait`](quorate::Lock::wait), and wait
+//! that never happens does not end, since time passes without limit: give a lock a [`wait`](quorate::Lock::wait), and wait
 //! for conditions with [`Cluster::until`].
 //!
 //! A worker that waits for a lock, for a leader's end or for work polls the nodes in production. Here it sleeps until

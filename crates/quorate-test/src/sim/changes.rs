@@ -11,13 +11,13 @@ use tokio::sync::Notify;
 pub struct Changes {
     truth: Truth,
     last: Mutex<Duration>,
-    changed: Notify,
+    changed: Arc<Notify>,
 }
 
 impl Changes {
     /// Begins with a change now.
     pub fn begin(truth: Truth) -> Arc<Self> {
-        Arc::new(Self { truth, last: Mutex::new(truth.now()), changed: Notify::new() })
+        Arc::new(Self { truth, last: Mutex::new(truth.now()), changed: Arc::default() })
     }
 
     /// Records a change, and wakes the tasks that wait for one.
@@ -32,9 +32,9 @@ impl Changes {
         self.truth.now().saturating_sub(last)
     }
 
-    /// Waits until the next change.
-    pub async fn next(self: Arc<Self>) {
-        self.changed.notified().await;
+    /// Returns the signal that wakes its waiters at the next change.
+    pub fn next(&self) -> &Arc<Notify> {
+        &self.changed
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
         let changes = Changes::begin(truth);
         truth.pass(Duration::from_secs(3)).await;
         assert_eq!(changes.age(), Duration::from_secs(3));
-        let mut waits = std::pin::pin!(Arc::clone(&changes).next());
+        let mut waits = std::pin::pin!(changes.next().notified());
         assert!(futures_util::poll!(&mut waits).is_pending());
         changes.note();
         assert_eq!(changes.age(), Duration::ZERO);

@@ -1,10 +1,11 @@
 use super::{Changes, Host, SeedRng};
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use quorate::env::{BootTime, WallTime, World};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 /// The longest duration of a single timer. For a longer wait, `Env` sets the next timer when this one has
@@ -59,10 +60,10 @@ impl World for SimWorld {
         Box::pin(Arc::clone(self.host.machine()).timer(at.as_nanos(), LONGEST_NAP, self.oversleep))
     }
 
-    fn next_change(&self, since: BootTime) -> Option<BoxFuture<'static, ()>> {
+    fn next_change(&self, since: BootTime) -> Option<Arc<Notify>> {
         let changes = self.changes.as_ref()?;
         let unchanged = changes.age() > since.until(self.now());
-        unchanged.then(|| Arc::clone(changes).next().boxed())
+        unchanged.then(|| Arc::clone(changes.next()))
     }
 
     fn prefers_exact_timers(&self) -> bool {

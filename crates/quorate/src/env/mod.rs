@@ -34,6 +34,7 @@ pub(crate) use system::host_name;
 
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The clocks, timers, tasks and random numbers that a worker uses. [`SystemWorld`] and simulations implement
@@ -51,10 +52,10 @@ pub trait World: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
-    /// Returns a future that completes at the next change on the nodes. Returns `None` if something may have
-    /// changed at `since` or later. The default is always `None`, because no process knows all changes. A
+    /// Returns the signal that wakes its waiters at the next change on the nodes. Returns `None` if something may
+    /// have changed at `since` or later. The default is always `None`, because no process knows all changes. A
     /// simulation without network delays knows them, so that its waiters need not poll.
-    fn next_change(&self, since: BootTime) -> Option<BoxFuture<'static, ()>> {
+    fn next_change(&self, since: BootTime) -> Option<Arc<Notify>> {
         let _ = since;
         None
     }
@@ -152,7 +153,7 @@ impl Env {
         if self.now() < latest
             && let Some(change) = self.world.next_change(polled)
         {
-            self.before(latest, change).await;
+            self.before(latest, change.notified()).await;
         }
     }
 
