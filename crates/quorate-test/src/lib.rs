@@ -79,6 +79,8 @@
 //! - **The histories are those that the nodes keep.** A run whose leader and worker died has no entry before
 //!   a later leader decides on it.
 
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
 mod cluster;
 mod node;
 mod paused;

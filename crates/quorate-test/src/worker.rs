@@ -37,7 +37,7 @@ type Service = Arc<dyn Fn(Process) -> BoxFuture<'static, Result<(), String>> + S
 /// # });
 /// ```
 ///
-/// Clones are the same worker. The process ends with the last clone of its cluster.
+/// Clones are the same worker. Its process ends with the runtime of the test.
 #[derive(Clone)]
 pub struct Worker(Arc<Inner>);
 

@@ -123,15 +123,14 @@ impl Session for SimSession {
         } else {
             self.connection.deliver_now(Content::Batch(batch))
         };
-        let reply = match sent {
+        match sent {
             Ok(reply) => ready(reply.ok_or(Cause::Closed)).left_future(),
             Err(content) => {
                 let reply = self.put(content).map(|number| self.connection.expect(number));
                 let reply = async move { reply.ok_or(Cause::Closed)?.await.map_err(|_| Cause::Closed) };
                 reply.right_future()
             }
-        };
-        reply
+        }
     }
 
     fn listen(&mut self, listen: Listen) {
