@@ -73,7 +73,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets the seed of the workers' random numbers. Two runs of a test with one seed are alike. The default is 0.
+    /// Sets the seed of the workers' random numbers. Two runs of a test with one seed are alike. The default
+    /// is 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -216,8 +217,8 @@ impl Cluster {
         }
     }
 
-    /// Sets the wall clocks of all workers and nodes, as an operator would. No time passes. A node whose clock steps
-    /// by more than [`QuorumConfig::clock_step_allowance`] does not vote for a while.
+    /// Sets the wall clocks of all workers and nodes, as an operator would. No time passes. A node whose
+    /// clock steps by more than [`QuorumConfig::clock_step_allowance`] does not vote for a while.
     pub fn set_clocks(&self, at: WallTime) {
         let step = millis_between(self.now(), at);
         lock(&self.0.clock).step(step);
@@ -227,8 +228,8 @@ impl Cluster {
 
     // --- network ----------------------------------------------------------------------------------------
 
-    /// Cuts the network between these workers and these nodes, in both directions. Messages that were already sent
-    /// wait at the cut.
+    /// Cuts the network between these workers and these nodes, in both directions. Messages that were already
+    /// sent wait at the cut.
     pub fn partition<'a>(
         &self,
         workers: impl IntoIterator<Item = &'a Worker>,
@@ -249,8 +250,8 @@ impl Cluster {
 
     // --- state ------------------------------------------------------------------------------------------
 
-    /// Reads the history of a job of the group `group`: its runs, and the ticks that did not run. The history is
-    /// empty if no scheduler with this job has led yet.
+    /// Reads the history of a job of the group `group`: its runs, and the ticks that did not run. The history
+    /// is empty if no scheduler with this job has led yet.
     ///
     /// # Panics
     /// If no majority of the nodes answers.
@@ -320,8 +321,8 @@ impl Cluster {
         }
     }
 
-    /// Returns a quorum of the test's own, for requests that the methods of the cluster do not cover. It is no
-    /// worker: no fault stops it.
+    /// Returns a quorum of the test's own, for requests that the methods of the cluster do not cover. It is
+    /// no worker: no fault stops it.
     pub fn quorum(&self) -> Quorum {
         self.reader().quorum()
     }
@@ -369,8 +370,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Counts the requests of three replicas in an idle hour. An extension of the leader's lease takes five requests,
-    /// every 3.3 s: 5,400. Polls every 100 ms would be more than 200,000.
+    /// Counts the requests of three replicas in an idle hour. An extension of the leader's lease takes five
+    /// requests, every 3.3 s: 5,400. Polls every 100 ms would be more than 200,000.
     #[tokio::test(start_paused = true)]
     async fn replicas_do_not_poll_while_nothing_changes() {
         for placement in [Placement::Leader, Placement::AnyWorker] {

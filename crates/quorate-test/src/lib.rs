@@ -1,6 +1,6 @@
-//! Tests of services that use [Quorate](quorate): a cluster in memory, a clock that the test turns, faults, and
-//! assertions on runs, terms and claims. Without Redis and without waiting: days take seconds, and a test with
-//! the same seed has the same result.
+//! Tests of services that use [Quorate](quorate): a cluster in memory, a clock that the test turns, faults,
+//! and assertions on runs, terms and claims. Without Redis and without waiting: days take seconds, and a test
+//! with the same seed has the same result.
 //!
 //! ```rust,test_harness
 //! use quorate::{Cron, Job, Scheduler};
@@ -49,17 +49,17 @@
 //! # Time
 //!
 //! Time passes only while the test awaits something and every task of the runtime waits. It then jumps to the
-//! moment at which the next task is due. `tokio::time::sleep` in a handler takes no time, either. Real I/O and
-//! `spawn_blocking` do not fit: while a task waits for them, the clock may jump ahead. A test that awaits something
-//! that never happens does not end, since time passes without limit: give a lock a [`wait`](quorate::Lock::wait), and wait
-//! for conditions with [`Cluster::until`].
+//! moment at which the next task is due. `tokio::time::sleep` in a handler takes no time, either. Real I/O
+//! and `spawn_blocking` do not fit: while a task waits for them, the clock may jump ahead. A test that awaits
+//! something that never happens does not end, since time passes without limit: give a lock a
+//! [`wait`](quorate::Lock::wait), and wait for conditions with [`Cluster::until`].
 //!
-//! A worker that waits for a lock, for a leader's end or for work polls the nodes in production. Here it sleeps until
-//! something changes on the nodes, so that an idle day costs little. What remains is the extension of leases: a
-//! leader extends its lease every third of the TTL.
+//! A worker that waits for a lock, for a leader's end or for work polls the nodes in production. Here it
+//! sleeps until something changes on the nodes, so that an idle day costs little. What remains is the
+//! extension of leases: a leader extends its lease every third of the TTL.
 //!
-//! Three workers with a nightly job on five nodes take DAYS. An unoptimised build of the dependencies takes most of
-//! that; these lines in `Cargo.toml` help:
+//! Three workers with a nightly job on five nodes take DAYS. An unoptimised build of the dependencies takes
+//! most of that; these lines in `Cargo.toml` help:
 //!
 //! ```toml
 //! [profile.dev.package."*"]
@@ -68,14 +68,15 @@
 //!
 //! # What is not guaranteed
 //!
-//! - **The same result for the same seed** holds for one version of Quorate and of its dependencies, if the service
-//!   is deterministic itself: no real time, no randomness of its own, no threads, no order of a `HashMap`, and
-//!   `biased` in `tokio::select!`. Another version may elect another leader.
-//! - **One seed is one history.** Requests take no time, and all clocks run at the same rate. Lost messages and late
-//!   replies do not occur. The simulation of Quorate itself tests those.
+//! - **The same result for the same seed** holds for one version of Quorate and of its dependencies, if the
+//!   service is deterministic itself: no real time, no randomness of its own, no threads, no order of a
+//!   `HashMap`, and `biased` in `tokio::select!`. Another version may elect another leader.
+//! - **One seed is one history.** Requests take no time, and all clocks run at the same rate. Lost messages
+//!   and late replies do not occur. The simulation of Quorate itself tests those.
 //! - **The nodes run Quorate's engine**, not the Lua scripts of Redis. Quorate's tests check that both do the
 //!   same. What only Redis does, such as eviction or `WAIT`, is not simulated.
-//! - **A paused worker's clock continues**, and a killed worker's `Drop` implementations run, but send nothing.
+//! - **A paused worker's clock continues**, and a killed worker's `Drop` implementations run, but send
+//!   nothing.
 //! - **The histories are those that the nodes keep.** A run whose leader and worker died has no entry before
 //!   a later leader decides on it.
 

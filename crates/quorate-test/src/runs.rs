@@ -4,9 +4,9 @@ use quorate::{
 };
 use std::{fmt, sync::Arc};
 
-/// The history of a job, read by [`Cluster::runs`](crate::Cluster::runs). It has an entry for each tick whose run has
-/// ended, and for each tick that did not run. The nodes keep the newest entries: 100, if the job does not set
-/// another number ([`quorate::Job::history`]).
+/// The history of a job, read by [`Cluster::runs`](crate::Cluster::runs). It has an entry for each tick whose
+/// run has ended, and for each tick that did not run. The nodes keep the newest entries: 100, if the job does
+/// not set another number ([`quorate::Job::history`]).
 ///
 /// The assertions panic with the whole history.
 #[derive(Clone, Debug, PartialEq, Eq)]

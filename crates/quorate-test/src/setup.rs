@@ -4,7 +4,8 @@ use crate::sim::{Changes, Server, SimClock, Truth};
 use quorate::{QuorumConfig, env::WallTime, internals::Marker, node::engine::Store, quorum::SharedSettings};
 use std::{sync::Arc, time::Duration};
 
-/// The age of the nodes' memories when a cluster begins. A node counts for a tick only if its memory is older.
+/// The age of the nodes' memories when a cluster begins. A node counts for a tick only if its memory is
+/// older.
 const MEMORY_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// The servers, and the time in which they live.
@@ -17,7 +18,8 @@ pub(crate) struct Network {
     pub(crate) first: SimClock,
 }
 
-/// Stores on each server the marker that a worker with the settings `config` accepts, with votes that count now.
+/// Stores on each server the marker that a worker with the settings `config` accepts, with votes that count
+/// now.
 pub(crate) fn marked(servers: &[Arc<Server>], config: &QuorumConfig, now: WallTime) {
     let names: Vec<Arc<str>> = servers.iter().map(|server| server.name().into()).collect();
     for server in servers {

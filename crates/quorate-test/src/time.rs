@@ -2,8 +2,8 @@ use jiff::{Timestamp, Zoned};
 use quorate::env::WallTime;
 
 /// Reads a time: `2026-03-29T01:30:00Z`, with an offset `2026-03-29T02:30:00+01:00`, or in a zone
-/// `2026-03-29T03:30[Europe/Berlin]`. A local time that a change of the clocks skips or repeats is read as `jiff`
-/// does: a skipped one is moved by the length of the gap, and of two the earlier one counts.
+/// `2026-03-29T03:30[Europe/Berlin]`. A local time that a change of the clocks skips or repeats is read as
+/// `jiff` does: a skipped one is moved by the length of the gap, and of two the earlier one counts.
 ///
 /// ```
 /// use quorate_test::time;

@@ -1,5 +1,5 @@
-//! A run's context, a term, a claim and a delivery for the unit test of one handler. They are real: each is made by a
-//! scheduler, an election or a claim on a cluster of one node, which begins just before.
+//! A run's context, a term, a claim and a delivery for the unit test of one handler. They are real: each is
+//! made by a scheduler, an election or a claim on a cluster of one node, which begins just before.
 
 use crate::{Cluster, Worker};
 use futures_util::stream;
@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The names of the group and of the set in which the values under test live, and of their worker.
 const NAME: &str = "test";
 
-/// A value under test, and the cluster in which it lives. It derefs to the value, and ends when it is dropped.
+/// A value under test, and the cluster in which it lives. It derefs to the value, and ends when it is
+/// dropped.
 #[derive(Debug)]
 pub struct UnderTest<T> {
     value: T,
@@ -209,8 +210,8 @@ pub async fn term(group: &str) -> UnderTest<Term> {
     .await
 }
 
-/// Makes the delivery of `message`, for the unit test of a handler of messages. A message is an `(id, payload)`, or
-/// anything that implements [`Message`].
+/// Makes the delivery of `message`, for the unit test of a handler of messages. A message is an `(id,
+/// payload)`, or anything that implements [`Message`].
 ///
 /// ```
 /// use quorate_test::delivery;
@@ -246,7 +247,8 @@ pub async fn delivery<M: Message>(message: M) -> UnderTest<Delivery<M>> {
     .await
 }
 
-/// Makes a claim on the message `id`. [`UnderTest::into_inner`] gives the claim itself, to complete or abandon it.
+/// Makes a claim on the message `id`. [`UnderTest::into_inner`] gives the claim itself, to complete or
+/// abandon it.
 ///
 /// ```
 /// use quorate_test::claim;

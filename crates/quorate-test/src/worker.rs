@@ -159,8 +159,8 @@ impl Worker {
         WallTime::from_micros(self.0.machine.wall() / 1_000)
     }
 
-    /// Runs `service` as a task of this worker, and again after each [`Worker::restart`]. If the service returns an
-    /// error or panics, the next [`Cluster::advance`](crate::Cluster::advance) panics with it.
+    /// Runs `service` as a task of this worker, and again after each [`Worker::restart`]. If the service
+    /// returns an error or panics, the next [`Cluster::advance`](crate::Cluster::advance) panics with it.
     pub fn run<S, F>(&self, service: S)
     where
         S: Fn(Process) -> F + Send + Sync + 'static,
@@ -172,8 +172,8 @@ impl Worker {
         *lock(&self.0.service) = Some(service);
     }
 
-    /// Runs `task` as a task of the worker's present process: it stands still while the worker is paused, and is
-    /// dropped if the worker is killed.
+    /// Runs `task` as a task of the worker's present process: it does not run while the worker is paused, and
+    /// is dropped if the worker is killed.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         lock(&self.0.running).process.env.spawn(task);
     }
@@ -210,8 +210,8 @@ impl Worker {
         process.quorum.close().await;
     }
 
-    /// Starts the worker again, after [`Worker::kill`] or [`Worker::stop`]: a new process with the same name, and
-    /// the service of [`Worker::run`]. A process that still runs is killed first.
+    /// Starts the worker again, after [`Worker::kill`] or [`Worker::stop`]: a new process with the same name,
+    /// and the service of [`Worker::run`]. A process that still runs is killed first.
     pub fn restart(&self) {
         let Inner { name, seed, config, network, machine, links, .. } = &*self.0;
         let mut running = lock(&self.0.running);
@@ -230,7 +230,8 @@ impl Worker {
         (0..self.0.links.len()).for_each(|node| self.set_connected(node, false));
     }
 
-    /// Sets the wall clock of the worker's machine, to a millisecond. No time passes, and no timer is affected.
+    /// Sets the wall clock of the worker's machine, to a millisecond. No time passes, and no timer is
+    /// affected.
     pub fn set_clock(&self, at: WallTime) {
         self.0.machine.step_wall(millis_between(self.now(), at));
         self.0.network.changes.note();

@@ -31,8 +31,8 @@ impl Service {
     }
 }
 
-/// Three replicas from an hour before the tick until two hours after it. Their leader is killed ten seconds before
-/// the tick. Returns the reports in the store, and the histories as text.
+/// Three replicas from an hour before the tick until two hours after it. Their leader is killed ten seconds
+/// before the tick. Returns the reports in the store, and the histories as text.
 async fn night(seed: u64, tick: WallTime) -> (Vec<(WallTime, String, u64)>, String) {
     let hour = Duration::from_secs(3600);
     let cluster = Cluster::builder().seed(seed).starts_at(tick - hour).start();
@@ -68,7 +68,8 @@ async fn the_night_with_two_half_past_twos_has_one_report_although_its_leader_di
     night(0, time("2026-10-25T02:30:00+02:00[Europe/Berlin]")).await;
 }
 
-/// The same seed gives the same history, to the microsecond. `QUORATE_TEST_RUNS=1000` compares a thousand runs.
+/// The same seed gives the same history, to the microsecond. `QUORATE_TEST_RUNS=1000` compares a thousand
+/// runs.
 #[test]
 fn a_night_is_alike_in_every_run() {
     let runs = std::env::var("QUORATE_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(5);

@@ -5,8 +5,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The time of the last change on the servers or in the network, and the tasks that wait for the next one. With
-/// it, a waiter that polls the servers in production sleeps here until a poll can have another result.
+/// The time of the last change on the servers or in the network, and the tasks that wait for the next one.
+/// With it, a waiter that polls the servers in production sleeps here until a poll can have another result.
 #[derive(Debug)]
 pub struct Changes {
     truth: Truth,

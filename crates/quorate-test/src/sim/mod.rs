@@ -1,6 +1,6 @@
-//! The parts of a simulated cluster: clocks, machines, processes, links and servers. [`Cluster`](crate::Cluster)
-//! is built of them, and so is the simulation with which Quorate itself is tested. They may change in any
-//! version.
+//! The parts of a simulated cluster: clocks, machines, processes, links and servers.
+//! [`Cluster`](crate::Cluster) is built of them, and so is the simulation with which Quorate itself is
+//! tested. They may change in any version.
 
 mod changes;
 mod clock;

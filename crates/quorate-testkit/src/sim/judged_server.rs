@@ -15,8 +15,8 @@ use std::{sync::Arc, time::Duration};
 /// the server may have lost has ended.
 const QUARANTINED: Duration = Duration::from_secs(3);
 
-/// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker may
-/// count the server's votes until every lease that the server granted before would have ended.
+/// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker
+/// may count the server's votes until every lease that the server granted before would have ended.
 const FAR: Duration = Duration::from_millis(100);
 
 /// The hooks of a server that the referee observes, and that may have a fault.
@@ -102,9 +102,9 @@ fn is_far(change: &ClockChange) -> bool {
     Duration::from_nanos(change.before.abs_diff(change.after)) > FAR
 }
 
-/// Returns the largest amount by which the server's clock was ahead of the true time, within the time `within`
-/// before now. Between two changes, a clock drifts in one direction only. The largest amount therefore occurs just
-/// before or after a change, or now.
+/// Returns the largest amount by which the server's clock was ahead of the true time, within the time
+/// `within` before now. Between two changes, a clock drifts in one direction only. The largest amount
+/// therefore occurs just before or after a change, or now.
 pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
     let now = server.truth().now();
     let ahead = |at, nanos: u64| true_wall(at).until(WallTime::from_micros(nanos / 1_000));
@@ -123,8 +123,8 @@ mod tests {
         Arc::new(JudgedHooks::new(referee, None))
     }
 
-    /// Checks that a durable server that is down counts only for the leases that it stores. Such a server votes
-    /// for any worker as soon as it is up again.
+    /// Checks that a durable server that is down counts only for the leases that it stores. Such a server
+    /// votes for any worker as soon as it is up again.
     #[tokio::test(start_paused = true)]
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
@@ -141,9 +141,9 @@ mod tests {
         }
     }
 
-    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease from
-    /// before that step can last. During that time the server must count as one that cannot grant a lease to
-    /// another owner.
+    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease
+    /// from before that step can last. During that time the server must count as one that cannot grant a
+    /// lease to another owner.
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
         let truth = Truth::begin();
