@@ -518,6 +518,11 @@ pub(crate) async fn sleep_until(stage: &Stage) -> bool {
     stage.cut(stage.env.sleep_until(stage.env.now() + 30 * MS)).await.is_some()
 }
 
+pub(crate) async fn sleep_until_poll(stage: &Stage) -> bool {
+    let now = stage.env.now();
+    stage.cut(stage.env.sleep_until_poll(now, now + 30 * MS, now + 60 * MS)).await.is_some()
+}
+
 pub(crate) async fn before(stage: &Stage) -> bool {
     let works = Arc::new(AtomicBool::new(false));
     let alive = Alive::new(&works);

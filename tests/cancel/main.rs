@@ -121,6 +121,7 @@ cases! {
     seal: "Ledger::seal", Lock;
     sleep: "Env::sleep", Lock;
     sleep_until: "Env::sleep_until", Lock;
+    sleep_until_poll: "Env::sleep_until_poll", Lock;
     try_acquire: "Lock::try_acquire", Lock;
     write: "Ledger::write", Lock;
 }

@@ -4,7 +4,8 @@
 //!   [`hostile`] is a server that answers wrongly.
 //! * [`conformance`] is the suite that every kind of node passes. [`differential`] sends random histories to
 //!   several kinds, which must give the same answers.
-//! * [`model`] searches models of the protocol. [`sim`] runs the shipped code in a seeded simulation.
+//! * [`model`] searches models of the protocol. [`sim`] runs the shipped code in a seeded simulation, on
+//!   the machines, links and servers of `quorate-test`.
 //!
 //! # What is not guaranteed
 //!

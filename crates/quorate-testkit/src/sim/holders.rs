@@ -1,4 +1,4 @@
-use super::{Belief, Host, Server};
+use super::{Belief, Host, Server, judged_server::backs};
 use quorate::{
     claim::ClaimHandle,
     election::Term,
@@ -107,7 +107,7 @@ impl Held {
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
         let backs = |server: &Arc<Server>| {
-            valid && server.backs(&self.resource, |owner| self.is_ours(&holder, owner))
+            valid && backs(server, &self.resource, |owner| self.is_ours(&holder, owner))
         };
         Some(Belief {
             lease: self.id,

@@ -78,49 +78,36 @@
 //! The same seeds have no violation without the fault ([`SabotageCheck`]). A [`Sweep`] runs many seeds of one
 //! of the [`PLANS`]. The program `simulate` runs sweeps from a shell.
 
-mod clock;
-mod connection;
 mod event;
-mod execution_gate;
 mod fault;
 mod holders;
-mod host;
 pub mod invariant;
 mod job_run;
-mod link;
+mod judged_server;
 mod log_capture;
-mod machine;
-mod node;
 mod node_fault;
 mod plans;
 mod referee;
-mod rng;
 mod run;
 mod sabotage_check;
 mod scenario;
-mod server;
 mod sweep;
-mod trace;
 mod worker;
-mod world;
 
-pub use clock::{AdjustableClock, SimClock, Truth};
 pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
+/// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
+pub use quorate_test::sim::{
+    AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,
+    SimClock, SimNode, SimSession, SimWorld, Trace, Truth,
+};
+
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
-pub use host::{Gate, Host};
 pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
-pub use link::{Directions, Link, NetworkConditions};
-pub use machine::{Machine, NAP};
-pub use node::{SimNode, SimSession};
 pub use node_fault::NodeFault;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
-pub use rng::SeedRng;
 pub use run::{Outcome, simulate, simulate_untraced};
 pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};
-pub use server::{Memory, Server};
 pub use sweep::{Failure, Summary, Sweep};
-pub use trace::Trace;
-pub use world::SimWorld;

@@ -2,6 +2,7 @@ use super::{
     Belief, Event, Held, Holder, Host, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
+    judged_server::was_ahead,
     scenario::true_wall,
 };
 use quorate::{
@@ -332,7 +333,7 @@ impl Referee {
     /// last [`RECENTLY`].
     pub(super) fn servers_ahead(&self) -> Vec<Duration> {
         let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
-        servers.map(|server| server.was_ahead(RECENTLY)).collect()
+        servers.map(|server| was_ahead(&server, RECENTLY)).collect()
     }
 
     /// Locks and returns the active runs of the second group, the pool.

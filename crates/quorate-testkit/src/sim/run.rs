@@ -4,6 +4,7 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
+    judged_server::JudgedHooks,
     log_capture::capture_log,
     scenario::{NODES, WORKERS},
     worker::{Duties, Freezer, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
@@ -139,7 +140,8 @@ impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
         let server = |(at, clock): (usize, &_)| {
             let name = format!("n{at}");
-            Server::start(&name, truth, *clock, plan.node_fault, plan.setup.durable, Arc::clone(&referee))
+            let hooks = JudgedHooks::new(Arc::clone(&referee), plan.node_fault);
+            Server::start(&name, truth, *clock, plan.setup.durable, Arc::new(hooks), None)
         };
         let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();
         referee.watch_servers(&servers);

@@ -118,20 +118,21 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
 
 /// A timer that is set very often, nearly always to a later time than before. A later time is only noted, and
 /// the underlying timer stays as it is. So the timer may elapse too early once. That is harmless, and cheaper
-/// than a new timer each time.
+/// than a new timer each time, unless the world [prefers exact timers](crate::env::World::prefers_exact_timers).
 struct Timer<'a> {
     env: &'a Env,
+    is_exact: bool,
     set: Option<(BootTime, BoxFuture<'a, ()>)>,
 }
 
 impl<'a> Timer<'a> {
     fn new(env: &'a Env) -> Self {
-        Self { env, set: None }
+        Self { env, is_exact: env.world().prefers_exact_timers(), set: None }
     }
 
     /// Makes the timer elapse at `at` at the latest.
     fn set(&mut self, at: BootTime) {
-        if self.set.as_ref().is_none_or(|(set, _)| at < *set) {
+        if self.set.as_ref().is_none_or(|(set, _)| at < *set || (self.is_exact && at != *set)) {
             self.set = Some((at, self.env.sleep_until(at).boxed()));
         }
     }

@@ -113,12 +113,15 @@ impl Observer {
         let key = |leader: &Option<Leader>| leader.as_ref().map(|l| (Arc::clone(&l.worker), l.term));
         loop {
             let before = key(&self.last);
+            let env = self.quorum.env().clone();
+            let looked = env.now();
             let now = self.leader().await?;
             if !std::mem::replace(&mut self.has_looked, true) || key(&now) != before {
                 return Ok(now);
             }
-            let env = self.quorum.env();
-            env.sleep(LOOK_EVERY).await;
+            let lasts = now.and_then(|leader| leader.remaining).unwrap_or_default() / 10 * 9;
+            let lasts = lasts.max(LOOK_EVERY);
+            env.sleep_until_poll(looked, env.now() + LOOK_EVERY, env.now() + lasts).await;
         }
     }
 }

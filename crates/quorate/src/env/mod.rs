@@ -34,6 +34,7 @@ pub(crate) use system::host_name;
 
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The clocks, timers, tasks and random numbers that a worker uses. [`SystemWorld`] and simulations implement
@@ -51,6 +52,18 @@ pub trait World: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()>;
+    /// Returns the signal that wakes its waiters at the next change on the nodes. Returns `None` if something may
+    /// have changed at `since` or later. The default is always `None`, because no process knows all changes. A
+    /// simulation without network delays knows them, so that its waiters need not poll.
+    fn next_change(&self, since: BootTime) -> Option<Arc<Notify>> {
+        let _ = since;
+        None
+    }
+    /// Returns `true` if a timer that elapses too early costs more than a new timer. In production it costs less. In
+    /// a simulation each distinct moment has a cost. The default is `false`.
+    fn prefers_exact_timers(&self) -> bool {
+        false
+    }
     /// Runs `work` as a task that `tasks` counts. A simulation wraps the future, so that it can pause or stop
     /// a whole worker.
     fn spawn(&self, tasks: &TaskTracker, work: BoxFuture<'static, ()>);
@@ -126,6 +139,22 @@ impl Env {
     /// Safe: dropping the future only stops the wait.
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
+    }
+
+    /// Sleeps before the caller polls the nodes again. The caller began its last poll at `polled`. The sleep ends
+    /// at `at`, or later if the [`World`] knows that nothing has changed since `polled`: then it ends with the
+    /// next change, and at `latest` at the latest. A poll whose result changes with time alone must not be later
+    /// than `latest`.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future only stops the wait.
+    pub async fn sleep_until_poll(&self, polled: BootTime, at: BootTime, latest: BootTime) {
+        self.sleep_until(at).await;
+        if self.now() < latest
+            && let Some(change) = self.world.next_change(polled)
+        {
+            self.before(latest, change.notified()).await;
+        }
     }
 
     /// Returns the output of `work`, or `None` if the boot clock shows `at` first. If both are ready, it

@@ -19,6 +19,9 @@ const LOOKS: u32 = 10;
 /// The shortest and the longest time between two of these checks.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
+/// The longest time between two of these checks if it is known that nothing changes on the nodes.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
 /// Asks the holder of `resource` with the owner token `owner` to release it. The release request lasts for
 /// `lasts`.
 ///
@@ -78,8 +81,11 @@ pub(crate) async fn resign_requested(lease: &Lease) {
     let request_key = lease.resource().resign_request();
     // The nodes that have reported the request, now or in an earlier check of this function.
     let mut reported = BTreeSet::new();
+    let mut looked = pool.env().now();
     loop {
-        pool.env().sleep(every).await;
+        let now = pool.env().now();
+        pool.env().sleep_until_poll(looked, now + every, now + LOOK_AT_LEAST_EVERY).await;
+        looked = pool.env().now();
         let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {
             if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer

@@ -92,19 +92,23 @@ impl<'a> RetryBackoff<'a> {
             // between the attempt and the subscription, without a report to this waiter. So if another client
             // held the resource, the next attempt follows at once.
             if !is_contended(tally) || split {
-                let until = env.now() + self.pause(tally);
+                let until = env.now() + self.pause(tally).0;
                 env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
             }
             return;
         };
         waiting.refused_by(tally.holder_on());
-        let until = env.now() + self.pause(tally);
-        let until = deadline.map_or(until, |deadline| until.min(deadline));
+        let (pause, latest) = self.pause(tally);
+        let bounded = |pause| {
+            let until = env.now() + pause;
+            deadline.map_or(until, |deadline| until.min(deadline))
+        };
+        let (until, latest) = (bounded(pause), bounded(latest));
         loop {
             let woken = tokio::select! { biased;
                 wake = waiting.woken() => Some(wake),
                 () = env.stopped().cancelled() => None,
-                () = env.sleep_until(until) => None,
+                () = env.sleep_until_poll(began, until, latest) => None,
             };
             let Some(wake) = woken else {
                 self.looks += 1;
@@ -154,8 +158,10 @@ impl<'a> RetryBackoff<'a> {
         reads || self.inner.config().is_successor_of(holder)
     }
 
-    /// Returns the time until the next attempt, if no release is reported before.
-    fn pause<D: RoundData>(&self, tally: &Tally<D>) -> Duration {
+    /// Returns the time until the next attempt, if no release is reported before. The second time is the longest
+    /// one until the next attempt if it is known that nothing changes on the nodes. It ends before the holder's
+    /// lease does, so that the holder stays known.
+    fn pause<D: RoundData>(&self, tally: &Tally<D>) -> (Duration, Duration) {
         let env = self.inner.env();
         let jitter = env.random_below(JITTER);
         let look = match &self.waiting {
@@ -170,10 +176,14 @@ impl<'a> RetryBackoff<'a> {
             // grows with each attempt.
             _ if self.splits > 0 => {
                 let most = self.attempt * (1 << self.splits.min(SPLITS_DOUBLED));
-                env.random_below(most.min(LOOK_EVERY))
+                let pause = env.random_below(most.min(LOOK_EVERY));
+                (pause, pause)
             }
-            Some(left) => (left + jitter / 4).min(look - jitter),
-            None => look - jitter,
+            Some(left) => {
+                let pause = (left + jitter / 4).min(look - jitter);
+                (pause, pause.max(left - left / 10))
+            }
+            None => (look - jitter, look - jitter),
         }
     }
 }

@@ -75,7 +75,9 @@ struct InboxServer<'a> {
 
 impl InboxServer<'_> {
     async fn serve(&mut self) {
-        let mut read_at = self.env.now();
+        // The times at which the last read began, the next one is due, and the next one is due at the latest if it
+        // is known that nothing has changed on the nodes.
+        let (mut began, mut read_at, mut latest) = (self.env.now(), self.env.now(), self.env.now());
         while !self.leader.is_closed() {
             tokio::select! { biased;
                 Some((request, answer)) = self.pending.next() => {
@@ -84,9 +86,10 @@ impl InboxServer<'_> {
                         self.write(&request, &answer).await;
                     }
                 }
-                () = self.env.sleep_until(read_at) => {
+                () = self.env.sleep_until_poll(began, read_at, latest) => {
+                    began = self.env.now();
                     let pause = self.read().await;
-                    read_at = self.env.now() + pause;
+                    (read_at, latest) = (self.env.now() + pause, self.env.now() + INBOX_PRUNE_EVERY);
                 }
             }
         }

@@ -131,7 +131,8 @@ impl<'a> EventLoop<'a> {
         let (mut changed, mut phase) = self.leading.registry.watch();
         let mut listens = true;
         while !step_down.is_cancelled() && !self.planner.is_superseded() {
-            let Some(wake) = self.decide() else { break };
+            let Some((wake, latest)) = self.decide() else { break };
+            let decided = self.env.now();
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.run_ended(ended),
@@ -162,7 +163,7 @@ impl<'a> EventLoop<'a> {
                     let effects = self.planner.jobs_ended(ended.unwrap_or_default(), self.now());
                     self.carry_out(effects);
                 }
-                () = self.env.sleep_until(wake) => {}
+                () = self.env.sleep_until_poll(decided, wake, latest) => {}
             }
             // Runs that ended at the same time are handled together, before the loop decides and waits again.
             while let Some(Some(ended)) = self.runs.next().now_or_never() {
@@ -175,8 +176,9 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Asks the planner for the decisions that are due, and carries them out. Returns the time at which the
-    /// next decisions are due. Returns `None` if the scheduler is being drained and the leader executes no run.
-    fn decide(&mut self) -> Option<BootTime> {
+    /// next decisions are due, and the time to which the loop may sleep if it is known that no clock steps. Returns
+    /// `None` if the scheduler is being drained and the leader executes no run.
+    fn decide(&mut self) -> Option<(BootTime, BootTime)> {
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
         let is_open = self.leading.registry.phase() == Phase::Open;
@@ -199,8 +201,10 @@ impl<'a> EventLoop<'a> {
             self.keep_house(now);
         }
         let next = self.planner.next_due().filter(|_| is_open);
-        let pause = next.map_or(WAKE_EVERY, |next| self.now().until(next)).min(WAKE_EVERY);
-        Some(if more { now } else { now + pause })
+        let due = next.map(|next| now + self.now().until(next));
+        let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
+        let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
+        Some(if more { (now, now) } else { (wake, if self.planner.is_complete() { latest } else { wake }) })
     }
 
     /// Returns the time of the quorum's clock. A tick is due when this clock has reached it. If this clock

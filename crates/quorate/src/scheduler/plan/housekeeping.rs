@@ -44,6 +44,11 @@ impl Housekeeping {
         }
     }
 
+    /// Returns the time at which some of the work is due next.
+    pub(in crate::scheduler) fn next(&self) -> BootTime {
+        self.prune.at.min(self.mark.at).min(self.check.at)
+    }
+
     /// Returns whether the ledger must be pruned now.
     pub(in crate::scheduler) fn take_prune(&mut self, now: BootTime) -> bool {
         self.prune.take(now)

@@ -40,6 +40,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The longest time between two such reads if it is known that nothing changes on the nodes.
+const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two reads of the records of active runs, which show cancellations.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 /// The upper limit of the random wait before a worker tries to take a run. The limit is the first value, plus
@@ -55,6 +57,7 @@ pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToke
     let env = with.quorum.env().clone();
     let mut worker = Worker {
         slots: Slots::new(&with.quorum, &with.group, with.ttl, with.grace),
+        reads_began: (env.now(), env.now()),
         list_at: env.now(),
         list_pause: LIST_PAUSE.0,
         poll_at: env.now(),
@@ -76,6 +79,8 @@ struct Worker {
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
+    /// The times at which the last read of the list, and the last read of the records of active runs, began.
+    reads_began: (BootTime, BootTime),
     /// The active read of the list of open runs, if there is one. `list_at` is the time of the next read, and
     /// `list_pause` the present pause between reads.
     listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
@@ -114,7 +119,9 @@ impl Worker {
             self.read_list();
             self.poll();
             self.take();
-            let wake = self.wake();
+            let (wake, latest) = self.wake();
+            let (listed, polled) = self.reads_began;
+            let read_at = if self.active.is_empty() { listed } else { listed.min(polled) };
             tokio::select! { biased;
                 () = stop.cancelled() => break,
                 Some((key, tried)) = self.runs.next() => self.tried(&key, &tried),
@@ -128,7 +135,7 @@ impl Worker {
                 }
                 _ = changed.changed() => self.list_at = self.env.now(),
                 _ = phase.changed() => {}
-                () = self.env.sleep_until(wake) => {}
+                () = self.env.sleep_until_poll(read_at, wake, latest) => {}
             }
         }
         self.last_runs(stop).await;
@@ -176,6 +183,7 @@ impl Worker {
         if self.next_list().is_none_or(|at| self.env.now() < at) {
             return;
         }
+        self.reads_began.0 = self.env.now();
         let ledger = self.with.ledger.clone();
         self.listing = Some(self.env.spawn_scoped(async move {
             let answers = ledger.read_keys(&[OpenList::KEY.into()]).await?;
@@ -215,6 +223,7 @@ impl Worker {
         if self.next_poll().is_none_or(|at| self.env.now() < at) {
             return;
         }
+        self.reads_began.1 = self.env.now();
         self.poll_at = self.env.now() + POLL_PAUSE;
         let (ledger, keys) = (self.with.ledger.clone(), self.active.keys().cloned().collect::<Vec<_>>());
         self.polling = Some(self.env.spawn_scoped(async move {
@@ -291,15 +300,19 @@ impl Worker {
         self.list_at = self.list_at.min(self.env.now() + LIST_PAUSE.0);
     }
 
-    /// Returns the time of the next call at which `read_list`, `poll` or `take` has something to do.
-    fn wake(&self) -> BootTime {
+    /// Returns the time of the next call at which `read_list`, `poll` or `take` has something to do. The second
+    /// time is that of the next call that is needed if nothing changes on the nodes.
+    fn wake(&self) -> (BootTime, BootTime) {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
         let candidates = self.candidates.values().filter(|_| room).map(|candidate| match candidate.try_at {
             Some(at) => at,
             None => now + wall.until(candidate.not_before).min(WALL_CLOCK_CHECK),
         });
-        candidates.chain(self.next_list()).chain(self.next_poll()).min().unwrap_or(now + LIST_PAUSE.1)
+        let due = candidates.min();
+        let reads = [self.next_list(), self.next_poll()].into_iter().flatten();
+        let wake = reads.chain(due).min().unwrap_or(now + LIST_PAUSE.1);
+        (wake, due.unwrap_or(wake + READ_AT_LEAST_EVERY))
     }
 }
 

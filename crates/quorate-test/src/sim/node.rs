@@ -2,6 +2,7 @@ use super::{
     Host, Link, Server, Trace, Truth,
     connection::{Connection, Content, Message},
 };
+use futures_util::{FutureExt, future::ready};
 use quorate::node::{Batch, BatchReply, Cause, Hello, Listen, Node, PushSender, Session};
 use std::{
     sync::{
@@ -105,6 +106,7 @@ impl SimSession {
             return None;
         }
         self.sent += 1;
+        connection.sent();
         self.last_arrival = connection.link.arrival().max(self.last_arrival);
         let fate = connection.link.fate();
         // The send fails only if the server's end of the connection is closed. In that case the message is
@@ -116,17 +118,27 @@ impl SimSession {
 
 impl Session for SimSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let reply = self.put(Content::Batch(batch)).map(|number| self.connection.expect(number));
-        async move {
-            match reply {
-                Some(reply) => reply.await.map_err(|_| Cause::Closed),
-                None => Err(Cause::Closed),
+        let sent = if self.connection.host.is_crashed() {
+            Err(Content::Batch(batch))
+        } else {
+            self.connection.deliver_now(Content::Batch(batch))
+        };
+        match sent {
+            Ok(reply) => ready(reply.ok_or(Cause::Closed)).left_future(),
+            Err(content) => {
+                let reply = self.put(content).map(|number| self.connection.expect(number));
+                let reply = async move { reply.ok_or(Cause::Closed)?.await.map_err(|_| Cause::Closed) };
+                reply.right_future()
             }
         }
     }
 
     fn listen(&mut self, listen: Listen) {
-        self.put(Content::Listen(listen));
+        if !self.connection.host.is_crashed()
+            && let Err(content) = self.connection.deliver_now(Content::Listen(listen))
+        {
+            self.put(content);
+        }
     }
 }
 

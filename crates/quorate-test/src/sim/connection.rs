@@ -34,6 +34,8 @@ struct State {
     /// The channels on which the sender waits for replies, by the number of the request.
     waiting: BTreeMap<u64, oneshot::Sender<BatchReply>>,
     last_reply: Duration,
+    /// The number of messages that have been sent and have not reached the server.
+    on_the_way: usize,
     /// The resources whose releases the server must report on this connection.
     listens: BTreeSet<Resource>,
 }
@@ -120,6 +122,7 @@ impl Connection {
     pub(super) async fn carry(self: Arc<Self>, mut messages: mpsc::UnboundedReceiver<Message>) {
         let mut not_before = Duration::ZERO;
         while let Some(message) = messages.recv().await {
+            let _arrives = OnTheWay(&self);
             self.truth.reach(message.arrival.max(not_before)).await;
             self.link.open_there().await;
             if let Fate::BreaksOff { runs, later } = message.fate {
@@ -145,18 +148,36 @@ impl Connection {
         }
     }
 
-    fn arrived(self: &Arc<Self>, message: Message) {
-        let batch = match message.content {
-            Content::Batch(batch) => batch,
-            Content::Listen(Listen::Begin(resource)) => {
-                self.state().listens.insert(resource);
-                return;
-            }
-            Content::Listen(Listen::End(resource)) => {
-                self.state().listens.remove(&resource);
-                return;
-            }
+    /// Counts a message that is sent to [`Connection::carry`].
+    pub(super) fn sent(&self) {
+        self.state().on_the_way += 1;
+    }
+
+    /// Hands `content` to the server at once, if no message is ahead of it and the network takes no time.
+    /// Returns `content` if this is not possible. The reply to a batch is `None` if the connection has ended.
+    pub(super) fn deliver_now(&self, content: Content) -> Result<Option<BatchReply>, Content> {
+        let ready = self.link.is_instant() && self.server.is_awake() && {
+            let state = self.state();
+            state.on_the_way == 0 && !state.reset && !state.deaf
         };
+        if !ready {
+            return Err(content);
+        }
+        Ok(self.accept(content).map(|batch| self.server.run(&batch)))
+    }
+
+    /// Begins or ends a subscription, or returns the batch to run.
+    fn accept(&self, content: Content) -> Option<Batch> {
+        match content {
+            Content::Batch(batch) => return Some(batch),
+            Content::Listen(Listen::Begin(resource)) => self.state().listens.insert(resource),
+            Content::Listen(Listen::End(resource)) => self.state().listens.remove(&resource),
+        };
+        None
+    }
+
+    fn arrived(self: &Arc<Self>, message: Message) {
+        let Some(batch) = self.accept(message.content) else { return };
         if self.is_deaf() {
             self.server.count_request_of_closed_sender();
         }
@@ -179,6 +200,12 @@ impl Connection {
     )]
     pub(super) fn report_release(self: &Arc<Self>, freed: &ReleasedLease, notified: u32) {
         if self.link.loses_push() {
+            return;
+        }
+        if self.link.is_instant() {
+            if !self.is_deaf() {
+                self.push_sender.push(Push::Released { lease: freed.clone(), notified });
+            }
             return;
         }
         let arrival = self.link.arrival().max(self.state().last_reply);
@@ -226,5 +253,15 @@ impl Connection {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a message as arrived, or lost, when it is dropped.
+struct OnTheWay<'a>(&'a Connection);
+
+impl Drop for OnTheWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.on_the_way = state.on_the_way.saturating_sub(1);
     }
 }

@@ -1,13 +1,10 @@
 use super::{
-    AdjustableClock, Event, NodeFault, Referee, SimClock, Truth, connection::Connection,
-    execution_gate::ExecutionGate, scenario::true_wall,
+    AdjustableClock, Changes, ServerHooks, SimClock, Truth, connection::Connection,
+    execution_gate::ExecutionGate,
 };
-use quorate::{
-    env::WallTime,
-    node::{
-        Batch, BatchReply, Hello, MemoryStore, NodeTime, Resource,
-        engine::{self, Clocks, Store},
-    },
+use quorate::node::{
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
+    engine::{Clocks, Store},
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -17,13 +14,9 @@ use std::{
 /// The time between two snapshots. After a crash, a server may start again with its latest snapshot.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The time for which a server must not vote after it lost data. By the end of this time, every lease that
-/// the server may have lost has ended.
-const QUARANTINED: Duration = Duration::from_secs(3);
-
-/// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker may
-/// count the server's votes until every lease that the server granted before would have ended.
-const FAR: Duration = Duration::from_millis(100);
+/// The key of the record with which a leader notes how far it has decided. No worker waits for it, and it changes
+/// every ten seconds.
+const MARK: &str = "looked";
 
 /// The data that a server still has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +29,25 @@ pub enum Memory {
     Kept,
 }
 
+/// A change of a server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockChange {
+    /// The true time of the change.
+    pub at: Duration,
+    /// The time that the clock showed before the change, in nanoseconds.
+    pub before: u64,
+    /// The time that the clock showed after the change, in nanoseconds.
+    pub after: u64,
+}
+
 /// One simulated server. It runs the shipped engine over a store in memory, on a clock of its own.
 #[derive(Debug)]
 pub struct Server {
     name: String,
     truth: Truth,
-    node_fault: Option<NodeFault>,
     durable: bool,
-    referee: Arc<Referee>,
+    hooks: Arc<dyn ServerHooks>,
+    changes: Option<Arc<Changes>>,
     awake: ExecutionGate,
     state: Mutex<State>,
 }
@@ -51,32 +55,16 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     clock: AdjustableClock,
-    /// One pair for each change of the clock: the true time of the change, and the larger of the amounts by
-    /// which the clock was ahead just before and just after it.
-    ahead: Vec<(Duration, Duration)>,
-    /// The time at which the clock last stepped further than the plans' margins cover.
-    astray: Option<Duration>,
+    changes: Vec<ClockChange>,
     store: MemoryStore,
     snapshot: (Duration, MemoryStore),
     up: bool,
     run: u32,
     born: Duration,
     forgot: Option<Duration>,
+    /// The number of requests that the server has run.
+    requests: u64,
     connections: Vec<Weak<Connection>>,
-}
-
-impl State {
-    fn is_ahead(&self, now: Duration) -> Duration {
-        true_wall(now).until(WallTime::from_micros(self.clock.shows(now) / 1_000))
-    }
-
-    /// Returns the largest amount by which the clock was ahead of the true time, in the span `within` before
-    /// `now`. Between two changes, a clock drifts in one direction only. The largest amount therefore occurs
-    /// just before or after a change, or at `now`.
-    fn was_ahead(&self, now: Duration, within: Duration) -> Duration {
-        let recent = self.ahead.iter().filter(|(until, _)| *until + within >= now);
-        recent.map(|(_, ahead)| *ahead).fold(self.is_ahead(now), Duration::max)
-    }
 }
 
 impl Server {
@@ -86,17 +74,17 @@ impl Server {
         name: &str,
         truth: Truth,
         clock: SimClock,
-        node_fault: Option<NodeFault>,
         durable: bool,
-        referee: Arc<Referee>,
+        hooks: Arc<dyn ServerHooks>,
+        changes: Option<Arc<Changes>>,
     ) -> Arc<Self> {
         let state = State { up: true, clock: AdjustableClock::new(clock), ..State::default() };
         Arc::new(Self {
             name: name.to_owned(),
             truth,
-            node_fault,
             durable,
-            referee,
+            hooks,
+            changes,
             awake: ExecutionGate::open(),
             state: Mutex::new(state),
         })
@@ -139,16 +127,16 @@ impl Server {
         };
         let before = std::mem::replace(&mut state.store, before);
         state.forgot = Some(self.truth.now());
-        if self.node_fault == Some(NodeFault::Forgetful) {
+        if self.hooks.hides_losses() {
             Self::keep_marker(&before, &mut state.store);
         } else {
             state.run += 1;
             state.born = self.truth.now();
         }
         drop(state);
-        self.referee.tell(&Event::Forgot { node: &self.name });
+        self.hooks.forgot(&self.name);
         if memory == Memory::Snapshot {
-            self.referee.tell(&Event::Restored { node: &self.name });
+            self.hooks.restored(&self.name);
         }
     }
 
@@ -172,19 +160,16 @@ impl Server {
         let mut state = self.state();
         let before = std::mem::take(&mut state.store);
         state.forgot = Some(self.truth.now());
-        if self.node_fault == Some(NodeFault::Forgetful) {
+        if self.hooks.hides_losses() {
             Self::keep_marker(&before, &mut state.store);
         }
         drop(state);
-        self.referee.tell(&Event::Forgot { node: &self.name });
+        self.hooks.forgot(&self.name);
     }
 
     /// Steps the server's wall clock.
     pub fn step(&self, by_millis: i64) {
         self.touch(|clock, _| clock.step(by_millis));
-        if Duration::from_millis(by_millis.unsigned_abs()) > FAR {
-            self.state().astray = Some(self.truth.now());
-        }
     }
 
     /// Stops the server's clock, or lets a stopped clock continue from the time at which it stopped.
@@ -195,10 +180,10 @@ impl Server {
     fn touch(&self, how: impl FnOnce(&mut AdjustableClock, Duration)) {
         let now = self.truth.now();
         let mut state = self.state();
-        let before = state.is_ahead(now);
+        let before = state.clock.shows(now);
         how(&mut state.clock, now);
-        let ahead = before.max(state.is_ahead(now));
-        state.ahead.push((now, ahead));
+        let after = state.clock.shows(now);
+        state.changes.push(ClockChange { at: now, before, after });
     }
 
     fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
@@ -215,9 +200,14 @@ impl Server {
         self.awake.pass().await;
     }
 
+    /// Returns `true` if the server's process exists and is not stopped.
+    pub(super) fn is_awake(&self) -> bool {
+        self.awake.is_open() && self.state().up
+    }
+
     /// Counts a request that the server runs although the sender has closed its end of the connection.
     pub(super) fn count_request_of_closed_sender(&self) {
-        self.referee.count("ran on a broken connection");
+        self.hooks.sender_is_gone();
     }
 
     /// Accepts a connection, and returns the server's identity. Returns `None` while the server does not run.
@@ -231,7 +221,7 @@ impl Server {
         let Ok(marker) = state.store.marker();
         Some(Hello {
             node_time: self.clocks(&state).wall,
-            run_id: format!("{}-run-{}", self.name, state.run).into(),
+            run_id: self.run_id_of(&state),
             marker,
             uptime: self.truth.now().saturating_sub(state.born),
             version: "simulated".into(),
@@ -242,27 +232,18 @@ impl Server {
         })
     }
 
-    /// Runs a batch on the shipped engine.
+    /// Runs a batch on the engine.
     pub(super) fn run(&self, batch: &Batch) -> BatchReply {
         let mut state = self.state();
         let clocks = self.clocks(&state);
         let now = self.truth.now();
-        let saves = now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
+        let saves = self.hooks.takes_snapshots() && now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
         if saves {
             state.snapshot = (now, state.store.clone());
         }
+        state.requests += batch.requests.len() as u64;
         let mut freed = Vec::new();
-        let reply = match self.node_fault {
-            Some(NodeFault::Timeless) => {
-                let forever = NodeTime::from_micros(u64::MAX);
-                let batch = Batch { not_after: forever, ..batch.clone() };
-                engine::run_telling(&mut state.store, &batch, clocks, &mut freed)
-            }
-            Some(NodeFault::Forgetful) | None => {
-                engine::run_telling(&mut state.store, batch, clocks, &mut freed)
-            }
-            Some(node_fault) => super::node_fault::run(&mut state.store, batch, clocks, node_fault),
-        };
+        let reply = self.hooks.run(&mut state.store, batch, clocks, &mut freed);
         let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),
@@ -274,32 +255,66 @@ impl Server {
             listeners.iter().for_each(|connection| connection.report_release(freed, receivers));
         }
         if saves {
-            self.referee.tell(&Event::Saved { node: &self.name });
+            self.hooks.saved(&self.name);
         }
-        self.referee.ran(&self.name, batch, &reply);
+        self.hooks.ran(&self.name, batch, &reply);
+        if let Some(changes) = &self.changes
+            && batch.requests.iter().zip(&reply.replies).any(|(request, reply)| has_changed(request, reply))
+        {
+            changes.note();
+        }
         reply
     }
 
-    /// Returns `true` if this server, if it is honest, cannot grant `resource` now to an owner for which
-    /// `is_ours` returns `false`. There are four reasons:
-    ///
-    /// - the server stores a lease of an owner for which `is_ours` returns `true`;
-    /// - the server is down and not durable (a durable server may vote as soon as it is up again);
-    /// - the server lost data so recently that it must be in quarantine;
-    /// - the server's clock stepped so far and so recently that no worker may count its grants.
-    pub fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-        let state = self.state();
-        let Ok(row) = state.store.lease(resource);
-        let nanos = self.clocks(&state).lease_nanos;
-        let holds = row.is_some_and(|row| row.until_nanos > nanos && is_ours(&row.owner));
-        let barred = |since: Option<Duration>| since.is_some_and(|at| self.truth.now() < at + QUARANTINED);
-        holds || (!state.up && !self.durable) || barred(state.forgot) || barred(state.astray)
+    /// Calls `look` with the server's data and its present clocks.
+    pub fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore, Clocks) -> T) -> T {
+        let mut state = self.state();
+        let clocks = self.clocks(&state);
+        look(&mut state.store, clocks)
     }
 
-    /// Returns the largest amount by which the server's clock was ahead of the true time, within the time
-    /// `within` before now.
-    pub fn was_ahead(&self, within: Duration) -> Duration {
-        self.state().was_ahead(self.truth.now(), within)
+    /// Returns the true time.
+    pub fn truth(&self) -> Truth {
+        self.truth
+    }
+
+    /// Returns `true` if the server's process exists. It may be stopped.
+    pub fn is_up(&self) -> bool {
+        self.state().up
+    }
+
+    /// Returns `true` if the server reports that it is durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Returns the true time at which the server last lost data.
+    pub fn forgot_at(&self) -> Option<Duration> {
+        self.state().forgot
+    }
+
+    /// Returns the changes of the server's clock, in their order.
+    pub fn clock_changes(&self) -> Vec<ClockChange> {
+        self.state().changes.clone()
+    }
+
+    /// Returns the time that the server's clock shows, in nanoseconds.
+    pub fn wall_nanos(&self) -> u64 {
+        self.state().clock.shows(self.truth.now())
+    }
+
+    /// Returns the number of requests that the server has run.
+    pub fn requests(&self) -> u64 {
+        self.state().requests
+    }
+
+    /// Returns the id of the server's present process.
+    pub fn run_id(&self) -> Arc<str> {
+        self.run_id_of(&self.state())
+    }
+
+    fn run_id_of(&self, state: &State) -> Arc<str> {
+        format!("{}-run-{}", self.name, state.run).into()
     }
 
     /// Returns the marker that is stored on the server.
@@ -330,61 +345,21 @@ impl Server {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sim::{Plan, Trace};
-
-    /// Checks that a durable server that is down counts only for the leases that it stores. Such a server votes
-    /// for any worker as soon as it is up again.
-    #[tokio::test(start_paused = true)]
-    async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
-        let truth = Truth::begin();
-        let resource = Resource::lock("x").unwrap();
-        for durable in [false, true] {
-            let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-            let server = Server::start("n0", truth, SimClock::default(), None, durable, referee);
-            assert!(!server.backs(&resource, |_| true));
-            server.crash();
-            assert_eq!(server.backs(&resource, |_| true), !durable);
-            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000, readers: Vec::new() };
-            let Ok(()) = server.state().store.set_lease(&resource, Some(row));
-            assert!(server.backs(&resource, |owner| owner == "a"), "it comes back with it");
-        }
-    }
-
-    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease from
-    /// before that step can last. During that time the server must count as one that cannot grant a lease to
-    /// another owner.
-    #[tokio::test(start_paused = true)]
-    async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
-        let truth = Truth::begin();
-        let resource = Resource::lock("x").unwrap();
-        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-        let server = Server::start("n0", truth, SimClock::default(), None, false, referee);
-        server.step(95);
-        assert!(!server.backs(&resource, |_| true), "within what the margins are for");
-        server.step(1_000);
-        assert!(server.backs(&resource, |_| true));
-        truth.pass(QUARANTINED).await;
-        assert!(!server.backs(&resource, |_| true), "no longer than any lease of before");
-    }
-
-    /// Checks that a clock which was ahead only long ago does not excuse an early start.
-    #[tokio::test(start_paused = true)]
-    async fn an_old_clock_error_is_no_excuse() {
-        let truth = Truth::begin();
-        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-        let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };
-        let server = Server::start("n0", truth, right, None, false, referee);
-        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(90));
-        server.step(90);
-        truth.pass(second).await;
-        assert_eq!(server.was_ahead(second), ms);
-        server.step(-90);
-        truth.pass(second).await;
-        assert_eq!(server.was_ahead(second), ms, "until a second ago");
-        truth.pass(second).await;
-        assert_eq!(server.was_ahead(second), Duration::ZERO);
+/// Returns `true` if the request has changed data for which a worker may wait.
+fn has_changed(request: &Request, reply: &Reply) -> bool {
+    match (request, reply) {
+        (_, Reply::Refused(_) | Reply::Held { .. } | Reply::Released(false)) => false,
+        (
+            Request::Extend { .. }
+            | Request::ExtendShare { .. }
+            | Request::Inspect { .. }
+            | Request::Read { .. }
+            | Request::Prune { .. }
+            | Request::Keep { .. },
+            _,
+        ) => false,
+        (Request::Write { key, .. }, _) => &**key != MARK,
+        (Request::Mark { expect, marker }, _) => expect.as_ref() != Some(marker),
+        _ => true,
     }
 }

@@ -25,8 +25,11 @@ pub struct NetworkConditions {
 
 impl NetworkConditions {
     /// Conditions under which no message is lost or late.
-    pub const CALM: Self =
-        Self { delay: 0..=3, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
+    pub const CALM: Self = Self { delay: 0..=3, ..Self::INSTANT };
+
+    /// Conditions under which each message arrives at the moment at which it is sent.
+    pub const INSTANT: Self =
+        Self { delay: 0..=0, stall: 0, stalled: 0..=0, lose_request: 0, lose_reply: 0, break_off: 0 };
 }
 
 /// The fate of one request, which the seed decides.
@@ -91,6 +94,12 @@ impl Link {
 
     pub(super) async fn open_back(&self) {
         self.back.pass().await;
+    }
+
+    /// Returns `true` if a message that is sent now arrives now, in both directions.
+    pub(super) fn is_instant(&self) -> bool {
+        let calm = self.road.lock().unwrap_or_else(PoisonError::into_inner).1 == NetworkConditions::INSTANT;
+        calm && self.there.is_open() && self.back.is_open()
     }
 
     /// Returns the true time at which a message that is sent now arrives.

@@ -1,0 +1,178 @@
+//! The view of the [`Referee`] on a [`Server`].
+
+use super::{Event, NodeFault, Referee, Server, scenario::true_wall};
+use quorate::{
+    env::WallTime,
+    node::{
+        Batch, BatchReply, MemoryStore, NodeTime, ReleasedLease, Resource,
+        engine::{self, Clocks, Store},
+    },
+};
+use quorate_test::sim::{ClockChange, ServerHooks};
+use std::{sync::Arc, time::Duration};
+
+/// The time for which a server must not vote after it lost data. By the end of this time, every lease that
+/// the server may have lost has ended.
+const QUARANTINED: Duration = Duration::from_secs(3);
+
+/// The largest step of a server's clock that the margins of the plans cover. After a larger step, no worker
+/// may count the server's votes until every lease that the server granted before would have ended.
+const FAR: Duration = Duration::from_millis(100);
+
+/// The hooks of a server that the referee observes, and that may have a fault.
+#[derive(Debug)]
+pub(super) struct JudgedHooks {
+    referee: Arc<Referee>,
+    node_fault: Option<NodeFault>,
+}
+
+impl JudgedHooks {
+    pub(super) fn new(referee: Arc<Referee>, node_fault: Option<NodeFault>) -> Self {
+        Self { referee, node_fault }
+    }
+}
+
+impl ServerHooks for JudgedHooks {
+    fn run(
+        &self,
+        store: &mut MemoryStore,
+        batch: &Batch,
+        clocks: Clocks,
+        freed: &mut Vec<ReleasedLease>,
+    ) -> BatchReply {
+        match self.node_fault {
+            Some(NodeFault::Timeless) => {
+                let forever = NodeTime::from_micros(u64::MAX);
+                let batch = Batch { not_after: forever, ..batch.clone() };
+                engine::run_telling(store, &batch, clocks, freed)
+            }
+            Some(NodeFault::Forgetful) | None => engine::run_telling(store, batch, clocks, freed),
+            Some(node_fault) => super::node_fault::run(store, batch, clocks, node_fault),
+        }
+    }
+
+    fn hides_losses(&self) -> bool {
+        self.node_fault == Some(NodeFault::Forgetful)
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        true
+    }
+
+    fn forgot(&self, node: &str) {
+        self.referee.tell(&Event::Forgot { node });
+    }
+
+    fn restored(&self, node: &str) {
+        self.referee.tell(&Event::Restored { node });
+    }
+
+    fn saved(&self, node: &str) {
+        self.referee.tell(&Event::Saved { node });
+    }
+
+    fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
+        self.referee.ran(node, batch, reply);
+    }
+
+    fn sender_is_gone(&self) {
+        self.referee.count("ran on a broken connection");
+    }
+}
+
+/// Returns `true` if `server`, if it is honest, cannot grant `resource` now to an owner for which `is_ours`
+/// returns `false`. There are four reasons:
+///
+/// - the server stores a lease of an owner for which `is_ours` returns `true`;
+/// - the server is down and not durable (a durable server may vote as soon as it is up again);
+/// - the server lost data so recently that it must be in quarantine;
+/// - the server's clock stepped so far and so recently that no worker may count its grants.
+pub(super) fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+    let holds = server.with_store(|store, clocks| {
+        let Ok(row) = store.lease(resource);
+        row.is_some_and(|row| row.until_nanos > clocks.lease_nanos && is_ours(&row.owner))
+    });
+    let now = server.truth().now();
+    let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
+    let astray = || server.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
+    holds || (!server.is_up() && !server.is_durable()) || barred(server.forgot_at()) || barred(astray())
+}
+
+fn is_far(change: &ClockChange) -> bool {
+    Duration::from_nanos(change.before.abs_diff(change.after)) > FAR
+}
+
+/// Returns the largest amount by which the server's clock was ahead of the true time, within the time
+/// `within` before now. Between two changes, a clock drifts in one direction only. The largest amount
+/// therefore occurs just before or after a change, or now.
+pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
+    let now = server.truth().now();
+    let ahead = |at, nanos: u64| true_wall(at).until(WallTime::from_micros(nanos / 1_000));
+    let changes = server.clock_changes();
+    let recent = changes.iter().filter(|change| change.at + within >= now);
+    let largest = recent.map(|change| ahead(change.at, change.before).max(ahead(change.at, change.after)));
+    largest.fold(ahead(now, server.wall_nanos()), Duration::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{Plan, SimClock, Trace, Truth};
+
+    fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {
+        Arc::new(JudgedHooks::new(referee, None))
+    }
+
+    /// Checks that a durable server that is down counts only for the leases that it stores. Such a server
+    /// votes for any worker as soon as it is up again.
+    #[tokio::test(start_paused = true)]
+    async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
+        let truth = Truth::begin();
+        let resource = Resource::lock("x").unwrap();
+        for durable in [false, true] {
+            let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+            let server = Server::start("n0", truth, SimClock::default(), durable, hooks(referee), None);
+            assert!(!backs(&server, &resource, |_| true));
+            server.crash();
+            assert_eq!(backs(&server, &resource, |_| true), !durable);
+            let row = engine::LeaseRow { owner: "a".into(), until_nanos: 1_000_000_000, readers: Vec::new() };
+            let Ok(()) = server.with_store(|store, _| store.set_lease(&resource, Some(row)));
+            assert!(backs(&server, &resource, |owner| owner == "a"), "it comes back with it");
+        }
+    }
+
+    /// Checks a server whose clock was set far ahead. No worker may count its votes for as long as a lease
+    /// from before that step can last. During that time the server must count as one that cannot grant a
+    /// lease to another owner.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_clock_was_set_far_ahead_backs_until_every_earlier_lease_is_over() {
+        let truth = Truth::begin();
+        let resource = Resource::lock("x").unwrap();
+        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+        let server = Server::start("n0", truth, SimClock::default(), false, hooks(referee), None);
+        server.step(95);
+        assert!(!backs(&server, &resource, |_| true), "within what the margins are for");
+        server.step(1_000);
+        assert!(backs(&server, &resource, |_| true));
+        truth.pass(QUARANTINED).await;
+        assert!(!backs(&server, &resource, |_| true), "no longer than any lease of before");
+    }
+
+    /// Checks that a clock which was ahead only long ago does not excuse an early start.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_clock_error_is_no_excuse() {
+        let truth = Truth::begin();
+        let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
+        let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };
+        let server = Server::start("n0", truth, right, false, hooks(referee), None);
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(90));
+        server.step(90);
+        truth.pass(second).await;
+        assert_eq!(was_ahead(&server, second), ms);
+        server.step(-90);
+        truth.pass(second).await;
+        assert_eq!(was_ahead(&server, second), ms, "until a second ago");
+        truth.pass(second).await;
+        assert_eq!(was_ahead(&server, second), Duration::ZERO);
+    }
+}
