@@ -25,7 +25,8 @@ pub(crate) fn describe() -> Machine {
         ("rslock", locked("rslock")),
         ("redis (crate)", locked("redis")),
         ("tokio", locked("tokio")),
-        ("rustc", rustc()),
+        ("rustc", version_of("rustc")),
+        ("node", version_of("node")),
     ];
     Machine {
         cores: thread::available_parallelism().map_or(0, Into::into),
@@ -44,8 +45,11 @@ fn locked(package: &str) -> String {
     found.join(", ")
 }
 
-fn rustc() -> String {
-    let output = Command::new("rustc").arg("--version").output().map(|out| out.stdout).unwrap_or_default();
+/// Returns the version of an installed program, which prints `NAME VERSION …` or only the version.
+fn version_of(program: &str) -> String {
+    let output = Command::new(program).arg("--version").output().map(|out| out.stdout).unwrap_or_default();
     let output = String::from_utf8_lossy(&output);
-    output.split(' ').nth(1).unwrap_or("unknown").to_owned()
+    let mut words = output.split_whitespace();
+    let first = words.next().unwrap_or("not installed");
+    if first == program { words.next().unwrap_or("unknown") } else { first }.to_owned()
 }

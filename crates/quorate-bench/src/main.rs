@@ -46,6 +46,10 @@ fn run(args: &Args) -> Result<(Report, String), String> {
     let mut report = Report::new(machine::describe());
     for scenario in scenarios::ALL.iter().filter(|scenario| plan.wants(scenario.name)) {
         eprintln!("{}: {} …", scenario.name, scenario.what);
+        if let Some(why) = (scenario.cannot_run)() {
+            report.skip(scenario.name, &why);
+            continue;
+        }
         // Each scenario has its own servers, so that the data and connections of one scenario do not
         // slow down the next one.
         let servers = Servers::new(args)?;

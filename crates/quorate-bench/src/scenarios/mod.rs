@@ -10,11 +10,14 @@ mod ledger;
 mod loss;
 mod many;
 mod messages;
+mod others;
 mod regions;
 mod stopped;
 mod ticks;
 
 use crate::{plan::Plan, report::Row, servers::Servers};
+
+type Run = fn(&Plan, &Servers) -> Result<Vec<Row>, String>;
 
 /// A scenario: a set of measurements with a name.
 pub(crate) struct Scenario {
@@ -22,70 +25,40 @@ pub(crate) struct Scenario {
     pub(crate) what: &'static str,
     /// Set if the scenario stops servers with SIGSTOP.
     pub(crate) stops_servers: bool,
-    pub(crate) run: fn(&Plan, &Servers) -> Result<Vec<Row>, String>,
+    /// Returns the reason why the scenario cannot run on this machine, if there is one.
+    pub(crate) cannot_run: fn() -> Option<String>,
+    pub(crate) run: Run,
+}
+
+impl Scenario {
+    const fn new(name: &'static str, what: &'static str, run: Run) -> Self {
+        Self { name, what, stops_servers: false, cannot_run: || None, run }
+    }
 }
 
 /// All scenarios, in the order of the table.
 pub(crate) const ALL: &[Scenario] = &[
+    Scenario::new("cycles-64", "acquire + release, 64 tasks", cycles::sixty_four),
+    Scenario::new("cycles-1", "acquire + release, 1 task", cycles::one),
+    Scenario::new("tasks", "acquire + release, by the number of tasks", cycles::by_tasks),
     Scenario {
-        name: "cycles-64",
-        what: "acquire + release, 64 tasks",
-        stops_servers: false,
-        run: cycles::sixty_four,
+        cannot_run: others::cannot_run,
+        ..Scenario::new("others", "acquire + release, clients in other languages", others::run)
     },
-    Scenario { name: "cycles-1", what: "acquire + release, 1 task", stops_servers: false, run: cycles::one },
+    Scenario { stops_servers: true, ..Scenario::new("stopped", "one server of five stopped", stopped::run) },
+    Scenario::new("handover", "from a release to the next acquire", handover::run),
+    Scenario::new("contention", "16 workers want one lock", contention::run),
+    Scenario::new("leader", "from one leader to the next", leader::run),
+    Scenario::new("many", "very many leases in one process", many::run),
+    Scenario::new("ledger", "a long ledger is sealed, read and pruned", ledger::run),
+    Scenario::new("claims", "many message ids, one by one and in batches", claims::run),
+    Scenario::new("messages", "three workers see the same messages", messages::run),
+    Scenario::new("ticks", "the ticks of one leader", ticks::run),
+    Scenario::new("jobs", "very many jobs of one leader", ticks::very_many),
+    Scenario::new("idle", "replicas with nothing to do", idle::run),
+    Scenario::new("regions", "nodes in distant regions", regions::run),
     Scenario {
-        name: "tasks",
-        what: "acquire + release, by the number of tasks",
-        stops_servers: false,
-        run: cycles::by_tasks,
-    },
-    Scenario { name: "stopped", what: "one server of five stopped", stops_servers: true, run: stopped::run },
-    Scenario {
-        name: "handover",
-        what: "from a release to the next acquire",
-        stops_servers: false,
-        run: handover::run,
-    },
-    Scenario {
-        name: "contention",
-        what: "16 workers want one lock",
-        stops_servers: false,
-        run: contention::run,
-    },
-    Scenario { name: "leader", what: "from one leader to the next", stops_servers: false, run: leader::run },
-    Scenario { name: "many", what: "very many leases in one process", stops_servers: false, run: many::run },
-    Scenario {
-        name: "ledger",
-        what: "a long ledger is sealed, read and pruned",
-        stops_servers: false,
-        run: ledger::run,
-    },
-    Scenario {
-        name: "claims",
-        what: "many message ids, one by one and in batches",
-        stops_servers: false,
-        run: claims::run,
-    },
-    Scenario {
-        name: "messages",
-        what: "three workers see the same messages",
-        stops_servers: false,
-        run: messages::run,
-    },
-    Scenario { name: "ticks", what: "the ticks of one leader", stops_servers: false, run: ticks::run },
-    Scenario {
-        name: "jobs",
-        what: "very many jobs of one leader",
-        stops_servers: false,
-        run: ticks::very_many,
-    },
-    Scenario { name: "idle", what: "replicas with nothing to do", stops_servers: false, run: idle::run },
-    Scenario { name: "regions", what: "nodes in distant regions", stops_servers: false, run: regions::run },
-    Scenario {
-        name: "loss",
-        what: "three of five stopped under auto-extend",
         stops_servers: true,
-        run: loss::run,
+        ..Scenario::new("loss", "three of five stopped under auto-extend", loss::run)
     },
 ];
