@@ -58,8 +58,8 @@
 //! sleeps until something changes on the nodes, so that an idle day costs little. What remains is the
 //! extension of leases: a leader extends its lease every third of the TTL.
 //!
-//! Three workers with a nightly job on five nodes take DAYS. An unoptimised build of the dependencies takes
-//! most of that; these lines in `Cargo.toml` help:
+//! An idle day of three workers with a nightly job on five nodes takes about one second of CPU time in a
+//! release build, and two seconds in a test build with these lines in `Cargo.toml`. Without them it takes longer:
 //!
 //! ```toml
 //! [profile.dev.package."*"]

@@ -33,7 +33,8 @@ type Service = Arc<dyn Fn(Process) -> BoxFuture<'static, Result<(), String>> + S
 /// });
 /// cluster.advance(Duration::from_secs(3 * 3600 + 60)).await;
 /// worker.stop().await;
-/// assert_eq!(cluster.runs("reports", "hourly").await.done().len(), 3);
+/// // The cluster began at midnight, which is a tick, too.
+/// assert_eq!(cluster.runs("reports", "hourly").await.done().len(), 4);
 /// # });
 /// ```
 ///
@@ -81,7 +82,7 @@ impl Process {
     ///
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
-    pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.stop.clone().cancelled_owned()
     }
 

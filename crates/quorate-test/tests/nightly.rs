@@ -1,5 +1,7 @@
 //! An example of a user's test: a nightly job over a change of the clocks and the crash of its leader.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use quorate::{Cron, Job, Scheduler, env::WallTime, scheduler::RunContext};
 use quorate_test::{Cluster, Process, time};
 use std::{
