@@ -29,7 +29,7 @@ use tempfile::TempDir;
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 
 /// The parts of an output that say that a node was too slow, and the number of times that such a command is repeated.
-const BUSY: [&str; 2] = ["no handshake in time", "had not answered"];
+const BUSY: [&str; 3] = ["no handshake in time", "had not answered", "no worker can acquire a lease"];
 const REPEATS: usize = 10;
 
 /// The number of pages that run at the same time. Most of their time is waiting.
