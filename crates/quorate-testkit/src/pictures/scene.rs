@@ -56,8 +56,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts the servers and two workers, and waits until the servers vote. `lanes` names the lanes of the picture: those of
-    /// the workers, then others, and the servers from `first_server` on.
+    /// Starts the servers and two workers, and waits until the servers vote. `lanes` names the lanes of the
+    /// picture: those of the workers, then others, and the servers from `first_server` on.
     #[expect(clippy::expect_used, reason = "a story that cannot begin has no picture")]
     pub(super) async fn start(
         truth: Truth,
