@@ -36,7 +36,7 @@ const BUSY: [&str; 3] = ["no handshake in time", "had not answered", "no worker 
 const REPEATS: usize = 10;
 
 /// The number of pages that run at the same time. Most of their time is waiting.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 3;
 
 /// The machines of one page. Dropping them ends all their processes.
 struct Network {
