@@ -41,6 +41,7 @@ struct Readme;
 
 /// Compiles the examples of the guide, and runs those that need no server.
 #[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "`file=NAME` names a file for tests/guide")]
 mod guide {
     macro_rules! pages {
         ($($name:ident = $page:literal,)*) => {

@@ -46,8 +46,8 @@ fn the_summary_lists_each_page_once() {
     assert!(unknown.is_empty(), "in SUMMARY.md only: {unknown:?}");
 }
 
-/// Builds the book where mdBook is installed. The other tests of this target check what a build would check, and
-/// more, so a machine without mdBook is no failure.
+/// Builds the book where mdBook is installed. The other tests of this target check what a build would check,
+/// and more, so a machine without mdBook is no failure.
 #[test]
 fn the_book_builds() {
     let program = env::var_os("MDBOOK").unwrap_or_else(|| "mdbook".into());

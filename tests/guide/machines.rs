@@ -1,9 +1,11 @@
-//! Runs the commands of the guide. Each page gets machines of its own: namespaces for the network, the processes,
-//! the mounts and the host name, with a home directory, and nothing of the user who runs the tests.
+//! Runs the commands of the guide. Each page gets machines of its own: namespaces for the network, the
+//! processes, the mounts and the host name, with a home directory, and nothing of the user who runs the
+//! tests.
 //!
 //! # What is not guaranteed
 //!
-//! The machines of a page share the file system of this machine outside of their home directories, and its clocks.
+//! The machines of a page share the file system of this machine outside of their home directories, and its
+//! clocks.
 
 use super::{
     book::{pages, root},
@@ -28,12 +30,13 @@ use tempfile::TempDir;
 /// The program under test. The pages call it `quorate`.
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 
-/// The parts of an output that say that a node was too slow, and the number of times that such a command is repeated.
-const BUSY: [&str; 2] = ["no handshake in time", "had not answered"];
+/// The parts of an output that say that a node was too slow, and the number of times that such a command is
+/// repeated.
+const BUSY: [&str; 3] = ["no handshake in time", "had not answered", "no worker can acquire a lease"];
 const REPEATS: usize = 10;
 
 /// The number of pages that run at the same time. Most of their time is waiting.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 3;
 
 /// The machines of one page. Dropping them ends all their processes.
 struct Network {
@@ -46,7 +49,8 @@ struct Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The end of `unshare` ends its child, which is process 1 of the outer namespace, and so all processes.
+        // The end of `unshare` ends its child, which is process 1 of the outer namespace, and so all
+        // processes.
         let _ = self.outer.kill();
         let _ = self.outer.wait();
         for shell in std::mem::take(&mut self.machines).into_values().chain(self.switch.take()) {
@@ -143,8 +147,8 @@ impl Network {
                 let shell = self.machines.get_mut(machine).ok_or(format!("{line}: {machine} is off"))?;
                 let mut run = || shell.run(command).map_err(|why| format!("{line}: {why}"));
                 let (mut status, mut output) = run()?;
-                // On a busy machine, a handshake may take longer than the node timeout. A user would repeat the
-                // command, too.
+                // On a busy machine, a handshake may take longer than the node timeout. A user would repeat
+                // the command, too.
                 for _ in 0..REPEATS {
                     if matches(shown, &output) && status == 0 || !BUSY.iter().any(|why| output.contains(why))
                     {

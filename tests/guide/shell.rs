@@ -40,8 +40,8 @@ impl Shell {
         Self { input, output: read, reader: Some(reader) }
     }
 
-    /// Runs the command, and returns its exit status and output. It runs in the shell itself, so that variables,
-    /// the directory and background processes stay.
+    /// Runs the command, and returns its exit status and output. It runs in the shell itself, so that
+    /// variables, the directory and background processes stay.
     pub(crate) fn run(&mut self, command: &str) -> Result<(i32, String), String> {
         let line = format!("{{ {command}\n}} </dev/null 2>&1; printf '\\n{END}%d\\n' $?\n");
         self.input.write_all(line.as_bytes()).map_err(|error| format!("the shell has ended: {error}"))?;

@@ -51,13 +51,13 @@ pub(super) struct Scene {
     first_server: usize,
     /// The true time at which the picture begins.
     begin: Duration,
-    /// The remaining time of the lock on each server, at the last reading.
-    left: Vec<Duration>,
+    /// The owner of the lock on each server and the remaining time, at the last reading.
+    stored: Vec<Option<(String, Duration)>>,
 }
 
 impl Scene {
-    /// Starts the servers and two workers, and waits until the servers vote. `lanes` names the lanes of the picture: those of
-    /// the workers, then others, and the servers from `first_server` on.
+    /// Starts the servers and two workers, and waits until the servers vote. `lanes` names the lanes of the
+    /// picture: those of the workers, then others, and the servers from `first_server` on.
     #[expect(clippy::expect_used, reason = "a story that cannot begin has no picture")]
     pub(super) async fn start(
         truth: Truth,
@@ -96,9 +96,9 @@ impl Scene {
         for worker in &workers {
             worker.quorum.ready(Duration::from_secs(1)).await.expect("every server votes");
         }
-        let left = vec![Duration::ZERO; servers.len()];
+        let stored = vec![None; servers.len()];
         let picture = Timeline::new(title, lanes);
-        Self { truth, servers, workers, picture, first_server, begin: truth.now(), left }
+        Self { truth, servers, workers, picture, first_server, begin: truth.now(), stored }
     }
 
     /// Begins the picture now.
@@ -193,21 +193,17 @@ impl Scene {
         for (index, server) in self.servers.iter().enumerate() {
             let lane = self.first_server + index;
             let leases = server.live_leases();
-            let stored = leases.iter().find(|(resource, ..)| resource.to_string() == LOCK);
-            let Some((_, owner, left)) = stored else {
-                self.left[index] = Duration::ZERO;
-                continue;
-            };
-            let first = *self.workers[0].quorum.config().worker
-                == *owner.split('#').next().unwrap_or_default()
-                || owner.starts_with(&*self.workers[0].quorum.config().worker);
+            let found = leases.into_iter().find(|(resource, ..)| resource.to_string() == LOCK);
+            let before = self.stored[index].take();
+            let Some((_, owner, left)) = found else { continue };
+            let first = owner.starts_with(&*self.workers[0].quorum.config().worker);
             let kind = if first { Kind::First } else { Kind::Second };
             let text = format!("key of {}", self.workers[usize::from(!first)].host.name());
             // A longer remaining time than before: the lease was extended.
-            if self.left[index] > Duration::ZERO && *left > self.left[index] {
+            if before.is_some_and(|(same, less)| same == owner && less < left) {
                 self.picture.mark(lane, span.1, "");
             }
-            self.left[index] = *left;
+            self.stored[index] = Some((owner, left));
             self.picture.state(lane, span, kind, &text);
         }
     }

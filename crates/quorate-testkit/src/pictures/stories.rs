@@ -32,7 +32,7 @@ pub(super) async fn life_of_a_lease(truth: Truth) -> Timeline {
 
 /// The first story of Kleppmann: the holder is stopped between its check and its write.
 pub(super) async fn stopped_holder(truth: Truth) -> Timeline {
-    let lanes = ["worker a", "worker b", "storage", "node 1", "node 2", "node 3"];
+    let lanes = ["worker a", "worker b", "storage, tokens", "node 1", "node 2", "node 3"];
     let title = "A stopped holder: the storage refuses its late write, because the token is smaller";
     let mut scene = Scene::start(truth, QuorumConfig::default(), title, &lanes, 3).await;
     let mut storage = Storage::default();
@@ -100,7 +100,7 @@ impl Storage {
         let span = (scene.now(), scene.now() + Duration::from_millis(100));
         scene.picture.state(2, span, kind, "");
         let last = token.get() % 1_000;
-        scene.picture.mark(2, span.0, &format!("{by} writes, token …{last:03}: {verdict}"));
+        scene.picture.mark(2, span.0, &format!("{by}: …{last:03} {verdict}"));
         accepted
     }
 }

@@ -6,7 +6,7 @@ const WIDTH: f64 = 960.0;
 /// The place of the lanes' names.
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 20.0;
-const LANE: f64 = 34.0;
+const LANE: f64 = 42.0;
 const BAR: f64 = 20.0;
 const TOP: f64 = 16.0;
 /// The smallest width of a bar whose text is drawn, for each character.
@@ -91,16 +91,22 @@ impl Timeline {
             self.bar(&mut svg, span);
         }
         for (lane, at, note) in &self.marks {
-            let (x, y) = (self.x(*at), TOP + LANE * *lane as f64 + LANE / 2.0);
-            let _ = writeln!(
-                svg,
-                "<path d=\"M{x:.1} {:.1}v{BAR}\" stroke=\"#111111\" stroke-width=\"2\"/>",
-                y - BAR / 2.0
-            );
-            let (x, anchor) = if x > WIDTH - 200.0 { (x - 5.0, "end") } else { (x + 5.0, "start") };
-            text(&mut svg, (x, y + 4.0), anchor, note);
+            self.stroke(&mut svg, *lane, self.x(*at), note);
         }
         svg + "</svg>\n"
+    }
+
+    /// Draws a mark: a short stroke, or a long one with a note above the bar.
+    fn stroke(&self, svg: &mut String, lane: usize, x: f64, note: &str) {
+        let bottom = TOP + LANE * lane as f64 + (LANE + BAR) / 2.0;
+        let height = if note.is_empty() { 6.0 } else { BAR + 4.0 };
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{x:.1} {bottom:.1}v-{height}\" stroke=\"#111111\" stroke-width=\"2\"/>"
+        );
+        if !note.is_empty() {
+            text(svg, (x, bottom - height - 2.0), "start", note);
+        }
     }
 
     fn axis(&self, svg: &mut String) {
