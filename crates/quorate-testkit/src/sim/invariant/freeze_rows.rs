@@ -40,9 +40,8 @@ impl FreezeRows {
     pub(super) fn see(&mut self, event: &Event<'_>) {
         match event {
             Event::Forgot { node } => {
-                if self.rows.remove(*node).is_some() {
-                    self.note_losses();
-                }
+                self.rows.remove(*node);
+                self.note_losses();
             }
             Event::Ran {
                 node,

@@ -100,9 +100,8 @@ impl Invariant for Freezes {
         self.memories.see(true_wall(now), event);
         match event {
             Event::Forgot { .. } => {
-                if self.in_force.as_ref().is_some_and(|freeze| self.log.freezes().is_lost(freeze.id)) {
-                    self.in_force = None;
-                }
+                let lost = |freeze: &Freeze| self.log.freezes().is_lost(freeze.id);
+                self.in_force = self.in_force.take().filter(|freeze| !lost(freeze));
             }
             Event::Ran { request: Request::Write { ledger, record, .. }, reply: Reply::Written, .. }
                 if **ledger == *POOL =>

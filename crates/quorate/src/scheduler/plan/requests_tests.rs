@@ -7,7 +7,7 @@ use crate::{
         plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
         run::on_leader::RunEnd,
         store::{
-            FOR_EVER,
+            FOR_EVER, FROZEN,
             snapshot::{
                 LedgerSnapshot,
                 tests::{SECOND, at, node, sealed},
@@ -210,6 +210,34 @@ fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks(
     assert!(matches!(named, Asked::Answer(JobResponse::Accepted { count: 1, .. })), "its tick is named");
     let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { key, .. } if *key == run.key);
     assert!(out.len() == 2 && out.iter().all(cancels), "{out:?}");
+}
+
+#[test]
+fn a_freeze_withdraws_the_open_runs_whose_ticks_it_covers() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
+    jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
+    jobs.registered(1);
+    while jobs.plan_next(at(NOW), &mut out) {}
+    while jobs.start_next(at(NOW), &mut out) {}
+    let opened = out.drain(..).find_map(|effect| match effect {
+        Effect::Open(start) => Some(start.run),
+        _ => None,
+    });
+    let run = opened.unwrap();
+    let mut freeze = |id, until| {
+        let what = JobAction::Freeze { reason: "a migration".into(), until };
+        to_store(requests.ask(request(id, what), true, &mut jobs, at(NOW), &mut out));
+        out.drain(..).filter(|effect| matches!(effect, Effect::Withdraw { .. })).collect::<Vec<_>>()
+    };
+    assert_eq!(freeze(1, run.tick).len(), 0, "the tick is due at the end of the freeze");
+    let withdrawn = freeze(2, run.tick + SECOND);
+    let [Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why }] = &withdrawn[..] else {
+        panic!("{withdrawn:?}")
+    };
+    assert_eq!((key, &**why), (&run.key, FROZEN));
 }
 
 #[test]
