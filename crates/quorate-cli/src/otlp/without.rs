@@ -26,7 +26,6 @@ impl Otlp {
 }
 
 impl Sending {
-    #[expect(clippy::unused_async, reason = "as with the feature")]
     pub(crate) async fn finish(self) {
         match self {}
     }
