@@ -111,16 +111,13 @@ impl Strips {
 impl Strip {
     /// Compares the job with the round before.
     fn notice(&mut self, job: &JobView, is_long: bool) {
-        match job.ends.first() {
-            Some(newest) if self.ends.first().is_none_or(|end| !same(end, newest)) => {
-                self.due = self.due.max(1)
-            }
-            None if is_long && self.read.is_some() => {
-                if self.running > job.running.len() || self.next != job.next {
-                    self.due = READS;
-                }
-            }
-            _ => {}
+        let newest = job.ends.first();
+        if newest.is_some_and(|newest| self.ends.first().is_none_or(|end| !same(end, newest))) {
+            self.due = self.due.max(1);
+        }
+        let has_changed = self.running > job.running.len() || self.next != job.next;
+        if is_long && newest.is_none() && self.read.is_some() && has_changed {
+            self.due = READS;
         }
         (self.running, self.next) = (job.running.len(), job.next);
     }
