@@ -235,8 +235,7 @@ fn a_group_with_a_quorum_and_without_a_leader_gets_one_message_each_time() {
     assert_ne!(ids[0], ids[1], "each time without a leader has its own id");
     for daemon in daemons {
         daemon.signal(Signal::TERM);
-        let ended = daemon.wait(PATIENCE).expect(0);
-        assert!(!ended.stderr.contains("no quorum"), "{ended}");
+        daemon.wait(PATIENCE).expect(0);
     }
     assert_eq!(receiver.requests().len(), 2, "one message each time: {:?}", receiver.requests());
 }
