@@ -275,12 +275,12 @@ fn problem(
         kind,
         subject: job.shown(),
         target: Target::Job(job.name.to_string()),
-        text: if reason.is_empty() {
-            format!("{}{after}", end.map_or("", |end| end.outcome.as_str()))
-        } else {
-            format!("{reason}{after}")
+        text: match end {
+            None => "has failed, and has not succeeded since".to_owned(),
+            Some(end) if reason.is_empty() => format!("{}{after}", end.outcome.as_str()),
+            Some(_) => format!("{reason}{after}"),
         },
-        since: end.map(super::snapshot::RunEnd::ended),
+        since: end.map(super::snapshot::RunEnd::ended).or(job.failing),
         next: job.next.map(|at| ("Next run", at)),
         command: format!("quorate jobs {verb} {}", shell(&job.shown())),
     }
@@ -342,6 +342,17 @@ mod tests {
         assert!(verdict.headline.contains("one job needs you: job-0 is overdue"), "{}", verdict.headline);
         testing::fail(&mut state, 2);
         assert!(judge(&state).headline.contains("2 jobs need you: 1 failed, 1 overdue"));
+        // The history of a job of a long list may not have been read yet.
+        testing::jobs_of(&mut state).list[2].ends.clear();
+        assert!(judge(&state).headline.contains("is overdue"));
+        testing::jobs_of(&mut state).list[2].failing = Some(testing::before(60));
+        let verdict = judge(&state);
+        assert!(verdict.headline.contains("2 jobs need you: 1 failed, 1 overdue"), "{}", verdict.headline);
+        let failed = verdict.needs.iter().find(|problem| problem.kind == "Failed").expect("a failure");
+        assert_eq!(
+            (&*failed.text, failed.since),
+            ("has failed, and has not succeeded since", Some(testing::before(60)))
+        );
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn when(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
                             tr {
                                 th scope="row" { (element(*at, &zone.long(*at, context.now))) }
                                 @if !same { td { (context.zone.long(*at, context.now)) } }
-                                td.wide-only { (time::until(*at, context.now)) }
+                                td.wide-only.nw { (time::until(*at, context.now).trim_start_matches("in ")) }
                             }
                         }
                     }

@@ -5,14 +5,13 @@ use super::{Context, parts};
 use crate::{snapshot::name, time::span};
 use maud::{Markup, html};
 use quorate::{election::PastTerm, env::WallTime};
-use std::time::Duration;
 
 /// The number of terms that are drawn.
 const TERMS: usize = 12;
 /// The most lanes of workers.
 const LANES: usize = 6;
-/// The shortest time that is drawn.
-const SHORTEST: Duration = Duration::from_secs(60);
+/// The shortest time that is drawn, in microseconds.
+const SHORTEST: u64 = 60_000_000;
 /// The least width of a bar, and the width from which a bar has room for the cause of its end, in percent.
 const WIDTH: (f64, f64) = (0.4, 14.0);
 
@@ -32,13 +31,13 @@ struct Lane<'a> {
 impl Window {
     /// Returns the position of a time, in percent.
     fn place(self, at: WallTime) -> f64 {
-        let all = self.from.until(self.to).max(SHORTEST).as_secs_f64();
+        let all = self.from.until(self.to).as_secs_f64().max(f64::EPSILON);
         (self.from.until(at).as_secs_f64() / all * 100.0).clamp(0.0, 100.0)
     }
 
     /// Returns the time at a quarter of the window.
     fn quarter(self, number: u32) -> WallTime {
-        self.from + self.from.until(self.to).max(SHORTEST) / 4 * number
+        self.from + self.from.until(self.to) / 4 * number
     }
 }
 
@@ -46,7 +45,8 @@ impl Window {
 pub(super) fn time_line(terms: &[PastTerm], leads: Option<u64>, context: &Context<'_>) -> Markup {
     let terms = &terms[..terms.len().min(TERMS)];
     let Some(oldest) = terms.last() else { return html! {} };
-    let window = Window { from: oldest.began, to: context.now };
+    let shortest = WallTime::from_micros(context.now.as_micros().saturating_sub(SHORTEST));
+    let window = Window { from: oldest.began.min(shortest), to: context.now };
     let mut lanes: Vec<Lane<'_>> = Vec::new();
     for term in terms {
         let holder = name(&term.holder);
@@ -141,6 +141,7 @@ mod tests {
         FencingToken,
         election::{TermEnd, TermEndCause},
     };
+    use std::time::Duration;
 
     fn term(number: u64, holder: &str, began: u64, ended: Option<u64>) -> PastTerm {
         let end = |ago| TermEnd { at: before(ago), cause: TermEndCause::Resigned, reason: "".into() };
@@ -168,6 +169,8 @@ mod tests {
                 && line.contains("x=\"88.00%\" y=\"0\" width=\"2.00%\"")
         );
         assert!(shown(&terms[..1], Some(3)).contains("width=\"100.00%\""));
+        let young = shown(&[term(3, "a", 15, None)], Some(3));
+        assert!(young.contains("x=\"75.00%\" y=\"2\" width=\"25.00%\""), "a minute is drawn: {young}");
         // The group has had no leader since the last term ended.
         assert!(shown(&terms[1..], None).contains("No leader: 2 min at 02:10:40"));
         assert_eq!(shown(&[], None), "");
