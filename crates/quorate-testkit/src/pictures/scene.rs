@@ -2,14 +2,15 @@
 
 use super::timeline::{Kind, Timeline};
 use crate::sim::{
-    Directions, Host, Link, Machine, NAP, NetworkConditions, Referee, SeedRng, Server, SimClock, SimNode,
-    SimWorld, Trace, Truth,
+    Directions, Host, Link, Machine, NAP, NetworkConditions, SeedRng, Server, SimClock, SimNode, SimWorld,
+    Trace, Truth,
 };
 use quorate::{
     env::Env,
     lease::{Lease, LeaseEvent, Lock},
     quorum::{Quorum, QuorumConfig},
 };
+use quorate_test::sim::NoHooks;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -67,11 +68,9 @@ impl Scene {
         first_server: usize,
     ) -> Self {
         let trace = Trace::none(truth);
-        let referee = Referee::new(truth, trace.clone(), setup.clone());
         let clock = SimClock { start_nanos: EPOCH, rate_ppm: 0 };
-        let server = |name: &&str| Server::start(name, truth, clock, None, false, Arc::clone(&referee));
+        let server = |name: &&str| Server::start(name, truth, clock, false, Arc::new(NoHooks), None);
         let servers: Vec<_> = lanes[first_server..].iter().map(server).collect();
-        referee.watch_servers(&servers);
         let worker = |index: usize| {
             let name = lanes[index];
             let machine = Machine::new(truth, SimClock { start_nanos: 1, rate_ppm: 0 }, clock, NAP);
