@@ -282,7 +282,7 @@ mod tests {
             durable: None,
             volatile: None,
         };
-        Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
+        Sight { hello, took: Duration::ZERO, ahead_micros: 0 }
     }
 
     /// Returns a copy of `sight` in which the node has the marker `marker`.
