@@ -249,7 +249,7 @@ fn marker(hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{env::BootTime, node::NodeTime};
+    use crate::node::NodeTime;
 
     const NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
 
@@ -282,7 +282,7 @@ mod tests {
             durable: None,
             volatile: None,
         };
-        Sight { hello, took: Duration::ZERO, ahead_micros: 0, seen: BootTime::default() }
+        Sight { hello, took: Duration::ZERO, ahead_micros: 0 }
     }
 
     /// Returns a copy of `sight` in which the node has the marker `marker`.

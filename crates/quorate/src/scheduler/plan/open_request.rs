@@ -290,13 +290,13 @@ mod tests {
 
     #[test]
     fn a_backfill_includes_the_beginning_of_its_span_and_not_the_end() {
-        let open = OpenRequest::accept(request(10, 13), &job(), at(5_000)).unwrap();
+        let open = OpenRequest::accept(&request(10, 13), &job(), at(5_000)).unwrap();
         assert_eq!(open.ticks, [at(10), at(11), at(12)]);
         let JobResponse::Accepted { count, .. } = open.row.answer else { panic!("accepted") };
         assert_eq!(count, 3);
         let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
         assert_eq!(
-            OpenRequest::accept(trigger, &job(), at(5_001)).unwrap().ticks,
+            OpenRequest::accept(&trigger, &job(), at(5_001)).unwrap().ticks,
             [at(5_000)],
             "the time of the request"
         );
@@ -304,19 +304,19 @@ mod tests {
 
     #[test]
     fn a_span_that_is_too_long_or_empty_is_refused_with_the_number_of_its_ticks() {
-        let why = |from, until| OpenRequest::accept(request(from, until), &job(), at(0)).unwrap_err();
+        let why = |from, until| OpenRequest::accept(&request(from, until), &job(), at(0)).unwrap_err();
         assert!(why(10, 10).contains("is empty"));
-        assert!(OpenRequest::accept(request(0, 1_000), &job(), at(0)).is_ok());
+        assert!(OpenRequest::accept(&request(0, 1_000), &job(), at(0)).is_ok());
         assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
         assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
         let daily = crate::scheduler::Cron::parse("0 3 1 1 *").unwrap();
         let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
-        assert!(OpenRequest::accept(request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
+        assert!(OpenRequest::accept(&request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
     }
 
     #[test]
     fn the_next_leader_goes_on_from_the_row() {
-        let mut open = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let mut open = OpenRequest::accept(&request(10, 14), &job(), at(5_000)).unwrap();
         open.on_run_end(at(5_001));
         let record = |row: &RequestRow, term| {
             let term = FencingToken::new(term);
@@ -332,7 +332,7 @@ mod tests {
             "its ticks are not those of the request"
         );
         let trigger = JobRequest { what: JobAction::Trigger { job: "j".into() }, ..request(0, 0) };
-        let trigger = OpenRequest::accept(trigger, &job(), at(5_001)).unwrap();
+        let trigger = OpenRequest::accept(&trigger, &job(), at(5_001)).unwrap();
         assert_eq!(
             OpenRequest::resume(trigger.row, &slower).ticks,
             [at(5_000)],
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_later_run_of_a_stale_row_does_not_run_again_under_at_most_once() {
         // An earlier leader ended both runs. The nodes that had its last rows lost them, and began again at 6,000 s.
-        let row = OpenRequest::accept(request(10, 12), &job(), at(5_000)).unwrap().row;
+        let row = OpenRequest::accept(&request(10, 12), &job(), at(5_000)).unwrap().row;
         let once = (*job()).clone().delivery(Delivery::AtMostOnce);
         let sealed_by = |since| {
             let nodes = vec![node(at(0), vec![]), node(at(since), vec![]), node(at(since), vec![])];
@@ -357,14 +357,14 @@ mod tests {
         assert!(matches!(open.next(&once, &sealed_by(6_000)), NextRun::Skip(_, SkipReason::Unknown)));
         let NextRun::Run(run) = open.next(&once, &sealed_by(4_000)) else { panic!("a majority remembers") };
         assert_eq!((run.tick, run.at), (at(11), at(7_000)));
-        let mut own = OpenRequest::accept(request(10, 12), &job(), at(6_500)).unwrap();
+        let mut own = OpenRequest::accept(&request(10, 12), &job(), at(6_500)).unwrap();
         own.on_run_end(at(7_000));
         assert!(matches!(own.next(&once, &sealed_by(6_000)), NextRun::Run(_)), "no other leader accepted it");
     }
 
     #[test]
     fn a_run_that_may_have_started_does_not_run_again_under_at_most_once() {
-        let open = OpenRequest::accept(request(10, 14), &job(), at(5_000)).unwrap();
+        let open = OpenRequest::accept(&request(10, 14), &job(), at(5_000)).unwrap();
         let NextRun::Run(start) = open.next(&job(), &ledger(vec![])) else { panic!("no record exists") };
         assert_eq!((start.tick, start.at), (at(10), at(5_000)));
         let recorded = |last| {
