@@ -249,7 +249,7 @@ fn marker(hello: &Hello) -> Result<Option<Marker>, VoteRejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{env::BootTime, node::NodeTime};
+    use crate::node::NodeTime;
 
     const NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
 
