@@ -1,5 +1,5 @@
-//! Tests of the traces and metrics for an OpenTelemetry collector: daemons on real Redis servers, and a collector in
-//! this process.
+//! Tests of the traces and metrics for an OpenTelemetry collector: daemons on real Redis servers, and a
+//! collector in this process.
 
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
@@ -102,7 +102,8 @@ fn terminate(daemon: Running) -> String {
     ended.stderr + &ended.stdout
 }
 
-/// The spans of a leader and the metrics arrive with the secret header, and no output of the program has a secret.
+/// The spans of a leader and the metrics arrive with the secret header, and no output of the program has a
+/// secret.
 #[test]
 fn runs_their_term_and_the_metrics_arrive_at_a_collector() {
     let receiver = Receiver::start(Some(200));
@@ -202,7 +203,8 @@ fn millis(time: &str) -> i64 {
     (whole(hours) * 60 + whole(minutes)) * 60_000 + (seconds * 1_000.0).round() as i64
 }
 
-/// The collector refuses data, then accepts it, then hangs. Each change is logged once, and ticks run all the time.
+/// The collector refuses data, then accepts it, then hangs. Each change is logged once, and ticks run all the
+/// time.
 #[test]
 fn a_collector_that_refuses_or_hangs_delays_no_tick_and_each_change_is_logged_once() {
     let receiver = Receiver::start(Some(503));

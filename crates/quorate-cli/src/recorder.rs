@@ -1,4 +1,5 @@
-//! The recorder of the measurements of this process. `/metrics` and the OpenTelemetry sender read the same one.
+//! The recorder of the measurements of this process. `/metrics` and the OpenTelemetry sender read the same
+//! one.
 
 use crate::exit::{FAILURE, Failure};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};

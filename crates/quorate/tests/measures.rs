@@ -378,7 +378,8 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
     });
 }
 
-/// Returns the names of the metrics that `tracing-opentelemetry` makes of the events during `test`, at every level.
+/// Returns the names of the metrics that `tracing-opentelemetry` makes of the events during `test`, at every
+/// level.
 fn metrics_of_events(test: impl FnOnce()) -> BTreeSet<String> {
     let exporter = InMemoryMetricExporter::default();
     let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
@@ -390,8 +391,8 @@ fn metrics_of_events(test: impl FnOnce()) -> BTreeSet<String> {
     scopes.flat_map(ScopeMetrics::metrics).map(|metric| metric.name().to_owned()).collect()
 }
 
-/// Neither the recorder nor a subscriber that makes metrics of events gets a series. The jobs keep no history, so that
-/// the nodes need not store 10,000 entries.
+/// Neither the recorder nor a subscriber that makes metrics of events gets a series. The jobs keep no
+/// history, so that the nodes need not store 10,000 entries.
 #[test]
 fn ten_thousand_ticks_add_no_series() {
     let found = metrics_of_events(|| {

@@ -219,9 +219,7 @@ fn fix(message: &str, key: &str) -> &'static str {
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
         "http" => "; write it like { listen = \"127.0.0.1:9640\" }",
         "listen" => "; write an IP address and a port, like \"127.0.0.1:9640\"",
-        "otlp" => {
-            "; write the URL of a collector in quotes, with http or https and the port of OTLP over HTTP, 4318"
-        }
+        "otlp" => "; write the URL of a collector in quotes, with http or https and the port 4318",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
         "tls" => {
             "; write it like { ca_file = \"ca.pem\", cert_file = \"worker.pem\", key_file = \"worker.key\" }"

@@ -147,7 +147,8 @@ pub(crate) const WEBHOOK_EXAMPLE: &str = "https://alerts.example.com/hook";
 pub(super) const HEADER_FIX: &str =
     "which cannot be set; use a name of letters, digits and `-`, like Authorization";
 
-/// Parses a URL for requests. The error shows `example`. It does not contain the URL, because it may be a secret.
+/// Parses a URL for requests. The error shows `example`. It does not contain the URL, because it may be a
+/// secret.
 pub(crate) fn parse_url(text: &str, example: &str) -> Result<Url, String> {
     let fix = format!("write it like {example}");
     let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL ({error}); {fix}"))?;

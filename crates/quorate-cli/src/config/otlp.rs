@@ -105,7 +105,8 @@ impl OtlpCheck<'_> {
             return Err(self.fail(at, why));
         }
         if !self.written.header_files.is_empty() && !is_private(&parsed) {
-            let why = " has header_files and a URL without TLS, so that everybody on the network could read the headers; use https";
+            let why = " has header_files and a URL without TLS, so that everybody on the network could read the \
+                       headers; use https";
             return Err(self.fail(at, why));
         }
         Ok(SecretSource::Url(Secret(parsed)))

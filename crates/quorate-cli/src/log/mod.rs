@@ -50,8 +50,8 @@ static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 /// A layer of the subscriber.
 pub(crate) type SubscriberLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Sends log lines and the messages of panics to standard error, and spans to `traces`. Call this once, before
-/// anything is logged.
+/// Sends log lines and the messages of panics to standard error, and spans to `traces`. Call this once,
+/// before anything is logged.
 ///
 /// The lines do not show the spans in which an event occurred, so they do not depend on `traces`.
 pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<SubscriberLayer>) {

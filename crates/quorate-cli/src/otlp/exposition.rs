@@ -24,13 +24,15 @@ pub(super) type Labels = Vec<(String, String)>;
 /// The distribution of one series of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Buckets {
-    /// The upper end of each bucket, and the number of values up to it, in ascending order. The last end is infinite.
+    /// The upper end of each bucket, and the number of values up to it, in ascending order. The last end is
+    /// infinite.
     pub(super) up_to: Vec<(f64, f64)>,
     pub(super) sum: f64,
     pub(super) count: f64,
 }
 
-/// Reads the metrics. A line that cannot be read is left out, and so is a metric of another kind than those above.
+/// Reads the metrics. A line that cannot be read is left out, and so is a metric of another kind than those
+/// above.
 pub(super) fn parse(text: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let mut helps = BTreeMap::new();

@@ -7,8 +7,8 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 /// Decides when the log reports that the collector does or does not accept data. This type performs no I/O.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// The reason of the last failure, and the time at which a failure was last logged. `None` while the collector
-    /// accepts data.
+    /// The reason of the last failure, and the time at which a failure was last logged. `None` while the
+    /// collector accepts data.
     failing: Option<(String, BootTime)>,
     /// The number of lost spans that the log has reported, and the time of that report.
     reported: u64,
@@ -29,7 +29,8 @@ pub(super) enum Line {
 impl Health {
     /// Records the result of a request. `lost` is the number of spans that were lost so far.
     ///
-    /// The first failure is logged, and a later one only if it has another reason and the last line is a minute old.
+    /// The first failure is logged, and a later one only if it has another reason and the last line is a
+    /// minute old.
     pub(super) fn sent(&mut self, now: BootTime, result: Result<(), String>, lost: u64) -> Option<Line> {
         match (result, &mut self.failing) {
             (Err(why), None) => {

@@ -102,7 +102,8 @@ fn numbers(series: BTreeMap<Labels, f64>, period: Period) -> Vec<NumberDataPoint
     series.into_iter().map(point).collect()
 }
 
-/// Returns the message of one series. The text format counts the values up to each end, and OTLP those between two ends.
+/// Returns the message of one series. The text format counts the values up to each end, and OTLP those
+/// between two ends.
 fn distribution(labels: Labels, buckets: &Buckets, period: Period) -> HistogramDataPoint {
     let mut below = 0.0;
     let between =

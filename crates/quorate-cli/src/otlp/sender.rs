@@ -34,8 +34,8 @@ const WAITING_MAX: usize = 4_096;
 const BATCH_MAX: usize = 512;
 /// The time for which a span waits for others.
 const BATCH_FOR: Duration = Duration::from_secs(1);
-/// The number of attempts to send a batch, and the pause between them. After the last one the batch is dropped, so that
-/// a batch that the collector refuses does not hold up the others.
+/// The number of attempts to send a batch, and the pause between them. After the last one the batch is
+/// dropped, so that a batch that the collector refuses does not hold up the others.
 const ATTEMPTS: (u32, Duration) = (5, Duration::from_secs(5));
 /// The time that the collector has for one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,7 +61,8 @@ pub(crate) struct Sending {
 }
 
 impl Otlp {
-    /// Returns the sender, and the layer that collects the spans for it. `None` in a program without the feature.
+    /// Returns the sender, and the layer that collects the spans for it. `None` in a program without the
+    /// feature.
     pub(crate) fn prepare(
         config: &OtlpConfig,
         worker: &str,

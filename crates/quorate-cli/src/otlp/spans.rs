@@ -1,4 +1,5 @@
-//! The layer that turns the library's spans into spans of OpenTelemetry, and puts those that ended into a queue.
+//! The layer that turns the library's spans into spans of OpenTelemetry, and puts those that ended into a
+//! queue.
 
 use crate::log::SubscriberLayer;
 use opentelemetry::{
@@ -24,8 +25,8 @@ use tracing_subscriber::{Layer, filter::filter_fn};
 /// The outcomes of spans that count as errors.
 const ERRORS: [&str; 3] = ["failed", "timed-out", "lost"];
 
-/// Returns the layer, and the queue of the spans that ended. A span that finds the queue full is dropped, and counted in
-/// `lost`.
+/// Returns the layer, and the queue of the spans that ended. A span that finds the queue full is dropped, and
+/// counted in `lost`.
 ///
 /// Events are not collected: they are in the log, and the span of a term may last for months.
 pub(super) fn layer(room: usize, lost: &Arc<AtomicU64>) -> (SubscriberLayer, mpsc::Receiver<SpanData>) {

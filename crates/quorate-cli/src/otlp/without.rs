@@ -1,5 +1,5 @@
-//! The types of a program without the feature `otlp`. The configuration refuses the key `otlp` there, so no value of
-//! these types exists.
+//! The types of a program without the feature `otlp`. The configuration refuses the key `otlp` there, so no
+//! value of these types exists.
 
 use crate::{config::OtlpConfig, exit::Failure, log::SubscriberLayer};
 use metrics_exporter_prometheus::PrometheusHandle;

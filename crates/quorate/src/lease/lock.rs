@@ -353,8 +353,8 @@ impl<L> fmt::Debug for Lock<L> {
     }
 }
 
-/// Returns the span of one call that acquires one or more locks. It covers the whole wait of the call. `lock` is
-/// the first of the `locks` locks.
+/// Returns the span of one call that acquires one or more locks. It covers the whole wait of the call. `lock`
+/// is the first of the `locks` locks.
 pub(super) fn acquire_span(lock: &Resource, locks: usize) -> Span {
     let many = (locks > 1).then_some(locks);
     tracing::debug_span!("acquire", %lock, locks = many, outcome = Empty)

@@ -321,8 +321,8 @@ impl RenewalEntry {
         }
     }
 
-    /// Begins the span of a round of extensions. The span of a previous round that still waits for a majority ends
-    /// as failed.
+    /// Begins the span of a round of extensions. The span of a previous round that still waits for a majority
+    /// ends as failed.
     fn begin_renewal(&mut self) {
         self.end_renewal("failed");
         let LeaseState { resource: lock, token, .. } = &self.held;

@@ -93,7 +93,8 @@ impl ActiveRuns {
             began,
             grace: self.grace,
         };
-        // The span is created here, where the span of the term is the current one, so that the term is its parent.
+        // The span is created here, where the span of the term is the current one, so that the term is its
+        // parent.
         let span = run_span(&run.job, run.start.tick, run.start.cause, self.term.token());
         let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run(span)));
         self.add(owner, key, control, task);

@@ -44,7 +44,8 @@ pub(in crate::scheduler) struct Run {
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run, within its span. If the future is dropped, the handler is dropped too. The ledger then has the
+    /// Executes the run, within its span. If the future is dropped, the handler is dropped too. The ledger
+    /// then has the
     /// *started* record of the run, and no end.
     pub(in crate::scheduler) async fn run(self, span: Span) -> RunEnd {
         let end = self.steps().instrument(span.clone()).await;

@@ -104,7 +104,8 @@ impl Attempt {
         self.take_and_execute(claim, open, tick, span.clone()).instrument(span).await
     }
 
-    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run within its span.
+    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run within its
+    /// span.
     async fn take_and_execute(self, claim: SlotClaim, open: OpenRun, tick: WallTime, span: Span) -> Tried {
         // Once this attempt is counted, no other attempt can take this slot. If a later step fails, the leader
         // closes the run or opens its next generation.
