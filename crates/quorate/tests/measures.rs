@@ -6,6 +6,10 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
+use opentelemetry_sdk::metrics::{
+    InMemoryMetricExporter, SdkMeterProvider,
+    data::{ResourceMetrics, ScopeMetrics},
+};
 use quorate::{
     Claims, Election, Job, Quorum, Scheduler,
     node::MemoryNode,
@@ -16,6 +20,8 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use tracing_opentelemetry::MetricsLayer;
+use tracing_subscriber::layer::SubscriberExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The labels that a series may have.
@@ -372,9 +378,31 @@ fn active_runs_are_counted_and_the_next_leader_knows_the_last_success() {
     });
 }
 
-/// The jobs keep no history, so that the nodes need not store 10,000 entries.
+/// Returns the names of the metrics that `tracing-opentelemetry` makes of the events during `test`, at every
+/// level.
+fn metrics_of_events(test: impl FnOnce()) -> BTreeSet<String> {
+    let exporter = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+    let layer = tracing_subscriber::registry().with(MetricsLayer::new(provider.clone()));
+    tracing::subscriber::with_default(layer, test);
+    provider.force_flush().unwrap();
+    let found = exporter.get_finished_metrics().unwrap();
+    let scopes = found.iter().flat_map(ResourceMetrics::scope_metrics);
+    scopes.flat_map(ScopeMetrics::metrics).map(|metric| metric.name().to_owned()).collect()
+}
+
+/// Neither the recorder nor a subscriber that makes metrics of events gets a series. The jobs keep no
+/// history, so that the nodes need not store 10,000 entries.
 #[test]
 fn ten_thousand_ticks_add_no_series() {
+    let found = metrics_of_events(|| {
+        run_ten_thousand_ticks();
+        tracing::trace!(monotonic_counter.control = 1); // shows that the subscriber is in use
+    });
+    assert_eq!(found, ["control".to_owned()].into());
+}
+
+fn run_ten_thousand_ticks() {
     with_recorder(|recorded| async move {
         let quorum = quorum(&nodes(), "w");
         let jobs = (0..20).map(|number| job(&format!("j-{number}"), SECOND / 100).history(0));

@@ -73,7 +73,7 @@ impl Subscriber for LogCapture {
         self.trace.note(format_args!("LOG {} {message}{fields}", event.metadata().level()));
     }
 
-    // The library opens no spans, so the methods for spans do nothing.
+    // `enabled` refuses the library's spans, which are of level DEBUG. So the methods for spans do nothing.
     fn new_span(&self, _span: &Attributes<'_>) -> Id {
         Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed))
     }

@@ -17,6 +17,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use std::{fmt, sync::Arc, time::Duration};
+use tracing::{Instrument, Span, field::Empty};
 
 /// The number of ids in one chunk of a batch.
 pub(super) const CHUNK: usize = 256;
@@ -227,6 +228,24 @@ impl Claims {
     }
 
     async fn claim_unsettled(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
+        let span = self.span(asked);
+        let verdicts = self.attempt_claims(asked, params).instrument(span.clone()).await;
+        if let ([verdict], false) = (&verdicts[..], span.is_disabled()) {
+            span.record("outcome", verdict.kind().as_str());
+        }
+        verdicts
+    }
+
+    /// Returns the span of a call that claims these messages. It names the message if there is only one.
+    fn span(&self, asked: &[Asked]) -> Span {
+        let (id, messages) = match asked {
+            [one] => (Some(&*one.id), None),
+            many => (None, Some(many.len())),
+        };
+        tracing::debug_span!("claim", set = &*self.set, id, messages, outcome = Empty)
+    }
+
+    async fn attempt_claims(&self, asked: &[Asked], params: LeaseParams) -> Vec<Verdict> {
         let resources: Vec<Resource> = asked.iter().map(|asked| asked.resource.clone()).collect();
         let data = ClaimData::new(self.quorum.config());
         let attempted = attempt_each_with(self.quorum.inner(), &resources, params, &data, Contact::All).await;

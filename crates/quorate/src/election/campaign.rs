@@ -23,6 +23,7 @@ use std::{
     pin::{Pin, pin},
     time::Duration,
 };
+use tracing::{Instrument, Span, field::Empty};
 
 /// The pause after an error that only an operator can fix. After it, the candidate campaigns again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -152,7 +153,10 @@ where
                 Ok(lease) => lease,
                 Err(error) => return CampaignEnd::Error(error),
             };
-            let led = self.lead(&env, lease, history, shutdown.as_mut()).await;
+            let span = term_span(&election, &lease);
+            let led = self.lead(&env, lease, history, shutdown.as_mut()).instrument(span.clone()).await;
+            span.record("outcome", led.end.as_str());
+            drop(span); // It ends here: the pause is not a part of the term.
             let pause = match pause_after(&election, &env, &mut failures, led) {
                 Ok(Some(pause)) => pause,
                 Ok(None) => continue,
@@ -222,6 +226,11 @@ where
         let by_choice = matches!(cause, Some(StepDownCause::MaxHold | StepDownCause::Unhealthy));
         LedTerm { end, by_choice, asked_to_stop, ran }
     }
+}
+
+/// Returns the span of a term, from the acquisition of the lease to its release or loss.
+fn term_span(election: &Election, lease: &Lease) -> Span {
+    tracing::debug_span!("term", group = &**election.group(), term = lease.token().get(), outcome = Empty)
 }
 
 /// Returns the pause before the next campaign. Returns `None` if no pause is needed: the candidate campaigns

@@ -23,6 +23,19 @@ pub(super) enum End<E> {
     ShutDown,
 }
 
+impl<E> End<E> {
+    /// Returns the outcome of the term for its span.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Lost { .. } => "lost",
+            Self::Done => "done",
+            Self::Resigned => "resigned",
+            Self::Failed(_) => "failed",
+            Self::ShutDown => "shut down",
+        }
+    }
+}
+
 /// The failure of the work: an error or a panic.
 pub(super) enum Failure<E> {
     Error(E),

@@ -8,10 +8,12 @@ use crate::{
         contact::Contact,
         inner::QuorumInner,
         inspect::inspect_each,
+        lock::{acquire_span, outcome_of, outcome_of_try},
     },
     node::Resource,
 };
 use std::{sync::Arc, time::Duration};
+use tracing::{Instrument, Span};
 
 /// The maximum number of locks to choose from, and of numbered slots under one name.
 const SLOTS_MAX: usize = 1024;
@@ -52,6 +54,13 @@ impl Locks {
     /// # Cancel safety
     /// Safe: dropped attempts send their releases after their own requests.
     pub async fn acquire_any(&self) -> Result<(usize, Lease), AcquireError> {
+        let span = self.span();
+        let acquired = self.wait_any().instrument(span.clone()).await;
+        span.record("outcome", outcome_of(&acquired));
+        acquired
+    }
+
+    async fn wait_any(&self) -> Result<(usize, Lease), AcquireError> {
         let env = self.inner.env();
         let deadline = self.wait.map(|wait| env.now() + wait);
         loop {
@@ -83,12 +92,23 @@ impl Locks {
     /// # Cancel safety
     /// The same as for [`Locks::acquire_any`].
     pub async fn try_acquire_any(&self) -> Result<TryAcquire<(usize, Lease)>, AcquireError> {
-        match self.pass().await? {
-            Ok(acquired) => Ok(TryAcquire::Acquired(acquired)),
-            Err(Refusal { error: AcquireError::Contended { resource, report }, retry_after }) => {
+        let span = self.span();
+        let passed = self.pass().instrument(span.clone()).await;
+        let tried = match passed {
+            Ok(Ok(acquired)) => Ok(TryAcquire::Acquired(acquired)),
+            Ok(Err(Refusal { error: AcquireError::Contended { resource, report }, retry_after })) => {
                 Ok(TryAcquire::Contended { resource, retry_after, holder: report.holder().cloned() })
             }
-            Err(Refusal { error, .. }) => Err(error),
+            Ok(Err(Refusal { error, .. })) | Err(error) => Err(error),
+        };
+        span.record("outcome", outcome_of_try(&tried));
+        tried
+    }
+
+    fn span(&self) -> Span {
+        match self.names.as_deref() {
+            Ok(names @ [first, ..]) => acquire_span(first, names.len()),
+            _ => Span::none(),
         }
     }
 

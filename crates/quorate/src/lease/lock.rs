@@ -16,6 +16,7 @@ use crate::{
     vote::Tally,
 };
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use tracing::{Instrument, Span, field::Empty};
 
 /// A named lock, made by [`Quorum::lock`](crate::Quorum::lock). [`Lock::acquire`] and [`Lock::try_acquire`]
 /// acquire it. [`Quorum::read_lock`](crate::Quorum::read_lock) makes a lock for reading: it has the same
@@ -179,6 +180,17 @@ impl<L> Lock<L> {
 
     pub(super) async fn attempt(&self) -> Result<TryAcquire, AcquireError> {
         let (resource, params) = self.parsed()?;
+        let span = acquire_span(&resource, 1);
+        let tried = self.attempt_parsed(resource, params).instrument(span.clone()).await;
+        span.record("outcome", outcome_of_try(&tried));
+        tried
+    }
+
+    async fn attempt_parsed(
+        &self,
+        resource: Resource,
+        params: LeaseParams,
+    ) -> Result<TryAcquire, AcquireError> {
         let one = std::slice::from_ref(&resource);
         let began = self.inner.env().now();
         let mut attempted = attempt_each(&self.inner, one, params, self.contact).await;
@@ -195,6 +207,18 @@ impl<L> Lock<L> {
     /// Acquires the lock like [`Lock::acquire`], but waits only until `deadline`.
     pub(super) async fn acquire_by(&self, deadline: Option<BootTime>) -> Result<Lease, AcquireError> {
         let (resource, params) = self.parsed()?;
+        let span = acquire_span(&resource, 1);
+        let acquired = self.wait_parsed(resource, params, deadline).instrument(span.clone()).await;
+        span.record("outcome", outcome_of(&acquired));
+        acquired
+    }
+
+    async fn wait_parsed(
+        &self,
+        resource: Resource,
+        params: LeaseParams,
+        deadline: Option<BootTime>,
+    ) -> Result<Lease, AcquireError> {
         let env = self.inner.env();
         let exclusive = self.mode == Mode::Exclusive;
         let mut queue_ticket =
@@ -325,6 +349,30 @@ impl<L> fmt::Debug for Lock<L> {
             Err(error) => shown.field("resource", error),
         };
         shown.field("options", &self.options).field("wait", &self.wait).field("fair", &self.patience).finish()
+    }
+}
+
+/// Returns the span of one call that acquires one or more locks. It covers the whole wait of the call. `lock`
+/// is the first of the `locks` locks.
+pub(super) fn acquire_span(lock: &Resource, locks: usize) -> Span {
+    let many = (locks > 1).then_some(locks);
+    tracing::debug_span!("acquire", %lock, locks = many, outcome = Empty)
+}
+
+/// Returns the outcome of a call for its span.
+pub(super) fn outcome_of<T>(acquired: &Result<T, AcquireError>) -> &'static str {
+    match acquired {
+        Ok(_) => "acquired",
+        Err(error) if error.is_contended() => "contended",
+        Err(_) => "failed",
+    }
+}
+
+/// Returns the outcome of a call that does not wait, for its span.
+pub(super) fn outcome_of_try<L>(tried: &Result<TryAcquire<L>, AcquireError>) -> &'static str {
+    match tried {
+        Ok(TryAcquire::Contended { .. }) => "contended",
+        other => outcome_of(other),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         acquire::{AttemptResult, attempt_each},
         contact::Contact,
         inner::QuorumInner,
-        lock::outcome,
+        lock::{acquire_span, outcome, outcome_of},
         options::lease_options,
         params::LeaseParams,
     },
@@ -18,6 +18,7 @@ use crate::{
 use futures_util::future::{join_all, select_all};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 /// The maximum number of locks in one call.
 const MANY_MAX: usize = 10_000;
@@ -84,7 +85,10 @@ impl Locks {
         let mut sorted = named.clone();
         sorted.sort_unstable();
         let deadline = self.wait.map(|wait| self.inner.env().now() + wait);
-        let mut held = self.gather(&sorted, params, deadline).await?;
+        let span = acquire_span(&sorted[0], sorted.len());
+        let gathered = self.gather(&sorted, params, deadline).instrument(span.clone()).await;
+        span.record("outcome", outcome_of(&gathered));
+        let mut held = gathered?;
         // The leases were acquired in the order of their names. They are returned in the order in which the
         // caller gave the names, for callers that read the tokens.
         let place = |lease: &Lease| named.iter().position(|name| name == lease.resource());
@@ -124,7 +128,9 @@ impl Locks {
         &self,
     ) -> Result<Vec<(Resource, Result<TryAcquire, AcquireError>)>, AcquireError> {
         let (named, params) = self.parsed()?;
-        let attempted = attempt_each(&self.inner, &named, params, Contact::All).await;
+        // Each lock has an outcome of its own, so the span has none.
+        let span = acquire_span(&named[0], named.len());
+        let attempted = attempt_each(&self.inner, &named, params, Contact::All).instrument(span).await;
         let each = named.into_iter().zip(attempted);
         Ok(each.map(|(name, one)| (name.clone(), outcome(&self.inner, &self.options, name, one))).collect())
     }

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Span, field::Empty};
 
 /// The maximum number of messages that are taken from a channel at a time.
 const MAIL_MAX: usize = 256;
@@ -48,6 +49,9 @@ struct RenewalEntry {
     /// The health check that must succeed before each extension, and the time at which it was set.
     heartbeat: Option<Box<(BootTime, Health)>>,
     watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
+    /// The span of the present round of extensions. `None` if no subscriber is interested, or once a majority
+    /// has extended the lease. Boxed, because a worker may have many leases.
+    renewal: Option<Box<Span>>,
     extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,
 }
 
@@ -152,6 +156,7 @@ impl LeaseRenewer {
             wake: now,
             heartbeat: None,
             watchers: Vec::new(),
+            renewal: None,
             extending: Vec::new(),
         };
         self.wheel.insert((now, id));
@@ -196,7 +201,11 @@ impl LeaseRenewer {
     fn attend(&mut self, now: BootTime, id: u64) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         kept.ask_health(now);
+        let round = kept.held.round();
         let due = kept.held.due(now);
+        if kept.held.round() != round {
+            kept.begin_renewal();
+        }
         if !due.is_empty() {
             // Late grants are counted before the deadline is set, because the step-down depends on the
             // deadline.
@@ -218,6 +227,7 @@ impl LeaseRenewer {
             }
             return;
         }
+        kept.end_renewal_if_won();
         for event in kept.held.advance(now) {
             if event == LeaseEvent::StepDown {
                 kept.deadline.record_cause(kept.held.cause(now));
@@ -311,8 +321,30 @@ impl RenewalEntry {
         }
     }
 
+    /// Begins the span of a round of extensions. The span of a previous round that still waits for a majority
+    /// ends as failed.
+    fn begin_renewal(&mut self) {
+        self.end_renewal("failed");
+        let LeaseState { resource: lock, token, .. } = &self.held;
+        let span = tracing::debug_span!(parent: None, "renewal", %lock, token = token.get(), outcome = Empty);
+        self.renewal = (!span.is_disabled()).then(|| Box::new(span));
+    }
+
+    fn end_renewal_if_won(&mut self) {
+        if self.renewal.is_some() && self.held.round_won() {
+            self.end_renewal("extended");
+        }
+    }
+
+    fn end_renewal(&mut self, outcome: &str) {
+        if let Some(span) = self.renewal.take() {
+            span.record("outcome", outcome);
+        }
+    }
+
     /// Ends the lease, reports the remaining events, and answers the callers that wait for an extension.
     fn finish(&mut self) {
+        self.end_renewal(if self.deadline.is_released() { "released" } else { "failed" });
         self.deadline.end();
         self.deadline.record_cause(StepDownCause::Released);
         for event in self.held.finish() {

@@ -223,6 +223,11 @@ impl LeaseState {
         due
     }
 
+    /// Returns the time at which the latest round of extensions began. `None` before the first round.
+    pub(crate) fn round(&self) -> Option<BootTime> {
+        self.round
+    }
+
     /// Returns the time until which the lease is valid by the grants so far.
     pub(crate) fn valid_until(&self) -> Option<BootTime> {
         let until = self.extended_until()?;
@@ -324,7 +329,8 @@ impl LeaseState {
         self.hold_until.is_some_and(|end| self.extended_until().is_some_and(|until| until >= end))
     }
 
-    fn round_won(&self) -> bool {
+    /// Returns whether a majority has extended the lease in the present round.
+    pub(crate) fn round_won(&self) -> bool {
         self.round.is_some_and(|began| self.round_since(began) == Some(true))
     }
 

@@ -9,6 +9,7 @@ use crate::scheduler::{
         cancel::Withdraw,
         on_leader::{Began, Run, RunEnd},
         opened::Opened,
+        span::run_span,
     },
     store::{open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter, snapshot::LedgerSnapshot},
 };
@@ -92,7 +93,10 @@ impl ActiveRuns {
             began,
             grace: self.grace,
         };
-        let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run()));
+        // The span is created here, where the span of the term is the current one, so that the term is its
+        // parent.
+        let span = run_span(&run.job, run.start.tick, run.start.cause, self.term.token());
+        let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run(span)));
         self.add(owner, key, control, task);
     }
 

@@ -6,6 +6,7 @@ mod context;
 mod guard;
 pub(super) mod on_leader;
 pub(super) mod opened;
+pub(super) mod span;
 pub(super) mod worker;
 
 pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};

@@ -17,13 +17,14 @@ use crate::{
     sabotage::Sabotage,
     scheduler::{
         Delivery, Job, RunCause, RunOutcome, RunRecord,
-        run::{Cancel, Execution, ExecutionResult, RunGuard, RunOutput},
+        run::{Cancel, Execution, ExecutionResult, RunGuard, RunOutput, span::record_end},
     },
 };
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use tracing::{Instrument, Span};
 
 /// A run that the leader is about to execute.
 pub(in crate::scheduler) struct Run {
@@ -43,9 +44,22 @@ pub(in crate::scheduler) struct Run {
 pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
 
 impl Run {
-    /// Executes the run. If the future is dropped, the handler is dropped too. The ledger then has the
+    /// Executes the run, within its span. If the future is dropped, the handler is dropped too. The ledger
+    /// then has the
     /// *started* record of the run, and no end.
-    pub(in crate::scheduler) async fn run(self) -> RunEnd {
+    pub(in crate::scheduler) async fn run(self, span: Span) -> RunEnd {
+        let end = self.steps().instrument(span.clone()).await;
+        match &end {
+            RunEnd::Ended(outcome, summary) => record_end(&span, outcome.as_str(), &summary.worked),
+            RunEnd::Interrupted(summary, _) => record_end(&span, "interrupted", &summary.worked),
+            _ => {
+                span.record("outcome", "not started");
+            }
+        }
+        end
+    }
+
+    async fn steps(self) -> RunEnd {
         if self.stopped() {
             // This leader has written no record of the run, so it has nothing to undo. The next leader decides
             // on the run.

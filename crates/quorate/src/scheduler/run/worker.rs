@@ -15,10 +15,13 @@
 //! stores the same record (rule R3 of `docs/design/scheduler.md`).
 
 use crate::scheduler::{
-    Delivery, Job, OpenRun, RunCause, RunRecord, is_open,
+    Delivery, Job, OpenRun, RunCause, RunOutcome, RunRecord, is_open,
     plan::verdict::rank,
     registry::{JobRegistry, Phase},
-    run::{Cancel, Execution, ExecutionEnd, RunGuard, RunOutput},
+    run::{
+        Cancel, Execution, ExecutionEnd, RunGuard, RunOutput,
+        span::{record_end, run_span},
+    },
     store::{OpenList, SlotResult, job_and_tick},
 };
 use crate::{
@@ -35,6 +38,7 @@ use futures_util::{
 };
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 /// The shortest and the longest pause between two reads of the list of open runs.
 const LIST_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -396,11 +400,19 @@ impl Attempt {
         }
     }
 
-    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run.
     async fn execute(self, claim: SlotClaim, open: OpenRun) -> Tried {
+        let tick = job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick);
+        let span = run_span(&self.job, tick, open.cause, open.term);
+        self.take_and_execute(claim, open, tick, span.clone()).instrument(span).await
+    }
+
+    /// Takes the slot: lets the nodes count this attempt, checks the claim, and executes the run within its
+    /// span.
+    async fn take_and_execute(self, claim: SlotClaim, open: OpenRun, tick: WallTime, span: Span) -> Tried {
         // Once this attempt is counted, no other attempt can take this slot. If a later step fails, the leader
         // closes the run or opens its next generation.
         if !claim.take().await || !claim.lease().is_valid() || self.cancel.is_cancelled() {
+            span.record("outcome", "not started");
             return Tried::Finished;
         }
         let (env, quorum) = (self.with.quorum.env().clone(), &self.with.quorum);
@@ -412,7 +424,7 @@ impl Attempt {
         let taken = TakenSlot { output: output.clone(), claim };
         let work = Execution {
             job: Arc::clone(&self.job),
-            tick: job_and_tick(&self.key).map_or(open.not_before, |(_, tick)| tick),
+            tick,
             cause: open.cause,
             guard: RunGuard::Claim(Arc::clone(taken.claim.lease()), env.clone()),
             output: output.clone(),
@@ -425,6 +437,7 @@ impl Attempt {
             () = lost.cancelled() => None,
         };
         let Some(result) = result else {
+            span.record("outcome", RunOutcome::Lost.as_str());
             tracing::warn!(job = &*self.job.name, run = &*self.key, "dropped: its claim was lost");
             return Tried::Finished;
         };
@@ -433,9 +446,11 @@ impl Attempt {
         let again = result.end == ExecutionEnd::Cancelled
             && self.job.delivery == Delivery::AtLeastOnce
             && !self.cancel.is_for_good();
+        let end = result.end.of_tick().filter(|_| !again);
+        record_end(&span, end.map_or("interrupted", RunOutcome::as_str), &result);
         let outcome = SlotResult {
             worker: Arc::clone(&quorum.config().worker),
-            end: result.end.of_tick().filter(|_| !again),
+            end,
             reason: result.reason,
             began,
             took: Some(result.took),
@@ -477,7 +492,6 @@ impl Drop for TakenSlot {
 mod tests {
     use super::*;
     use crate::node::{FencingToken, NodeTime};
-    use crate::scheduler::RunOutcome;
 
     #[test]
     fn the_record_that_decides_cancels_a_run() {
