@@ -2,7 +2,10 @@ use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     thread,
 };
 
@@ -10,6 +13,8 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Receiver {
     address: SocketAddr,
+    /// The status of the answers; 0 for no answer.
+    status: Arc<AtomicU16>,
     requests: Arc<Mutex<Vec<Received>>>,
 }
 
@@ -20,8 +25,10 @@ pub struct Received {
     pub path: String,
     /// The header lines.
     pub head: String,
-    /// The body.
+    /// The body, if it is text.
     pub body: String,
+    /// The body.
+    pub bytes: Vec<u8>,
 }
 
 impl Receiver {
@@ -31,27 +38,34 @@ impl Receiver {
         let address = listener.local_addr().expect("an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&requests);
+        let status = Arc::new(AtomicU16::new(status.unwrap_or_default()));
+        let answers = Arc::clone(&status);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let kept = Arc::clone(&kept);
+                let (kept, answers) = (Arc::clone(&kept), Arc::clone(&answers));
                 thread::spawn(move || {
                     let Some(request) = read(&stream) else { return };
                     kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-                    match status {
-                        Some(status) => {
+                    match answers.load(Ordering::Relaxed) {
+                        // Waits until the client gives up.
+                        0 => drop((&stream).read(&mut [0; 16])),
+                        status => {
                             let answer = format!(
                                 "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: /other\r\n\r\n"
                             );
                             // The client may have gone.
                             let _ = (&stream).write_all(answer.as_bytes());
                         }
-                        // Waits until the client gives up.
-                        None => drop((&stream).read(&mut [0; 16])),
                     }
                 });
             }
         });
-        Self { address, requests }
+        Self { address, status, requests }
+    }
+
+    /// Answers each further request with this status, or not at all.
+    pub fn answer(&self, status: Option<u16>) {
+        self.status.store(status.unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// Returns the URL of a path.
@@ -99,7 +113,7 @@ fn read(stream: &TcpStream) -> Option<Received> {
         }
         head += &line;
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some(Received { path, head, body: String::from_utf8_lossy(&body).into_owned() })
+    let mut bytes = vec![0; length];
+    reader.read_exact(&mut bytes).ok()?;
+    Some(Received { path, head, body: String::from_utf8_lossy(&bytes).into_owned(), bytes })
 }

@@ -7,6 +7,8 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
     jobs,
+    otlp::{Otlp, Sending},
+    recorder,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
@@ -14,6 +16,7 @@ use crate::{
         stop::StopDeadline,
     },
 };
+use futures_util::future::OptionFuture;
 use quorate::{
     election::{Election, ElectionError, Term},
     lease::Heartbeat,
@@ -23,7 +26,7 @@ use std::{convert::Infallible, pin::pin};
 use tokio_util::sync::CancellationToken;
 
 /// Campaigns until SIGTERM or SIGINT.
-pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let group = jobs::group(args.group.as_deref(), config)?;
     let Some(http) = &config.http else {
         let text = "no address to answer on; give --listen 127.0.0.1:9640, or http.listen in the file";
@@ -32,7 +35,8 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let listener = Listener::bind(http).await?;
+    let recorder = recorder::install()?;
+    let listener = Listener::bind(http, recorder.clone()).await?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     let heartbeat = Heartbeat::new(quorum.env(), max_silence(config.lease.ttl));
     let election = Election::new(&quorum, group)
@@ -47,6 +51,7 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure
         config.nodes.len(),
         config.nodes_from
     );
+    let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, false)?;
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
         let nodes = quorum.nodes();
@@ -54,7 +59,7 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config) -> Result<u8, Failure
         return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
     let ended = campaign(&quorum, &election, &heartbeat, signals, &server).await;
-    server.stop().await;
+    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
     quorum.close().await;
     match ended {
         Ok(()) => {

@@ -30,10 +30,12 @@ mod log;
 mod nodes;
 mod notices;
 mod operator;
+mod otlp;
 mod outputs;
 #[doc(hidden)]
 pub mod probe;
 mod progress;
+mod recorder;
 mod run;
 mod schedule_text;
 mod show;
@@ -50,8 +52,10 @@ mod when;
 use args::{
     Cli, Command, ElectionCommand, LeaderCommand, LockCommand, LogFormat, LogLevel, NoCommand, NodesCommand,
 };
-use config::{Config, Environment};
+use config::{Config, Environment, OtlpConfig};
 use exit::{FAILURE, Failure};
+use log::SubscriberLayer;
+use otlp::Otlp;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the program with the arguments and the environment of this process, and returns its exit status.
@@ -103,22 +107,26 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         // would have to reap.
         Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
         Command::Run(args) => {
-            log::start(args.log.format, args.log.level);
             let config = Config::load(&args.flags(), &Environment::process())?;
-            block_on(run::run(args, &config))
+            let wanted = config.otlp.as_ref().filter(|_| !args.check);
+            let (otlp, traces) = start_otlp(wanted, &config, config.group.as_deref());
+            log::start(args.log.format, args.log.level, traces);
+            block_on(run::run(args, &config, otlp))
         }
         Command::Lead(args) => {
-            log::start(args.log.format, args.log.level);
             let config = Config::load(&args.flags(), &Environment::process())?;
-            block_on(lead::lead(args, &config))
+            let group = args.group.as_deref().or(config.group.as_deref());
+            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
+            log::start(args.log.format, args.log.level, traces);
+            block_on(lead::lead(args, &config, otlp))
         }
         Command::Web(args) => {
-            log::start(args.log.format, args.log.level);
+            log::start(args.log.format, args.log.level, None);
             let config = Config::load(&args.flags(), &Environment::process())?;
             block_on(web::web(args, &config))
         }
         Command::Exec(args) => {
-            log::start(LogFormat::Text, LogLevel::Warn);
+            log::start(LogFormat::Text, LogLevel::Warn, None);
             let config = load(&args.nodes)?;
             block_on(exec::exec(args, &config))
         }
@@ -190,6 +198,15 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(nodes::replace(args, &config, &Environment::process()))
         }
     }
+}
+
+/// Prepares the sender of traces and metrics, if there is a collector. The layer collects the spans.
+fn start_otlp(
+    collector: Option<&OtlpConfig>,
+    config: &Config,
+    group: Option<&str>,
+) -> (Option<Otlp>, Option<SubscriberLayer>) {
+    collector.and_then(|collector| Otlp::prepare(collector, &config.settings.worker, group)).unzip()
 }
 
 /// Runs `work` to its end. Threads that hang after that, such as in a DNS lookup, are not waited for.

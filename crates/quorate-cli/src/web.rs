@@ -6,7 +6,7 @@ use crate::{
     connect,
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
-    jobs,
+    jobs, recorder,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence},
@@ -24,7 +24,7 @@ pub(crate) async fn web(args: &WebArgs, config: &Config) -> Result<u8, Failure> 
         return Err(Failure::new(CONFIG, text));
     };
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let listener = Listener::bind(http).await?;
+    let listener = Listener::bind(http, recorder::install()?).await?;
     // A viewer who may not operate changes nothing, so that even markers need not be written.
     let quorum = match http.operate_token_file {
         Some(_) => connect::quorum(config, config.settings.clone())?,

@@ -70,6 +70,7 @@ impl Config {
             ("max_running", self.max_running != new.max_running),
             ("http", self.http != new.http),
             ("output", self.output != new.output),
+            ("otlp", self.otlp != new.otlp),
             ("notify", self.notify != new.notify),
         ];
         table.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()

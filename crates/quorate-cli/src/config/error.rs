@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The keys whose values can have the wrong type.
-const KEYS: [&str; 56] = [
+const KEYS: [&str; 57] = [
     "at",
     "attempts",
     "backoff",
@@ -45,6 +45,7 @@ const KEYS: [&str; 56] = [
     "nodes",
     "ok_exit_codes",
     "operate_token_file",
+    "otlp",
     "overlap",
     "password_file",
     "placement",
@@ -218,6 +219,7 @@ fn fix(message: &str, key: &str) -> &'static str {
         "misfire" => "; write it like { rule = \"run-once\", within = \"1h\" }",
         "http" => "; write it like { listen = \"127.0.0.1:9640\" }",
         "listen" => "; write an IP address and a port, like \"127.0.0.1:9640\"",
+        "otlp" => "; write the URL of a collector in quotes, with http or https and the port 4318",
         "lease" => "; write it like { ttl = \"10s\", step_down_grace = \"2s\" }",
         "tls" => {
             "; write it like { ca_file = \"ca.pem\", cert_file = \"worker.pem\", key_file = \"worker.key\" }"

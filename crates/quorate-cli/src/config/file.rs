@@ -38,6 +38,7 @@ pub(super) struct FileText {
     pub(super) http: HttpText,
     #[serde(default)]
     pub(super) output: OutputText,
+    pub(super) otlp: Option<Spanned<OtlpText>>,
     #[serde(default)]
     pub(super) job: Vec<Spanned<JobText>>,
     #[serde(default)]
@@ -210,6 +211,56 @@ impl<'de> Deserialize<'de> for NodeText {
                 let Table { url, password_file, ca_file, cert_file, key_file } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(NodeText { url, password_file, tls: TlsNames { ca_file, cert_file, key_file } })
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
+}
+
+/// The collector as the file names it: a URL, or a table with the URL and the other settings.
+#[derive(Debug)]
+pub(super) struct OtlpText {
+    pub(super) url: Option<Spanned<Secret<String>>>,
+    pub(super) url_file: Option<Spanned<PathBuf>>,
+    pub(super) header_files: BTreeMap<Spanned<String>, PathBuf>,
+    pub(super) ca_file: Option<PathBuf>,
+    pub(super) every: Option<Time>,
+}
+
+impl<'de> Deserialize<'de> for OtlpText {
+    fn deserialize<D: de::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            url: Option<Spanned<Secret<String>>>,
+            url_file: Option<Spanned<PathBuf>>,
+            #[serde(default)]
+            header_files: BTreeMap<Spanned<String>, PathBuf>,
+            ca_file: Option<PathBuf>,
+            every: Option<Time>,
+        }
+
+        struct Either;
+
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = OtlpText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the URL of a collector, or a table with url and the other settings")
+            }
+
+            fn visit_str<E: de::Error>(self, url: &str) -> Result<OtlpText, E> {
+                // The caller has the position of the whole value, which is that of the URL.
+                let url = Some(Spanned::new(0..0, Secret(url.to_owned())));
+                let header_files = BTreeMap::new();
+                Ok(OtlpText { url, url_file: None, header_files, ca_file: None, every: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<OtlpText, A::Error> {
+                let Table { url, url_file, header_files, ca_file, every } =
+                    Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(OtlpText { url, url_file, header_files, ca_file, every })
             }
         }
 

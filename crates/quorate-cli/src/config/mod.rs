@@ -30,6 +30,7 @@ mod http;
 mod job;
 mod nodes;
 mod notify;
+mod otlp;
 mod output;
 mod source;
 mod tls;
@@ -41,7 +42,8 @@ pub use job::JobConfig;
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub use notify::{NotifyConfig, NotifyEvent, NotifyTarget, PingConfig, PingEvent, SecretSource};
-pub(crate) use notify::{is_private, parse_url};
+pub(crate) use notify::{WEBHOOK_EXAMPLE, is_private, parse_url};
+pub use otlp::OtlpConfig;
 pub use output::OutputConfig;
 pub(crate) use source::NODES_VARIABLE;
 pub use source::{Environment, Flags, NodesFrom, Secret};
@@ -89,6 +91,8 @@ pub struct Config {
     pub jobs: Vec<JobConfig>,
     /// The files that keep the output of runs; `None` if there are none.
     pub output: Option<OutputConfig>,
+    /// The collector that gets traces and metrics; `None` if there is none.
+    pub otlp: Option<OtlpConfig>,
     /// The receivers of notifications, in the order of the file.
     pub notify: Vec<NotifyConfig>,
 }
@@ -207,6 +211,7 @@ impl Validation<'_> {
             max_running: self.max_running()?,
             http: self.http(flags)?,
             output: self.output()?,
+            otlp: self.otlp()?,
             jobs,
             nodes,
             nodes_from,

@@ -141,9 +141,16 @@ impl PingEvent {
     }
 }
 
-/// Parses a URL for requests. The error does not contain the URL, because it may be a secret.
-pub(crate) fn parse_url(text: &str) -> Result<Url, String> {
-    let fix = "write it like https://alerts.example.com/hook";
+/// A URL that shows the form of a webhook.
+pub(crate) const WEBHOOK_EXAMPLE: &str = "https://alerts.example.com/hook";
+/// The reason and the fix for a header that cannot be set.
+pub(super) const HEADER_FIX: &str =
+    "which cannot be set; use a name of letters, digits and `-`, like Authorization";
+
+/// Parses a URL for requests. The error shows `example`. It does not contain the URL, because it may be a
+/// secret.
+pub(crate) fn parse_url(text: &str, example: &str) -> Result<Url, String> {
+    let fix = format!("write it like {example}");
     let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL ({error}); {fix}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(format!("is not a URL of https or http; {fix}"));
@@ -166,6 +173,14 @@ pub(crate) fn is_private(url: &Url) -> bool {
         None => false,
     };
     url.scheme() == "https" || is_loopback
+}
+
+/// Returns whether a request may have a header of this name whose value comes from a file.
+pub(super) fn is_header(name: &str) -> bool {
+    let is_token =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let reserved = ["host", "content-length", "content-type", "transfer-encoding", "connection"];
+    is_token && !reserved.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Checks the entries of `[[notify]]`.
@@ -261,7 +276,7 @@ impl NotifyCheck<'_> {
         }
         let url = match (&written.webhook, &written.webhook_file) {
             (Some(url), _) => {
-                let parsed = parse_url(&url.as_ref().0)
+                let parsed = parse_url(&url.as_ref().0, WEBHOOK_EXAMPLE)
                     .map_err(|why| self.fail(url.span(), &format!("has a webhook that {why}")))?;
                 if !written.header_files.is_empty() && !is_private(&parsed) {
                     let why = "has header_files and a webhook without TLS, so that everybody on the network could read the headers; use https";
@@ -295,13 +310,8 @@ impl NotifyCheck<'_> {
 
     fn header(&self, name: &Spanned<String>) -> Result<String, ConfigError> {
         let text = name.as_ref();
-        let is_token = !text.is_empty()
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        let reserved = ["host", "content-length", "content-type", "transfer-encoding", "connection"];
-        if !is_token || reserved.contains(&text.to_ascii_lowercase().as_str()) {
-            let why = format!(
-                "has the header {text:?} in header_files, which cannot be set; use a name of letters, digits and `-`, like Authorization"
-            );
+        if !is_header(text) {
+            let why = format!("has the header {text:?} in header_files, {HEADER_FIX}");
             return Err(self.fail(name.span(), &why));
         }
         Ok(text.clone())

@@ -566,6 +566,7 @@ fn the_annotated_file_documents_every_key_and_its_true_default() {
         "[[job]]\nretries = { x = 1 }",
         "[[notify]]\nx = 1",
         "output = { x = 1 }",
+        "otlp = { x = 1 }",
     ] {
         let unknown = if table.is_empty() { "x = 1" } else { table };
         let error = error_of(unknown);

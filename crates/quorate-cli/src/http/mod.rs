@@ -21,7 +21,6 @@
 
 mod api;
 mod error;
-mod exporter;
 mod guard;
 mod health;
 mod openapi;

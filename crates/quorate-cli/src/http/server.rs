@@ -4,7 +4,7 @@
 //! shorter than 16 KiB. While 64 connections are open, the server answers each further one with 503 and closes
 //! it.
 
-use super::{exporter, router::router, site::Site, tokens::Tokens};
+use super::{router::router, site::Site, tokens::Tokens};
 use crate::{
     config::{Config, HttpConfig},
     exit::{FAILURE, Failure},
@@ -65,8 +65,8 @@ pub(crate) struct Server {
 }
 
 impl Listener {
-    /// Reads the tokens, listens, and installs the recorder of measurements. Call it before the quorum is built.
-    pub(crate) async fn bind(config: &HttpConfig) -> Result<Self, Failure> {
+    /// Reads the tokens and listens. The server will show the measurements of `exporter`.
+    pub(crate) async fn bind(config: &HttpConfig, exporter: PrometheusHandle) -> Result<Self, Failure> {
         let tokens = Tokens::read(config)?;
         let failed = |error: std::io::Error| {
             let text = format!(
@@ -78,7 +78,7 @@ impl Listener {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         tracing::info!("listening for HTTP on http://{address}");
-        Ok(Self { listener, tokens, exporter: exporter::install()? })
+        Ok(Self { listener, tokens, exporter })
     }
 
     /// Starts the server.

@@ -21,13 +21,18 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tracing::{field::Field, level_filters::LevelFilter};
+use tracing::{Subscriber, field::Field, level_filters::LevelFilter};
 use tracing_subscriber::{
+    Layer, Registry,
     field::MakeExt,
+    filter::filter_fn,
     fmt::{
+        self as lines,
         format::{Writer, debug_fn},
         time::{FormatTime, SystemTime},
     },
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 /// The longest field of a line, in bytes.
@@ -42,8 +47,14 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 /// The format of the lines, once [`start`] has been called.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Sends log lines and the messages of panics to standard error. Call this once, before anything is logged.
-pub(crate) fn start(format: LogFormat, level: LogLevel) {
+/// A layer of the subscriber.
+pub(crate) type SubscriberLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Sends log lines and the messages of panics to standard error, and spans to `traces`. Call this once,
+/// before anything is logged.
+///
+/// The lines do not show the spans in which an event occurred, so they do not depend on `traces`.
+pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<SubscriberLayer>) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -61,18 +72,9 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             },
         )
     }));
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    let colours = stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok());
     // A test may already have installed a subscriber. In that case, that subscriber is kept.
-    let _ = match format {
-        LogFormat::Json => {
-            lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).try_init()
-        }
-        LogFormat::Text => lines
-            .with_ansi(stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok()))
-            .fmt_fields(debug_fn(field).delimited(" "))
-            .with_writer(queue)
-            .try_init(),
-    };
+    let _ = subscriber(format, level, colours, traces, queue).try_init();
     panic::set_hook(Box::new(|panic_info| {
         let trace = Backtrace::capture();
         match trace.status() {
@@ -80,6 +82,28 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
             _ => tracing::error!("{panic_info}"),
         }
     }));
+}
+
+/// Returns the subscriber that writes lines to `queue` and passes spans to `traces`.
+fn subscriber(
+    format: LogFormat,
+    level: LevelFilter,
+    colours: bool,
+    traces: Option<SubscriberLayer>,
+    queue: Arc<Queue>,
+) -> impl Subscriber + Send + Sync {
+    let lines = lines::layer().with_target(false);
+    let lines = match format {
+        LogFormat::Json => lines.json().flatten_event(true).with_writer(Arc::new(JsonLines(queue))).boxed(),
+        LogFormat::Text => {
+            lines.with_ansi(colours).fmt_fields(debug_fn(field).delimited(" ")).with_writer(queue).boxed()
+        }
+    };
+    let shown = filter_fn(move |metadata| metadata.is_event() && *metadata.level() <= level);
+    let lines: SubscriberLayer = Box::new(lines.with_filter(shown.with_max_level_hint(level)));
+    // In a list, unlike an `Option`, a layer that does not exist enables no spans.
+    let layers: Vec<SubscriberLayer> = traces.into_iter().chain([lines]).collect();
+    tracing_subscriber::registry().with(layers)
 }
 
 /// Returns the format of the lines.
@@ -220,22 +244,58 @@ mod tests {
             written.text()
         };
         let event = || tracing::error!(shown = %hostile, debug = ?Raw(hostile), text = hostile, "{hostile}");
-        let subscriber = || tracing_subscriber::fmt().with_target(false);
-        let text = log(&|queue| {
-            let lines =
-                subscriber().with_ansi(false).fmt_fields(debug_fn(field).delimited(" ")).with_writer(queue);
-            tracing::subscriber::with_default(lines.finish(), event);
-        });
-        let json = log(&|queue| {
-            let lines = subscriber().json().flatten_event(true).with_writer(Arc::new(JsonLines(queue)));
-            tracing::subscriber::with_default(lines.finish(), event);
-        });
+        let all = |format| {
+            log(&|queue| {
+                let lines = subscriber(format, LevelFilter::TRACE, false, None, queue);
+                tracing::subscriber::with_default(lines, event);
+            })
+        };
+        let (text, json) = (all(LogFormat::Text), all(LogFormat::Json));
         for line in [&text, &json] {
             assert_eq!(line.lines().count(), 1, "{line:?}");
             assert!(!line.trim_end_matches('\n').contains(quorate::plain::steers), "{line:?}");
         }
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["message"], hostile, "JSON loses nothing");
+    }
+
+    /// A layer that enables everything, as an exporter of spans may do.
+    struct Everything;
+
+    impl Layer<Registry> for Everything {}
+
+    #[test]
+    fn a_layer_for_spans_changes_no_line_and_without_it_no_span_is_enabled() {
+        let written = |traces: Option<SubscriberLayer>, format, level| {
+            let written = queue::Shared::default();
+            let queue = Queue::start(written.clone(), dropped_as_text);
+            let lines = subscriber(format, level, false, traces, Arc::clone(&queue));
+            let hint = lines.max_level_hint();
+            let span_is_enabled = tracing::subscriber::with_default(lines, || {
+                let span = tracing::debug_span!("run", job = "j");
+                span.in_scope(|| {
+                    tracing::info!(a = 1, "shown");
+                    tracing::debug!("detail");
+                });
+                !span.is_disabled()
+            });
+            assert!(queue.flush(Duration::from_secs(20)));
+            // The first Z of a line ends its time.
+            let text = written.text();
+            let lines: Vec<String> =
+                text.lines().filter_map(|line| Some(line.split_once('Z')?.1.to_owned())).collect();
+            (lines, span_is_enabled, hint)
+        };
+        for format in [LogFormat::Text, LogFormat::Json] {
+            for (level, count) in [(LevelFilter::INFO, 1), (LevelFilter::DEBUG, 2)] {
+                let (plain, is_enabled, hint) = written(None, format, level);
+                assert_eq!((plain.len(), is_enabled, hint), (count, false, Some(level)), "{plain:?}");
+                let (traced, is_enabled, _) = written(Some(Box::new(Everything)), format, level);
+                assert!(is_enabled);
+                assert_eq!(traced, plain);
+                assert!(!plain.concat().contains("run") && plain.concat().contains("shown"), "{plain:?}");
+            }
+        }
     }
 
     /// A value whose `Debug` escapes nothing.

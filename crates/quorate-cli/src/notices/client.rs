@@ -1,10 +1,10 @@
 //! One HTTP request to a receiver. Redirects are not followed, so that a secret header reaches no other host.
 
 use crate::{
-    config::{Secret, SecretSource, is_private, parse_url},
+    config::{Secret, SecretSource, WEBHOOK_EXAMPLE, is_private, parse_url},
     files::FileThread,
 };
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use hyper::{
     Method, Request, StatusCode,
     header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT},
@@ -30,6 +30,8 @@ use tokio_rustls::{
 };
 use url::Url;
 
+/// The content type of a body in JSON.
+pub(crate) const JSON: &str = "application/json";
 /// The longest URL or header value in a file, in bytes.
 const SECRET_MAX: usize = 4096;
 /// The largest file of certificate authorities, in bytes.
@@ -37,31 +39,32 @@ const CA_MAX: u64 = 4 << 20;
 
 /// Sends requests. It reads the files of secrets at each request, so a renewed secret needs no restart.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(crate) struct Client {
     files: Arc<FileThread>,
     native: Arc<OnceLock<Arc<RootCertStore>>>,
 }
 
 /// A request to a URL. `Debug` shows neither the URL nor the body.
-pub(super) struct Call<'a> {
-    pub(super) url: &'a SecretSource,
+pub(crate) struct Call<'a> {
+    pub(crate) url: &'a SecretSource,
     /// Appended to the URL's path.
-    pub(super) suffix: &'a str,
-    pub(super) header_files: &'a BTreeMap<String, PathBuf>,
-    pub(super) ca_file: Option<&'a Path>,
-    pub(super) body: String,
+    pub(crate) suffix: &'a str,
+    pub(crate) header_files: &'a BTreeMap<String, PathBuf>,
+    pub(crate) ca_file: Option<&'a Path>,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
 }
 
 impl Client {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         Ok(Self { files: Arc::new(FileThread::start()?), native: Arc::default() })
     }
 
-    /// Sends a POST request with a JSON body. An error never contains the URL or a header.
+    /// Sends a POST request. An error never contains the URL or a header.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection. The receiver may have got the request.
-    pub(super) async fn post(&self, call: Call<'_>) -> Result<(), String> {
+    pub(crate) async fn post(&self, call: Call<'_>) -> Result<(), String> {
         let url = self.url(call.url).await?;
         if !call.header_files.is_empty() && !is_private(&url) {
             return Err("header_files are not sent without TLS; use a URL of https".to_owned());
@@ -105,7 +108,7 @@ impl Client {
             .uri(target)
             .header(HOST, host)
             .header(USER_AGENT, concat!("quorate/", env!("CARGO_PKG_VERSION")))
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, call.content_type)
             .body(Body::from(call.body.clone()))
             .map_err(invalid)?;
         for (name, file) in call.header_files {
@@ -128,7 +131,8 @@ impl Client {
             SecretSource::Url(Secret(url)) => Ok(url.clone()),
             SecretSource::File(file) => {
                 let text = self.read(file).await?;
-                parse_url(&text).map_err(|why| format!("the text of {} {why}", file.display()))
+                parse_url(&text, WEBHOOK_EXAMPLE)
+                    .map_err(|why| format!("the text of {} {why}", file.display()))
             }
         }
     }

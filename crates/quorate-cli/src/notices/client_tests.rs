@@ -50,7 +50,8 @@ async fn post(
     headers: &BTreeMap<String, PathBuf>,
     ca_file: Option<&Path>,
 ) -> Result<(), String> {
-    let call = Call { url, suffix: "/start", header_files: headers, ca_file, body: "{}".to_owned() };
+    let call =
+        Call { url, suffix: "/start", header_files: headers, ca_file, content_type: JSON, body: "{}".into() };
     let client = Client::start().unwrap();
     let env = Env::system();
     let answer = env.before(env.now() + std::time::Duration::from_secs(20), client.post(call)).await;

@@ -16,7 +16,7 @@
 //!   then each worker sends it.
 
 mod agreement;
-mod client;
+pub(crate) mod client;
 mod command;
 mod hook;
 mod message;

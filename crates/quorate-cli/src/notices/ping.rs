@@ -1,10 +1,11 @@
 //! The pings of jobs: requests to a service that reports a job which no longer sends them.
 
 use super::{
-    client::{Call, Client},
+    client::{Call, Client, JSON},
     queue::{Counts, Outcome},
 };
 use crate::config::{JobConfig, PingConfig, PingEvent};
+use axum::body::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use quorate::{
     env::{Env, ScopedTask},
@@ -79,7 +80,14 @@ async fn send(env: &Env, client: &Client, Ping { job, config, event }: Ping) -> 
     };
     let none = BTreeMap::new();
     for attempt in 1..=attempts {
-        let call = Call { url: &config.url, suffix, header_files: &none, ca_file: None, body: String::new() };
+        let call = Call {
+            url: &config.url,
+            suffix,
+            header_files: &none,
+            ca_file: None,
+            content_type: JSON,
+            body: Bytes::new(),
+        };
         let answer = env.before(env.now() + within, client.post(call)).await;
         let why = match answer.unwrap_or_else(|| Err(format!("no answer within {within:?}"))) {
             Ok(()) => return Outcome::Sent,

@@ -2,7 +2,7 @@
 
 use super::{
     agreement::{Agreement, Turn},
-    client::{Call, Client},
+    client::{Call, Client, JSON},
     command,
     message::Message,
 };
@@ -155,8 +155,8 @@ async fn attempt_once(
     match &config.to {
         NotifyTarget::Command(Secret(words)) => command::run(env, words, message, config.timeout).await,
         NotifyTarget::Webhook { url, header_files, ca_file } => {
-            let call =
-                Call { url, suffix: "", header_files, ca_file: ca_file.as_deref(), body: message.to_json() };
+            let (ca_file, body) = (ca_file.as_deref(), message.to_json().into());
+            let call = Call { url, suffix: "", header_files, ca_file, content_type: JSON, body };
             let answer = env.before(env.now() + config.timeout, client.post(call)).await;
             answer.unwrap_or_else(|| Err(format!("no answer within {:?}", config.timeout)))
         }

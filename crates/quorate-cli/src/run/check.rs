@@ -21,6 +21,9 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
     if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
         line(&format!("  WARNING: {advice}"))?;
     }
+    if let Some(otlp) = &config.otlp {
+        line(&format!("traces and metrics to {otlp}, every {:?}", otlp.every))?;
+    }
     for notify in &config.notify {
         let on: Vec<_> = notify.on.iter().map(|event| event.as_str()).collect();
         line(&format!("{}: {} to {}", notify.name, on.join(", "), notify.to))?;

@@ -16,9 +16,12 @@ use crate::{
     config::Config,
     connect,
     exit::{CONFIG, FAILURE, Failure},
-    http::Listener,
+    http::{Listener, Server},
+    otlp::{Otlp, Sending},
+    recorder,
 };
 use daemon::Daemon;
+use futures_util::future::OptionFuture;
 use notify::Notifier;
 use quorate::election::ElectionError;
 use std::time::Duration;
@@ -28,7 +31,7 @@ use stop::StopDeadline;
 pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT.
-pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let (group, jobs) = config.group_with_jobs()?;
     if args.check {
         return check::check(config, group, jobs);
@@ -36,9 +39,11 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     let signals = daemon::Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let listener = match &config.http {
-        Some(http) => Some(Listener::bind(http).await?),
-        None => None,
+    // The recorder is installed before the quorum is built: measurements that were made before would be lost.
+    let recorder = (config.http.is_some() || otlp.is_some()).then(recorder::install).transpose()?;
+    let listener = match (&config.http, &recorder) {
+        (Some(http), Some(recorder)) => Some(Listener::bind(http, recorder.clone()).await?),
+        _ => None,
     };
     let quorum = connect::quorum(config, config.settings.clone())?;
     tracing::info!(
@@ -51,6 +56,10 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
     );
     let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
     let daemon = daemon.map_err(|error| Failure::new(FAILURE, error))?;
+    let sending = match (otlp, recorder) {
+        (Some(otlp), Some(recorder)) => Some(otlp.start(quorum.env(), recorder)?),
+        _ => None,
+    };
     let server =
         listener.map(|listener| listener.start(&quorum, daemon.election(), config, true)).transpose()?;
     // The daemon waits for a majority that is unreachable for a while. A refusal that only an operator can
@@ -61,9 +70,9 @@ pub(crate) async fn run(args: &RunArgs, config: &Config) -> Result<u8, Failure> 
         return Err(Failure::new(CONFIG, connect::explain(&nodes)));
     }
     let ended = daemon.run(signals, server.as_ref()).await;
-    if let Some(server) = server {
-        server.stop().await;
-    }
+    // Each of the two takes a second at most.
+    let (server, sending) = (server.map(Server::stop), sending.map(Sending::finish));
+    tokio::join!(OptionFuture::from(server), OptionFuture::from(sending));
     quorum.close().await;
     match ended {
         Ok(()) => {

@@ -3,7 +3,7 @@
 use super::JobCheck;
 use crate::config::{
     ConfigError, Secret, beside,
-    notify::{PingConfig, PingEvent, SecretSource, one_of, parse_url},
+    notify::{PingConfig, PingEvent, SecretSource, WEBHOOK_EXAMPLE, one_of, parse_url},
 };
 use quorate::scheduler::Schedule;
 use std::{collections::BTreeSet, time::Duration};
@@ -25,7 +25,7 @@ impl JobCheck<'_> {
     pub(super) fn ping(&self) -> Result<Option<PingConfig>, ConfigError> {
         let url = match (&self.written.ping, &self.written.ping_file) {
             (Some(url), None) => {
-                let parsed = parse_url(&url.as_ref().0);
+                let parsed = parse_url(&url.as_ref().0, WEBHOOK_EXAMPLE);
                 SecretSource::Url(Secret(
                     parsed.map_err(|why| self.fail(url.span(), &format!("has a ping that {why}")))?,
                 ))

@@ -1,3 +1,6 @@
+//! The recorder of the measurements of this process. `/metrics` and the OpenTelemetry sender read the same
+//! one.
+
 use crate::exit::{FAILURE, Failure};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -16,7 +19,7 @@ const BUCKETS: [(&str, &[f64]); 3] = [
 
 /// Installs the recorder of this process. Call it before the quorum is built: measurements that were made
 /// before are lost.
-pub(super) fn install() -> Result<PrometheusHandle, Failure> {
+pub(crate) fn install() -> Result<PrometheusHandle, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(FAILURE, format!("cannot install the recorder of measurements: {error}"))
     };
