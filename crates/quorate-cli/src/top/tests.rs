@@ -376,7 +376,9 @@ fn the_end_of_a_pause_fits_into_its_column() {
     let paused =
         PausedPage { by: "ann".to_owned(), at: rfc3339(BEGAN), reason: Some("full".to_owned()), until };
     let bench = Bench::with_jobs(&[JobPage { paused: Some(paused), ..job("beat") }]);
-    bench.shows(&["paused for 2 h (full"]);
+    bench.shows(&["paused for 2 h ("]);
+    let large = bench.screen_of(200, 50);
+    assert!(large.contains("paused for 2 h (full)"), "{large}");
 }
 
 #[test]
