@@ -5,7 +5,7 @@ use super::{
     timeline::{Kind, Timeline},
 };
 use crate::sim::Truth;
-use quorate::{FencingToken, quorum::QuorumConfig};
+use quorate::{FencingToken, Lease, quorum::QuorumConfig};
 use std::time::Duration;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -25,8 +25,8 @@ pub(super) async fn life_of_a_lease(truth: Truth) -> Timeline {
     scene.set_links(0, 0..3, false);
     scene.picture.mark(0, scene.now(), "cut off");
     scene.until(seconds(24)).await;
-    assert!(!scene.lease(0, |lease| lease.is_valid()), "the lease of a has ended");
-    assert!(scene.lease(1, |lease| lease.is_valid()), "b holds the lock");
+    assert!(!scene.lease(0, Lease::is_valid), "the lease of a has ended");
+    assert!(scene.lease(1, Lease::is_valid), "b holds the lock");
     scene.picture
 }
 
@@ -39,11 +39,11 @@ pub(super) async fn stopped_holder(truth: Truth) -> Timeline {
     scene.begin();
     scene.acquire(0, |lock| lock.ttl(seconds(4)));
     scene.until(seconds(2)).await;
-    let checked = scene.lease(0, |lease| lease.token());
+    let checked = scene.lease(0, Lease::token);
     scene.set_stopped(0, true);
     scene.acquire(1, |lock| lock.ttl(seconds(4)));
     scene.until(seconds(8)).await;
-    let token = scene.lease(1, |lease| lease.token());
+    let token = scene.lease(1, Lease::token);
     assert!(storage.write(&mut scene, token, "b") && token > checked, "the token of b is larger");
     scene.until(seconds(11)).await;
     scene.set_stopped(0, false);
@@ -68,13 +68,13 @@ pub(super) async fn clock_jump(truth: Truth) -> Timeline {
     scene.until(seconds(2)).await;
     scene.acquire(1, |lock| lock.ttl(seconds(10)));
     scene.until(seconds(4)).await;
-    assert!(scene.lease(0, |lease| lease.is_valid()), "client 1 holds the lock on A, B and C");
+    assert!(scene.lease(0, Lease::is_valid), "client 1 holds the lock on A, B and C");
     scene.servers[2].step(20_000);
     scene.picture.mark(4, scene.now(), "the clock jumps");
     let mut second = false;
     for at in 5..=24 {
         scene.until(seconds(at)).await;
-        let first = scene.lease(0, |lease| lease.is_valid());
+        let first = scene.lease(0, Lease::is_valid);
         second |= scene.holds(1);
         assert!(!(first && scene.holds(1)), "two holders at {at} s");
     }
