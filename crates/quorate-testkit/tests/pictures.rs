@@ -1,7 +1,5 @@
 //! The pictures of the guide are those that the simulation draws. `UPDATE_PICTURES=1` writes them.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
 use quorate_testkit::pictures::pictures;
 use std::{env, fs, path::Path};
 
