@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::{
     common::v1::{KeyValue, any_value},
     metrics::v1::{Metric, metric::Data, number_data_point},
     resource::v1::Resource,
-    trace::v1::{Span, status::StatusCode},
+    trace::v1::{Span, Status, status::StatusCode},
 };
 use prost::Message;
 use quorate::env::{SystemWorld, World};
@@ -139,7 +139,7 @@ shell = "exit 3"
     let tick = text(&work.attributes, "tick").expect("a tick");
     assert!(tick.ends_with("(UTC)"), "{tick}");
     assert_eq!(text(&work.attributes, "outcome"), Some("done"));
-    assert_ne!(work.status.as_ref().map(|status| status.code()), Some(StatusCode::Error));
+    assert_ne!(work.status.as_ref().map(Status::code), Some(StatusCode::Error));
     let failed = runs("fails").remove(0);
     let status = failed.status.expect("a status");
     assert_eq!(status.code(), StatusCode::Error);
