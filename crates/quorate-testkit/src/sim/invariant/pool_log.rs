@@ -218,8 +218,10 @@ impl PoolLog {
                 let ends = later.filter_map(|later| match (&later.told, &later.asked.ask) {
                     (Some((_, Told::Accepted { id, .. })), _) if self.freezes.is_lost(*id) => None,
                     (Some((at, Told::Accepted { .. })), JobAction::Unfreeze) => Some((*at, false)),
-                    (Some((_, Told::Accepted { .. })), JobAction::Freeze { until, .. }) => {
-                        Some((*until, true))
+                    // A leader may have left out open runs because of the later end, so an earlier end acts as a
+                    // request to end the freeze.
+                    (Some((_, Told::Accepted { .. })), JobAction::Freeze { until: other, .. }) => {
+                        Some((*other, *other >= until))
                     }
                     _ => None,
                 });
