@@ -124,7 +124,6 @@ const CASES: &[Case] = &[
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
-    Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).on("crashes"),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
@@ -137,6 +136,10 @@ const CASES: &[Case] = &[
 /// asserts nothing. For each case there is a text with the reason, and with the test that detects the missing
 /// mechanism.
 const NOT_MISSED: &[(Case, &str)] = &[
+    (
+        Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).on("crashes"),
+        "none of 900 seeds since the group is also frozen; left out for the leader's own ticks above; the model of the ledger, CompareAndSet; conformance, a_write_needs_what_the_leader_saw",
+    ),
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
         "the leader that accepts a pause keeps it; only a later one reads the row, and few pauses last so long; the test-kit's own test of requests, a_paused_job_does_not_start",

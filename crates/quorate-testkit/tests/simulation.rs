@@ -197,7 +197,7 @@ fn all_is_reached(total: &Summary) {
         ("pool run stopped", 30),
         ("pool run timed out", 8),
         ("pool run started any-once", 100),
-        ("pool run started any-once caught up", 30),
+        ("pool run started any-once caught up", 15),
         ("pool run started any-each caught up", 60),
         ("pool run started any-skip", 60),
         ("pool run started any-allow", 100),
