@@ -194,7 +194,7 @@ pub struct Belief {
     /// True if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
     /// The number of servers that cannot grant the lease to another owner now. A server counts if it stores
-    /// the lease, or for one of the other reasons of [`Server::backs`](super::Server::backs).
+    /// the lease, or for one of the other reasons that `judged_server::backs` names.
     pub backed_by: usize,
     /// True if the worker's boot clock stood still after the worker had sent the requests on which the
     /// validity rests. In this case the validity may have ended without the worker's knowledge. The flag is
