@@ -97,11 +97,20 @@ impl Browser {
         });
     }
 
-    /// Clicks on the first element that a CSS selector matches.
+    /// Clicks on the first element that a CSS selector matches. An update of the page may replace the element after
+    /// it was found. Then it is looked for again.
+    #[track_caller]
     pub fn click(&self, selector: &str) {
-        let found = self.ask("element", &json!({ "using": "css selector", "value": selector }));
-        let id = found[ELEMENT].as_str().unwrap_or_else(|| panic!("no {selector}: {found}"));
-        self.ask(&format!("element/{id}/click"), &json!({}));
+        until(&format!("a click on {selector}"), PATIENCE, || {
+            let found = self.ask("element", &json!({ "using": "css selector", "value": selector }));
+            let id = found[ELEMENT].as_str().unwrap_or_else(|| panic!("no {selector}: {found}"));
+            let path = format!("/session/{}/element/{id}/click", self.session);
+            match self.try_send("POST", &path, &json!({})) {
+                Ok(_) => Some(()),
+                Err(error) if error.starts_with("stale element reference") => None,
+                Err(error) => panic!("{selector}: {error}"),
+            }
+        });
     }
 
     /// Presses these keys, one after the other, in the element that has the focus.
