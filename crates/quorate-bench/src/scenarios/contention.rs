@@ -20,8 +20,8 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for fair in [false, true] {
         let counts = runtime(2)?.block_on(contend(plan, servers, fair))?;
-        let rate = counts.iter().sum::<usize>() as f64 / plan.contended_for.as_secs_f64();
-        let share = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+        let total = counts.iter().sum::<usize>() as f64;
+        let (rate, share) = (total / plan.contended_for.as_secs_f64(), total / counts.len() as f64);
         let least = counts.iter().min().copied().unwrap_or(0) as f64 / share;
         let most = counts.iter().max().copied().unwrap_or(0) as f64 / share;
         let order = if fair { "with `fair`" } else { "without an order" };

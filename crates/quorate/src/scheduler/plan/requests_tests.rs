@@ -4,7 +4,7 @@ use crate::{
     node::{FencingToken, Record},
     scheduler::{
         Job, Overlap, Placement, every,
-        plan::{effect::RunCompletion, led_jobs::AfterRun, reporter::Reporter},
+        plan::{effect::RunCompletion, led_jobs::AfterRun, pending_run::PendingRun, reporter::Reporter},
         run::on_leader::RunEnd,
         store::{
             FOR_EVER, FROZEN,
@@ -32,6 +32,24 @@ fn led_from(ledger: LedgerSnapshot) -> (LedJobs, Requests) {
     jobs.take_over(Arc::new(job), at(NOW), &mut Vec::new());
     jobs.registered(0);
     (jobs, Requests::default())
+}
+
+/// Adds a job for any worker whose next tick is due in a second. Returns the run of this tick, which the
+/// leader opens at once, because it opens runs a second ahead of their ticks.
+fn opened_ahead(jobs: &mut LedJobs, out: &mut Vec<Effect>) -> PendingRun {
+    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
+    jobs.take_over(Arc::new(ahead), at(NOW), out);
+    jobs.registered(1);
+    while jobs.plan_next(at(NOW), out) {}
+    while jobs.start_next(at(NOW), out) {}
+    let opened = out.drain(..).filter_map(|effect| match effect {
+        Effect::Open(start) => Some(start.run),
+        _ => None,
+    });
+    let mut opened: Vec<_> = opened.collect();
+    assert_eq!(opened.len(), 1, "{opened:?}");
+    opened.remove(0)
 }
 
 fn request(id: u128, what: JobAction) -> JobRequest {
@@ -186,19 +204,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
 fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks() {
     let (mut jobs, mut requests) = led();
     let mut out = Vec::new();
-    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
-    jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
-    jobs.registered(1);
-    // The leader opens runs one second ahead of their ticks, so the run of the next tick is already open.
-    while jobs.plan_next(at(NOW), &mut out) {}
-    while jobs.start_next(at(NOW), &mut out) {}
-    let opened = |effect: Effect| match effect {
-        Effect::Open(start) => Some(start.run),
-        _ => None,
-    };
-    let opened: Vec<_> = out.drain(..).filter_map(opened).collect();
-    let [run] = &opened[..] else { panic!("{opened:?}") };
+    let run = opened_ahead(&mut jobs, &mut out);
     assert!(at(NOW) < run.not_before && run.not_before == run.tick, "{run:?}");
     let cancel = |id, tick| request(id, JobAction::Cancel { job: "ahead".into(), tick });
     let none = requests.ask(cancel(1, None), true, &mut jobs, at(NOW), &mut out);
@@ -216,17 +222,7 @@ fn a_cancellation_without_a_tick_spares_runs_that_are_open_ahead_of_their_ticks(
 fn a_freeze_withdraws_the_open_runs_whose_ticks_it_covers() {
     let (mut jobs, mut requests) = led();
     let mut out = Vec::new();
-    let ahead = Job::new("ahead", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let ahead = ahead.placement(Placement::AnyWorker).overlap(Overlap::Allow);
-    jobs.take_over(Arc::new(ahead), at(NOW), &mut out);
-    jobs.registered(1);
-    while jobs.plan_next(at(NOW), &mut out) {}
-    while jobs.start_next(at(NOW), &mut out) {}
-    let opened = out.drain(..).find_map(|effect| match effect {
-        Effect::Open(start) => Some(start.run),
-        _ => None,
-    });
-    let run = opened.unwrap();
+    let run = opened_ahead(&mut jobs, &mut out);
     let mut freeze = |id, until| {
         let what = JobAction::Freeze { reason: "a migration".into(), until };
         to_store(requests.ask(request(id, what), true, &mut jobs, at(NOW), &mut out));
