@@ -58,8 +58,13 @@ fn run(args: &Args) -> Result<(Report, String), String> {
             report.skip(scenario.name, "servers given by URL are not stopped; leave --url out");
             continue;
         }
-        let rows = (scenario.run)(&plan, &servers)?;
-        report.add(scenario.name, scenario.what, rows);
+        match (scenario.run)(&plan, &servers) {
+            Ok(rows) => report.add(scenario.name, scenario.what, rows),
+            Err(error) => {
+                eprintln!("{}: {error}", scenario.name);
+                report.fail(scenario.name, error);
+            }
+        }
     }
     if let Some(path) = &args.plot {
         plot::draw(&report, path)?;

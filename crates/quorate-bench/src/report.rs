@@ -91,6 +91,8 @@ struct Section {
     rows: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
 }
 
 /// All measurements.
@@ -111,11 +113,18 @@ impl Report {
     }
 
     pub(crate) fn add(&mut self, scenario: &'static str, what: &'static str, rows: Vec<Row>) {
-        self.sections.push(Section { scenario, what, rows, skipped: None });
+        self.sections.push(Section { scenario, what, rows, skipped: None, failed: None });
     }
 
     pub(crate) fn skip(&mut self, scenario: &'static str, why: &str) {
-        self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: Some(why.to_owned()) });
+        let skipped = Some(why.to_owned());
+        self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped, failed: None });
+    }
+
+    /// Notes that a scenario failed. The report keeps the figures of the other scenarios, and is not sound.
+    pub(crate) fn fail(&mut self, scenario: &'static str, error: String) {
+        let failed = Some(error);
+        self.sections.push(Section { scenario, what: "", rows: Vec::new(), skipped: None, failed });
     }
 
     /// Returns whether each scenario that ran has measured figures. It does not matter whether goals were
@@ -123,7 +132,7 @@ impl Report {
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |section: &Section| {
             let finite = section.rows.iter().all(|row| row.value.is_finite());
-            section.skipped.is_some() || (finite && !section.rows.is_empty())
+            section.failed.is_none() && (section.skipped.is_some() || (finite && !section.rows.is_empty()))
         };
         self.sections.iter().all(sound)
     }
@@ -166,6 +175,9 @@ impl Report {
         for section in &self.sections {
             if let Some(why) = &section.skipped {
                 let _ = writeln!(out, "| {} | | not run: {why} | | | | |", section.scenario);
+            }
+            if let Some(error) = &section.failed {
+                let _ = writeln!(out, "| {} | | **failed**: {error} | | | | |", section.scenario);
             }
             for row in &section.rows {
                 let spread = row

@@ -172,7 +172,8 @@ fn jobs(env: &Env, starts: &Starts, load: Load) -> Result<Vec<Job>, String> {
             starts.add(run.at().until(env.wall()));
             async { Ok::<(), std::io::Error>(()) }
         });
-        Ok(job.misfire(Misfire::run_once(WINDOW)))
+        // A window that is shorter than the period is refused.
+        Ok(job.misfire(if period < WINDOW { Misfire::run_once(WINDOW) } else { Misfire::Skip }))
     };
     (0..load.jobs).map(job).collect()
 }
