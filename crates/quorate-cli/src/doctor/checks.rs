@@ -193,18 +193,32 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
                 "apply the fix that the message names",
             ));
         }
-        // For a Redis server, the doctor's own requests report the cause. So only a directory gets a finding
-        // here.
-        NodeState::Unreachable(_) | NodeState::Connecting => {
-            if matches!(node.kind, NodeKind::Directory) {
-                let NodeState::Unreachable(cause) = &node.state else { return };
-                found.push(Finding::new(
-                    Critical,
-                    name,
-                    cause.to_string(),
-                    "apply the fix that the message names; the directory must belong to one user of one machine",
-                ));
-            }
+        // If the doctor's own requests to a Redis server fail too, they report the cause.
+        NodeState::Unreachable(_) | NodeState::Connecting if matches!(node.kind, NodeKind::Redis(Err(_))) => {
+        }
+        NodeState::Unreachable(cause) if matches!(node.kind, NodeKind::Directory) => {
+            found.push(Finding::new(
+                Critical,
+                name,
+                cause.to_string(),
+                "apply the fix that the message names; the directory must belong to one user of one machine",
+            ));
+        }
+        NodeState::Unreachable(cause) => {
+            found.push(Finding::new(
+                Critical,
+                name,
+                format!("answers single requests, but a worker could not use it: {cause}"),
+                "apply the fix that the message names, and run the doctor again",
+            ));
+        }
+        NodeState::Connecting => {
+            found.push(Finding::new(
+                Warning,
+                name,
+                "the handshake of a worker did not end in time",
+                "look at the load and the slow log of the server, and run the doctor again",
+            ));
         }
     }
 }

@@ -153,6 +153,7 @@ fn for_people(config: &Config, node_report: &NodeReport, findings: &[Finding]) -
         node_report.prefix,
         match findings.len() {
             0 => "nothing found".to_owned(),
+            1 => "1 finding".to_owned(),
             count => format!("{count} findings, the most severe first"),
         }
     );

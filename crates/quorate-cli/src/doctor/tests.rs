@@ -191,9 +191,9 @@ fn missing_rights_are_found_with_the_smallest_sufficient_acl() {
     finds(node("redis://a:6379", cautious.clone()), Note, "config get");
     assert!(of(node("redis://a:6379", cautious)).iter().all(|(severity, _)| *severity == Note));
     let denied_pushes = vec!["publish quorate:{doctor}:freed".to_owned()];
-    let deaf = of(node("redis://a:6379", Examination { denied_pushes, ..examination(0, 1) }));
-    assert_eq!(deaf.len(), 1);
-    assert!(deaf[0].0 == Warning && deaf[0].1.contains("wakes no waiter"), "{deaf:?}");
+    let denied = of(node("redis://a:6379", Examination { denied_pushes, ..examination(0, 1) }));
+    assert_eq!(denied.len(), 1);
+    assert!(denied[0].0 == Warning && denied[0].1.contains("wakes no waiter"), "{denied:?}");
     let root = Examination { user: Some("default".to_owned()), ..examination(0, 1) };
     finds(node("redis://a:6379", root), Note, "`default`");
 }
@@ -210,6 +210,10 @@ fn the_set_as_a_whole() {
     let mut report = node_report(away("redis://a:6379"));
     report.nodes[1] = away("redis://b:6379");
     assert!(findings(&report)[0].problem.contains("no worker can acquire a lease"));
+    // Every node without a vote has a finding of its own, to which the finding about the set refers.
+    let lost = NodeState::Unreachable(Cause::TimedOut);
+    finds(ExaminedNode { state: lost, ..with_info(&[]) }, Critical, "a worker could not use it");
+    finds(ExaminedNode { state: NodeState::Connecting, ..with_info(&[]) }, Warning, "did not end in time");
     finds(node("redis://b:6380", examination(0, 1)), Warning, "2 of 3 nodes are on b");
     let mut even = node_report(with_info(&[]));
     even.nodes.push(node("redis://d:6379", examination(0, 1)));
