@@ -199,8 +199,11 @@ async fn a_leader_that_allows_no_remote_resign_stays_leader() {
     let first = a.elected().await;
     let outside = quorum("operator", &nodes);
     let mut observer = Election::new(&outside, "g").observe().expect("a name");
-    let deaf = observer.ask_to_resign(None, SECOND).await.expect_err("it does not obey");
-    assert!(matches!(&deaf, ResignError::LeadsOn { leader, .. } if leader.term == Some(first)), "{deaf}");
+    let refused = observer.ask_to_resign(None, SECOND).await.expect_err("it does not obey");
+    assert!(
+        matches!(&refused, ResignError::LeadsOn { leader, .. } if leader.term == Some(first)),
+        "{refused}"
+    );
     assert!(a.election.is_leader());
     a.end().await;
     outside.close().await;

@@ -25,7 +25,7 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 struct State {
     /// True if the sender's end is closed. Then the sender receives no messages.
-    deaf: bool,
+    sender_closed: bool,
     /// True if the server's end is closed. Then the server reads no messages.
     reset: bool,
     /// The number of the last request that still arrives. All later requests are lost. `None` if no request
@@ -71,8 +71,8 @@ impl Connection {
     }
 
     /// Returns `true` if the sender's end is closed.
-    pub(super) fn is_deaf(&self) -> bool {
-        self.state().deaf
+    pub(super) fn is_closed_by_sender(&self) -> bool {
+        self.state().sender_closed
     }
 
     /// Returns the channel on which the reply to request `number` will arrive.
@@ -85,7 +85,7 @@ impl Connection {
     /// Closes the sender's end. Messages that the sender has already sent still arrive.
     pub(super) fn hang_up(&self) {
         let mut state = self.state();
-        state.deaf = true;
+        state.sender_closed = true;
         state.waiting.clear();
     }
 
@@ -108,10 +108,10 @@ impl Connection {
     pub(super) fn break_off(&self, cut_behind: Option<u64>) {
         let mut state = self.state();
         state.cut_behind = state.cut_behind.or(cut_behind);
-        if state.deaf {
+        if state.sender_closed {
             return;
         }
-        state.deaf = true;
+        state.sender_closed = true;
         state.waiting.clear();
         drop(state);
         self.push_sender.push(Push::Closed);
@@ -158,7 +158,7 @@ impl Connection {
     pub(super) fn deliver_now(&self, content: Content) -> Result<Option<BatchReply>, Content> {
         let ready = self.link.is_instant() && self.server.is_awake() && {
             let state = self.state();
-            state.on_the_way == 0 && !state.reset && !state.deaf
+            state.on_the_way == 0 && !state.reset && !state.sender_closed
         };
         if !ready {
             return Err(content);
@@ -178,7 +178,7 @@ impl Connection {
 
     fn arrived(self: &Arc<Self>, message: Message) {
         let Some(batch) = self.accept(message.content) else { return };
-        if self.is_deaf() {
+        if self.is_closed_by_sender() {
             self.server.count_request_of_closed_sender();
         }
         let reply = self.server.run(&batch);
@@ -203,7 +203,7 @@ impl Connection {
             return;
         }
         if self.link.is_instant() {
-            if !self.is_deaf() {
+            if !self.is_closed_by_sender() {
                 self.push_sender.push(Push::Released { lease: freed.clone(), notified });
             }
             return;
@@ -214,7 +214,7 @@ impl Connection {
         tokio::spawn(async move {
             connection.truth.reach(arrival).await;
             connection.link.open_back().await;
-            if !connection.is_deaf() {
+            if !connection.is_closed_by_sender() {
                 connection.push_sender.push(Push::Released { lease: freed, notified });
             }
         });

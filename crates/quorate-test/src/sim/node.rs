@@ -73,7 +73,7 @@ impl Node for SimNode {
         let Some(hello) = hello else {
             return Err(Cause::Unreachable("connection refused".into()));
         };
-        if connection.is_deaf() {
+        if connection.is_closed_by_sender() {
             return Err(Cause::Closed);
         }
         self.trace.note(format_args!(
@@ -102,7 +102,7 @@ impl SimSession {
     fn put(&mut self, content: Content) -> Option<u64> {
         let connection = &self.connection;
         // A crashed process has no network. The messages that its tasks send while they are dropped are lost.
-        if connection.host.is_crashed() || connection.is_deaf() {
+        if connection.host.is_crashed() || connection.is_closed_by_sender() {
             return None;
         }
         self.sent += 1;

@@ -94,8 +94,9 @@ pub(super) fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str)
     });
     let now = server.truth().now();
     let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
-    let astray = || server.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
-    holds || (!server.is_up() && !server.is_durable()) || barred(server.forgot_at()) || barred(astray())
+    let stepped_far =
+        || server.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
+    holds || (!server.is_up() && !server.is_durable()) || barred(server.forgot_at()) || barred(stepped_far())
 }
 
 fn is_far(change: &ClockChange) -> bool {

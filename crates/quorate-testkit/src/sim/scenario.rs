@@ -142,10 +142,11 @@ impl Scenario {
         let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
         let weather = weather(&mut rng);
         let forgetful = rng.index(NODES);
-        let astray = rng.chance(250);
+        let workers_step_far = rng.chance(250);
         let walls = servers.clone();
         let stepped = [None; NODES];
-        let mut faults = Faults { rng, plan, forgetful, astray, edge, walls, stepped, made: Vec::new() };
+        let mut faults =
+            Faults { rng, plan, forgetful, workers_step_far, edge, walls, stepped, made: Vec::new() };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -208,7 +209,7 @@ struct Faults<'a> {
     forgetful: usize,
     /// Lets workers' wall clocks step by any amount, in one seed of four. In the other seeds these clocks
     /// stay within `max_clock_offset`.
-    astray: bool,
+    workers_step_far: bool,
     /// Lets wall clocks differ by as much as `max_clock_offset` permits.
     edge: bool,
     /// The servers' wall clocks, after the replacements so far. Steps are applied to them only in seeds with
@@ -255,7 +256,7 @@ impl Faults<'_> {
                 let (begin, end) = (Fault::SleepWorker(worker), Fault::WakeWorker(worker));
                 self.lasting(at, begin, end, 5..=self.away_ms());
             }
-            118..=122 if self.astray => self.step_worker(at, worker),
+            118..=122 if self.workers_step_far => self.step_worker(at, worker),
             118..=122 => {}
             _ => self.stand_worker(at, worker),
         }
@@ -381,13 +382,13 @@ impl Faults<'_> {
         if !self.plan.far_steps {
             return;
         }
-        let astray = self.some_nodes(1..=2);
-        self.made.retain(|(_, fault)| !fault.parts_from(&astray));
+        let stepping = self.some_nodes(1..=2);
+        self.made.retain(|(_, fault)| !fault.parts_from(&stepping));
         let mut at = FAR_STEPS_FROM + self.rng.millis(0..=3_000);
         while at < self.plan.length {
             let far = [1_500, 60_000, 3_600_000][self.rng.index(3)];
             let apart = [0, 400][self.rng.index(2)];
-            for &node in &astray {
+            for &node in &stepping {
                 let by = self.rng.signed(1_000..=far);
                 self.made.push((at + self.rng.millis(0..=apart), Fault::StepServer(node, by)));
             }

@@ -39,7 +39,7 @@ pub(super) async fn work(mut worker: Worker) {
 }
 
 /// Sometimes asks the present leader to resign, until the faults are over.
-pub(super) async fn unseat(mut worker: Worker) {
+pub(super) async fn ask_to_resign(mut worker: Worker) {
     let election = Election::new(&worker.quorum, GROUP);
     let Ok(mut observer) = election.observe() else { return };
     while !worker.is_stopped() && !worker.referee.is_calm() {

@@ -99,7 +99,7 @@ impl Worker {
         }
         if duties.jobs {
             self.env.spawn(leader::work(self.fork("leader")));
-            self.env.spawn(leader::unseat(self.fork("unseat")));
+            self.env.spawn(leader::ask_to_resign(self.fork("unseat")));
         }
         if duties.pool {
             self.env.spawn(pool::work(self.fork("pool")));
