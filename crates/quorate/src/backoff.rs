@@ -1,7 +1,16 @@
-//! Pauses between retries. The pause grows with each consecutive failure and has a random part. The functions
-//! are pure, so the caller supplies the random number.
+//! Pauses between retries and between polls. The functions are pure, so the caller supplies the random number.
 
 use std::time::Duration;
+
+/// The part of the wait so far that [`poll_pause`] returns.
+const POLLS_IN_A_WAIT: u32 = 16;
+
+/// Returns the pause before the next poll of a caller that has polled in vain for `waited`: a sixteenth of this
+/// time, at least `shortest`, and at most `longest`. So a caller that waits for long asks seldom, and learns of a change
+/// late by at most a sixteenth of its wait.
+pub(crate) fn poll_pause(waited: Duration, shortest: Duration, longest: Duration) -> Duration {
+    (waited / POLLS_IN_A_WAIT).clamp(shortest, longest.max(shortest))
+}
 
 /// The rule for the pause after a failure: `first` after one failure, twice as long after each further
 /// consecutive failure, at most `longest`.
@@ -20,5 +29,21 @@ impl Backoff {
         let whole = self.first.saturating_mul(doubled).min(self.longest);
         let half = u64::try_from((whole / 2).as_nanos()).unwrap_or(u64::MAX);
         whole - Duration::from_nanos(random.checked_rem(half.saturating_add(1)).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_become_rare_in_a_long_wait() {
+        let pause = |waited| poll_pause(Duration::from_millis(waited), ms(100), ms(2_000));
+        assert_eq!([0, 1_600, 8_000, 32_000, 1 << 40].map(pause), [100, 100, 500, 2_000, 2_000].map(ms));
+        assert_eq!(poll_pause(ms(1 << 40), ms(400), ms(300)), ms(400), "the shortest pause prevails");
+    }
+
+    fn ms(time: u64) -> Duration {
+        Duration::from_millis(time)
     }
 }

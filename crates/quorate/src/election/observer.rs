@@ -1,6 +1,7 @@
 use super::history::{PastTerm, TermEnd, TermEndCause, TermRecords};
 use crate::{
-    env::WallTime,
+    backoff::poll_pause,
+    env::{BootTime, WallTime},
     ledger::{Ledger, LedgerError},
     node::{FencingToken, Resource},
     quorum::Quorum,
@@ -8,8 +9,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time between two inspections by an observer that waits for a change.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The shortest and the longest time between two inspections by an observer that waits for a change. The longest
+/// is for a leadership that has not changed for long.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
 /// Watches the leadership of a group without campaigning. A result may already be out of date when the caller
 /// reads it.
@@ -19,7 +21,8 @@ pub struct Observer {
     pub(super) resource: Resource,
     ledger: Ledger,
     last: Option<Leader>,
-    has_looked: bool,
+    /// The time of the last look of [`Observer::change`] that found a change.
+    changed_at: Option<BootTime>,
 }
 
 /// The leader of a group.
@@ -37,7 +40,7 @@ pub struct Leader {
 
 impl Observer {
     pub(super) fn new(quorum: Quorum, resource: Resource, ledger: Ledger) -> Self {
-        Self { quorum, resource, ledger, last: None, has_looked: false }
+        Self { quorum, resource, ledger, last: None, changed_at: None }
     }
 
     /// Asks the nodes for the leader.
@@ -102,7 +105,8 @@ impl Observer {
     }
 
     /// Waits until the leader or the term differs from the one last returned, or until there is no leader any
-    /// more. The first call returns at once.
+    /// more. The first call returns at once. The nodes are asked every 250 ms, and less often the longer nothing
+    /// changes: every 2 s after half a minute.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority answered. Call the function again to continue.
@@ -116,12 +120,14 @@ impl Observer {
             let env = self.quorum.env().clone();
             let looked = env.now();
             let now = self.leader().await?;
-            if !std::mem::replace(&mut self.has_looked, true) || key(&now) != before {
+            if self.changed_at.is_none() || key(&now) != before {
+                self.changed_at = Some(looked);
                 return Ok(now);
             }
+            let quiet = self.changed_at.map_or(Duration::ZERO, |at| at.until(looked));
+            let pause = poll_pause(quiet, LOOK_EVERY.0, LOOK_EVERY.1);
             let lasts = now.and_then(|leader| leader.remaining).unwrap_or_default() / 10 * 9;
-            let lasts = lasts.max(LOOK_EVERY);
-            env.sleep_until_poll(looked, env.now() + LOOK_EVERY, env.now() + lasts).await;
+            env.sleep_until_poll(looked, env.now() + pause, env.now() + lasts.max(pause)).await;
         }
     }
 }

@@ -1,4 +1,5 @@
 use crate::{
+    backoff::poll_pause,
     driver::{Subscription, Wake},
     env::BootTime,
     lease::{acquire::is_contended, inner::QuorumInner, mode::Mode},
@@ -7,11 +8,13 @@ use crate::{
 };
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-/// The longest time between two attempts of a waiter, until a majority of the nodes has reported a release to
-/// this process.
+/// The longest time between two attempts at the beginning of a wait, until a majority of the nodes has reported a
+/// release to this process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Once the nodes report releases, the longest time between two attempts doubles this many times, to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
+/// The longest time between two attempts of a caller that has waited for long.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
 /// The largest random offset of a pause. The offset keeps polling waiters from attempting at the same moment.
 const JITTER: Duration = Duration::from_millis(20);
 /// The number of times that the longest pause after split votes doubles. Before the second attempt, it is
@@ -27,7 +30,9 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 ///
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
 /// wait also ends when the holder's TTL is over, and after 100 ms at the latest. Once a majority has reported
-/// any release to this process, this longest wait grows to 400 ms.
+/// any release to this process, this longest wait grows to 400 ms. For a caller that has waited for long, it grows
+/// to a sixteenth of the time since the last reported release, and to 2 s at most, while a majority names the
+/// holder. If none does, nodes are away, and the caller must learn soon that they are back.
 ///
 /// If concurrent attempts split the votes, no client holds the resource, and the wait is a random pause. The
 /// pauses grow until one of the attempts wins.
@@ -39,15 +44,25 @@ pub(crate) struct RetryBackoff<'a> {
     waiting: Option<Subscription>,
     /// The number of consecutive attempts that were lost although no client held the resource.
     splits: u32,
-    /// The number of consecutive waits that ended without a reported release.
+    /// The number of consecutive waits that ended without a reported release, and the begin of the first of them.
     looks: u32,
+    quiet_since: Option<BootTime>,
     /// The duration of the fastest attempt so far.
     attempt: Duration,
 }
 
 impl<'a> RetryBackoff<'a> {
     pub(crate) fn new(inner: &'a Arc<QuorumInner>, resource: &'a Resource, mode: Mode) -> Self {
-        Self { inner, resource, mode, waiting: None, splits: 0, looks: 0, attempt: *ATTEMPT.end() }
+        Self {
+            inner,
+            resource,
+            mode,
+            waiting: None,
+            splits: 0,
+            looks: 0,
+            quiet_since: None,
+            attempt: *ATTEMPT.end(),
+        }
     }
 
     /// Drops the reported releases that have not been used to wake this waiter. The next attempt itself finds
@@ -98,6 +113,7 @@ impl<'a> RetryBackoff<'a> {
             return;
         };
         waiting.refused_by(tally.holder_on());
+        self.quiet_since.get_or_insert(began);
         let (pause, latest) = self.pause(tally);
         let bounded = |pause| {
             let until = env.now() + pause;
@@ -115,6 +131,7 @@ impl<'a> RetryBackoff<'a> {
                 return;
             };
             self.looks = 0;
+            self.quiet_since = None;
             if self.is_worth_it(&wake, until).await {
                 return;
             }
@@ -180,6 +197,8 @@ impl<'a> RetryBackoff<'a> {
                 (pause, pause)
             }
             Some(left) => {
+                let quiet = self.quiet_since.map_or(Duration::ZERO, |since| since.until(env.now()));
+                let look = poll_pause(quiet, look, LOOK_AT_LEAST_EVERY);
                 let pause = (left + jitter / 4).min(look - jitter);
                 (pause, pause.max(left - left / 10))
             }

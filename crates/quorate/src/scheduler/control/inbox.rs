@@ -14,6 +14,7 @@ use crate::scheduler::control::{
     request::{JobRequest, JobResponse},
 };
 use crate::{
+    backoff::poll_pause,
     election::Term,
     env::{BootTime, Env},
     ledger::{Ledger, LedgerError},
@@ -22,8 +23,9 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The time between two reads of the inbox.
-const READ_EVERY: Duration = Duration::from_millis(250);
+/// The shortest and the longest time between two reads of the inbox. The longest is for an inbox into which nobody has
+/// written for long.
+const READ_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// The pause after a read that too few nodes answered.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The time between two prunings of the inbox.
@@ -51,6 +53,7 @@ pub(in crate::scheduler) async fn serve_inbox(
         leader,
         pending: FuturesUnordered::new(),
         prune_at: env.now() + INBOX_PRUNE_EVERY,
+        asked_at: env.now(),
         audit: AuditLog::new(&ledger),
     };
     tokio::select! { biased;
@@ -70,6 +73,8 @@ struct InboxServer<'a> {
     leader: mpsc::Sender<IncomingRequest>,
     pending: FuturesUnordered<BoxFuture<'static, LeaderAnswer>>,
     prune_at: BootTime,
+    /// The time of the last read that found something to do.
+    asked_at: BootTime,
     audit: AuditLog,
 }
 
@@ -106,6 +111,7 @@ impl InboxServer<'_> {
         };
         let now = self.term.quorum().wall();
         for step in self.classification.update(&answers, now) {
+            self.asked_at = self.env.now();
             match step {
                 Step::PassOn(request) => self.pass_on(request).await,
                 Step::Answer(request, answer) => self.write(&request, &answer).await,
@@ -124,7 +130,7 @@ impl InboxServer<'_> {
                 tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }
         }
-        READ_EVERY
+        poll_pause(self.asked_at.until(self.env.now()), READ_EVERY.0, READ_EVERY.1)
     }
 
     async fn pass_on(&mut self, request: JobRequest) {

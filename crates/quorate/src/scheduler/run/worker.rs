@@ -15,7 +15,7 @@
 //! stores the same record (rule R3 of `docs/design/scheduler.md`).
 
 use crate::scheduler::{
-    Job, RunRecord,
+    Job, Placement, RunRecord,
     plan::verdict::rank,
     registry::Phase,
     run::{
@@ -57,6 +57,7 @@ pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToke
     let env = with.quorum.env().clone();
     let mut worker = Worker {
         slots: Slots::new(&with.quorum, &with.group, with.ttl, with.grace),
+        takes: false,
         reads_began: (env.now(), env.now()),
         list_at: env.now(),
         list_pause: LIST_PAUSE.0,
@@ -76,6 +77,8 @@ struct Worker {
     with: Taking,
     env: Env,
     slots: Slots,
+    /// True if a job of this worker is for any worker.
+    takes: bool,
     candidates: BTreeMap<Arc<str>, Candidate>,
     active: BTreeMap<Arc<str>, Active>,
     runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, Tried)>>,
@@ -115,6 +118,7 @@ struct Active {
 impl Worker {
     async fn serve(&mut self, stop: &CancellationToken) {
         let (mut changed, mut phase) = self.with.registry.watch();
+        self.jobs_changed();
         while !stop.is_cancelled() && self.with.registry.phase() == Phase::Open {
             self.read_list();
             self.poll();
@@ -133,7 +137,7 @@ impl Worker {
                     self.polling = None;
                     self.on_poll(answers.ok().and_then(Result::ok));
                 }
-                _ = changed.changed() => self.list_at = self.env.now(),
+                _ = changed.changed() => self.jobs_changed(),
                 _ = phase.changed() => {}
                 () = self.env.sleep_until_poll(read_at, wake, latest) => {}
             }
@@ -166,10 +170,18 @@ impl Worker {
         }
     }
 
-    /// Returns the time of the next read of the list. Returns `None` if a read is active, or if the worker has
-    /// no jobs.
+    /// Returns the time of the next read of the list. Returns `None` if a read is active, or if no job of the
+    /// worker is for any worker.
     fn next_list(&self) -> Option<BootTime> {
-        (self.listing.is_none() && !self.with.registry.jobs().is_empty()).then_some(self.list_at)
+        (self.listing.is_none() && self.takes).then_some(self.list_at)
+    }
+
+    /// Notes a change of the worker's jobs. Without a job for any worker, the worker does not ask the nodes.
+    fn jobs_changed(&mut self) {
+        let jobs = self.with.registry.jobs();
+        self.takes = jobs.values().any(|job| job.placement == Placement::AnyWorker);
+        self.candidates.retain(|key, _| self.takes && job_of(key).is_some_and(|job| jobs.contains_key(job)));
+        self.list_at = self.env.now();
     }
 
     /// Returns the time of the next read of the records of active runs. Returns `None` if a read is active, or
