@@ -40,8 +40,12 @@ const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
 
 /// If no worker has taken a run after this time, too few nodes may have its record. The leader then stores the
-/// record on further nodes. It does so again each time the total wait has doubled.
+/// record on further nodes. It does so again each time the total wait has doubled, and at least once in
+/// `SPREAD_AT_LEAST`.
 const SPREAD_AFTER: Duration = Duration::from_secs(1);
+/// The longest time after which the leader stores the record of an untaken run on further nodes again. It bounds
+/// the time for which such a run waits after a majority of the nodes that remember it can be reached again.
+const SPREAD_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
 pub(in crate::scheduler) struct Opened {
@@ -266,7 +270,8 @@ impl Opened {
             // the record, or lost it since. So the leader stores it on further nodes.
             if spread_at <= now {
                 self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
-                spread_at = due + due.until(self.now()).max(SPREAD_AFTER) * 2;
+                let now = self.now();
+                spread_at = now + due.until(now).clamp(SPREAD_AFTER, SPREAD_AT_LEAST);
             }
             let void = self.void_for(open, self.now());
             if void.is_some()
