@@ -233,7 +233,12 @@ impl JobEntry {
         let until = freeze.until;
         let at = self.frozen.as_ref().map_or_else(|| self.pause_begins(freeze.at), |before| before.at);
         self.frozen = Some(Paused { at, ..freeze });
-        self.plan.pause(until)
+        let skipped = self.plan.pause(until).into_iter();
+        let frozen = |skipped| match skipped {
+            SkippedTick::Paused(run) => SkippedTick::Frozen(run),
+            other => other,
+        };
+        skipped.map(frozen).collect()
     }
 
     /// Freezes a job that is being taken over, if the freeze of the group has not ended or no leader has ended it for

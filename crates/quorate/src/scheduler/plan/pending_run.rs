@@ -172,6 +172,8 @@ pub(in crate::scheduler) enum SkippedTick {
     Decided(WallTime, SkipReason),
     /// The job was paused while the tick waited.
     Paused(PendingRun),
+    /// The group was frozen while the tick waited.
+    Frozen(PendingRun),
     /// The job's schedule or placement was changed while the tick waited.
     Changed(WallTime),
 }

@@ -8,6 +8,7 @@ use crate::scheduler::{
     },
     run::on_leader::RunSummary,
     store::{
+        FROZEN,
         history_writer::{Close, RunReport, recorded_end},
         run_writer::RunId,
         snapshot::LedgerSnapshot,
@@ -124,7 +125,10 @@ impl Reporter {
         let written = seen.and_then(|seen| RunRecord::parse(&seen.value).ok());
         let worker = written.as_ref().and_then(RunRecord::worker).cloned();
         let worker = worker.unwrap_or_else(|| "an earlier leader".into());
-        let lost = || format!("it was started by {worker}, who left no word of its end").into();
+        let lost = || match seen {
+            Some(_) => format!("it was started by {worker}, who left no word of its end").into(),
+            None => "too few nodes remember its time, so an earlier leader may have started it".into(),
+        };
         let reason: Arc<str> = why.unwrap_or_else(lost);
         let (term, took, ended) = match (written, seen) {
             (Some(RunRecord::Closed { term, took, .. }), Some(seen)) => {
@@ -178,7 +182,8 @@ impl Reporter {
                 not_run(tick, RunOutcome::SkippedMisfire, why)
             }
             SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.paused(job, run),
+            SkippedTick::Paused(run) => self.left_out(job, run, PAUSED),
+            SkippedTick::Frozen(run) => self.left_out(job, run, FROZEN),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -189,10 +194,11 @@ impl Reporter {
         })
     }
 
-    fn paused(&self, job: &Arc<Job>, run: PendingRun) -> RunReport {
+    /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
+    fn left_out(&self, job: &Arc<Job>, run: PendingRun, why: &str) -> RunReport {
         let end = RunOutcome::SkippedPaused;
-        let close = run.seen.is_some().then(|| self.close(run.run(), run.seen.clone(), end, PAUSED));
-        let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: PAUSED.into() };
+        let close = run.seen.is_some().then(|| self.close(run.run(), run.seen.clone(), end, why));
+        let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
         RunReport { close, ..self.not_run(job, ticks) }
     }
 

@@ -14,10 +14,10 @@ use crate::{
     env::WallTime,
     scheduler::{JobAction, JobRequest, JobResponse, JobRow, Paused, RequestId, RunOutcome, SkipReason},
 };
+use refusal::{FOLLOWED, being_removed, place_of, refuse, too_late};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 /// The largest number of open requests for runs.
@@ -354,62 +354,6 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
     of_job.map(close).collect()
 }
 
-/// Refuses a request. An earlier leader may have accepted it, and stored that on a minority of the nodes, where a
-/// later leader may find it. So this leader answers only once a majority stores a row of its own term that says
-/// otherwise: the closing row of a request for runs, or the row that the request would have changed.
-fn refuse(request: &JobRequest, why: Arc<str>, jobs: &LedJobs, now: WallTime) -> Asked {
-    let (id, answer) = (request.id, JobResponse::Refused { why });
-    let place = jobs.table().place(request.what.job());
-    let entry = place.and_then(|place| jobs.table().get(place));
-    let is_new = request.valid_until().until(now).is_zero();
-    let (key, value, open) = match (&request.what, entry) {
-        (JobAction::Trigger { .. } | JobAction::Backfill { .. }, Some(entry)) => {
-            let open = OpenRequest::refused(request.clone(), answer.clone(), entry.job(), now);
-            (id.key(), open.row().to_value(), Some(open))
-        }
-        (JobAction::Pause { .. } | JobAction::Resume { .. }, Some(entry)) if !is_new => {
-            (JobRow::key(&entry.job().name), entry.row().to_value(), None)
-        }
-        (JobAction::Freeze { .. } | JobAction::Unfreeze, _) if !is_new => {
-            (JobRow::FREEZE.into(), jobs.group_freeze().to_value(), None)
-        }
-        _ => return Asked::Answer(answer),
-    };
-    Asked::Store(Box::new(Granted { id, answer, key, value, open }))
-}
-
-/// Returns the place of the request's job in the job table.
-///
-/// # Errors
-/// The leader does not have the job, or the request has expired. If the job's row shows that an earlier leader
-/// carried the request out, an expired request is no error.
-fn place_of(request: &JobRequest, jobs: &LedJobs, now: WallTime) -> Result<usize, Arc<str>> {
-    let job = request.what.job();
-    let unknown = || format!("the leader {} knows no job called {job:?}", jobs.reporter().worker());
-    let place = jobs.table().place(job);
-    let late = request.valid_until().until(now);
-    let is_done =
-        |place| jobs.table().get(place).is_some_and(|entry| entry.row().requests.contains(&request.id));
-    if !late.is_zero() && !place.is_some_and(is_done) {
-        return Err(too_late(&request.what, late).into());
-    }
-    place.ok_or_else(|| unknown().into())
-}
-
-/// Returns the reason for the refusal of an expired request. `late` is the time since its validity ended. The
-/// text for a cancellation differs, because the ledger does not record which request cancelled a run.
-fn too_late(what: &JobAction, late: Duration) -> String {
-    match what {
-        JobAction::Cancel { .. } => format!(
-            "too late, by {late:.1?}: no leader answered the request while it was valid; a leader may have cancelled \
-             runs before it could answer: look at what runs, and send a new request"
-        ),
-        _ => format!(
-            "too late, by {late:.1?}: no leader accepted the request while it was valid; send a new request"
-        ),
-    }
-}
-
 /// Pauses a job from `paused.at` on. If the job is already paused and this pause has a reason or an end, both
 /// replace the present reason and end.
 fn pause(
@@ -422,7 +366,7 @@ fn pause(
     let Some(entry) = jobs.table().get(place) else { return Err(being_removed()) };
     let is_repeated = entry.row().requests.contains(&request.id);
     if !is_repeated && paused.ended(paused.at).is_some() {
-        return Err("the pause would have ended already".into());
+        return Err(format!("the pause would have ended already; {FOLLOWED}").into());
     }
     let has_details = paused.reason.is_some() || paused.until.is_some();
     let text = match entry.row().paused.is_some() && !is_repeated {
@@ -449,7 +393,7 @@ fn freeze(
     }
     let text = match &request.what {
         JobAction::Freeze { until, .. } if *until <= now && !is_repeated => {
-            return Err("the freeze would have ended already".into());
+            return Err(format!("the freeze would have ended already; {FOLLOWED}").into());
         }
         JobAction::Freeze { reason, until } => {
             let (by, reason) = (Arc::clone(&request.by), Some(Arc::clone(reason)));
@@ -497,10 +441,6 @@ fn row_granted(request: &JobRequest, text: &str, place: usize, jobs: &LedJobs) -
     Ok(Asked::Store(Box::new(granted)))
 }
 
-fn being_removed() -> Arc<str> {
-    "the job is being removed".into()
-}
-
 fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
     out.push(Effect::PutRow { key: request.row().id().key(), value: request.row().to_value() });
 }
@@ -512,6 +452,8 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }
+
+mod refusal;
 
 #[cfg(test)]
 #[path = "requests_tests.rs"]

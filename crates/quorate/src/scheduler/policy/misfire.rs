@@ -137,7 +137,7 @@ pub enum MisfireReason {
         within: Duration,
     },
     /// A later tick runs in place of all these ticks.
-    #[error("they were missed, and the run of {by:?} replaces them (`run-once`)")]
+    #[error("they were missed, and the run of {by} replaces them (`run-once`)")]
     Replaced {
         /// The tick that runs instead.
         by: WallTime,
