@@ -5,7 +5,7 @@ use quorate::{
     node::{FencingToken, Record, Reply, Request},
     scheduler::RequestId,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The rows of the group's freeze that the servers store.
 ///
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub(super) struct FreezeRows {
     /// For each server, the row that it stores.
     rows: BTreeMap<String, Row>,
+    /// For each request, the servers that have stored a row which the request changed.
+    ever: BTreeMap<RequestId, BTreeSet<String>>,
     changes: BTreeMap<RequestId, Change>,
 }
 
@@ -52,14 +54,16 @@ impl FreezeRows {
         }
     }
 
-    /// Returns `true` if a majority of the servers has stored a row that the request changed.
+    /// Returns `true` if a majority of the servers has stored a row that the request changed, at the same time or one
+    /// after another.
     pub(super) fn was_stored(&self, id: RequestId) -> bool {
-        self.changes.contains_key(&id)
+        self.ever.get(&id).is_some_and(|on| on.len() >= MAJORITY)
     }
 
-    /// Returns `true` if a majority of the servers stored the effect of the request once, and fewer did later.
+    /// Returns `true` if a majority of the servers has stored the effect of the request, and fewer do now or did at
+    /// some time since. One of them may have lost the row before the last of them stored it.
     pub(super) fn is_lost(&self, id: RequestId) -> bool {
-        self.changes.get(&id).is_some_and(|change| change.lost)
+        self.was_stored(id) && self.changes.get(&id).is_none_or(|change| change.lost)
     }
 
     fn written(&mut self, node: &str, record: &Record) {
@@ -68,6 +72,7 @@ impl FreezeRows {
         let newest = row.requests.clone();
         self.rows.insert(node.to_owned(), row);
         for id in newest {
+            self.ever.entry(id).or_default().insert(node.to_owned());
             let with = self.rows.values().filter(|row| row.requests.contains(&id));
             let ranks: Vec<Rank> = with.map(|row| row.rank).collect();
             if ranks.len() >= MAJORITY
@@ -121,5 +126,15 @@ mod tests {
         assert!([1, 2, 3].iter().all(|id| rows.is_lost(made::id(*id))));
         write(&mut rows, &["n0", "n1"], 3, &[2, 3, 4]);
         assert!(rows.is_lost(made::id(3)) && !rows.is_lost(made::id(4)), "a loss is not undone");
+    }
+
+    #[test]
+    fn a_change_is_lost_if_a_server_lost_it_before_a_majority_had_it() {
+        let mut rows = FreezeRows::default();
+        write(&mut rows, &["n0", "n1"], 1, &[1]);
+        rows.see(&Event::Forgot { node: "n0" });
+        assert!(!rows.was_stored(made::id(1)) && !rows.is_lost(made::id(1)));
+        write(&mut rows, &["n2"], 1, &[1]);
+        assert!(rows.was_stored(made::id(1)) && rows.is_lost(made::id(1)), "two servers have it");
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{
     Event, Invariant, MAJORITY,
+    memories::Memories,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
     runs::covers,
 };
@@ -22,6 +23,8 @@ use std::{
     time::Duration,
 };
 
+/// The beginnings of the reasons in entries of ticks that a pause or a freeze left out.
+const PAUSED: [&str; 2] = ["the job was paused", "the group was frozen"];
 /// The time within which the leader must enter the end of a run that another worker executed. The leader
 /// inspects the slot at least once a second, closes the run, and then writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
@@ -33,7 +36,8 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 /// - *Done*, *failed* and *timed out* mean that a handler ended in this way, on the worker of the entry. For a
 ///   leader-placed job it also ran under the term of the entry. (A run on any worker has the token of its
 ///   claim, and its entry has the term of the leader that opened it.) *Cancelled* means that a handler was
-///   cancelled, or that its run was cancelled before it began. *Lost* occurs only for at-most-once jobs.
+///   cancelled, or that its run was cancelled before it began. *Lost* occurs only for at-most-once jobs, and for
+///   ticks that a pause left out before servers lost data.
 /// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means
 ///   that no handler was called for the tick.
 /// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority
@@ -49,6 +53,7 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
+    memories: Memories,
     promises: Promises,
     /// For each ledger that stores a history, the name of the job.
     parts: BTreeMap<String, &'static str>,
@@ -77,6 +82,7 @@ impl Default for Histories {
         let part = |spec: &PoolSpec| (format!("{POOL}{{{}}}", HistoryEntry::part(spec.name)), spec.name);
         Self {
             log: PoolLog::default(),
+            memories: Memories::default(),
             promises: Promises::default(),
             parts: pool_specs().iter().map(part).collect(),
             stored: BTreeMap::new(),
@@ -98,6 +104,7 @@ impl Invariant for Histories {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
+        self.memories.see(true_wall(now), event);
         match event {
             Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
@@ -178,10 +185,22 @@ impl Histories {
                 // in any way.
                 given_up || paused || ended(&|_, _| true)
             }
-            RunOutcome::Lost => spec.delivery == Delivery::AtMostOnce || !self.judges(spec),
+            RunOutcome::Lost => {
+                spec.delivery == Delivery::AtMostOnce
+                    || !self.judges(spec)
+                    || self.may_be_lost_in_a_pause(entry)
+            }
             _ => return self.not_skipped(spec, entry),
         };
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
+    }
+
+    /// Returns `true` if a leader may have recorded the tick as skipped by a pause, and the next leader as lost: servers
+    /// lost data since, so too few of them remember that the run was not started (rule R2b).
+    fn may_be_lost_in_a_pause(&self, entry: &HistoryEntry) -> bool {
+        let by_pause = PAUSED.iter().any(|reason| entry.reason.starts_with(reason));
+        let forgot = || self.memories.forgot().any(|forgot| entry.tick <= forgot + OFFSET * 2);
+        by_pause && forgot() && self.log.may_be_paused(&entry.job, entry.tick)
     }
 
     /// Returns `true` if the guarantees that the plan requires apply to this job. The reasons of skipped and

@@ -71,6 +71,17 @@ impl Request {
         !matches!(self.told, Some((_, Told::NotSent | Told::Refused { .. })))
     }
 
+    /// Returns the end of the time in which the request can have had an effect, or `None` if it can have none. A
+    /// leader acts on a request before a majority stores its answer. If that leader is replaced first, the next
+    /// leader may refuse the request.
+    fn acts_until(&self) -> Option<WallTime> {
+        match self.told {
+            Some((_, Told::NotSent)) => None,
+            Some((at, Told::Refused { .. })) => Some(at + OFFSET),
+            _ => Some(WallTime::from_micros(u64::MAX)),
+        }
+    }
+
     pub(super) fn is_accepted(&self) -> bool {
         matches!(self.told, Some((_, Told::Accepted { .. })))
     }
@@ -178,7 +189,8 @@ impl PoolLog {
             JobAction::Pause { until: Some(until), .. } => tick < *until,
             _ => true,
         };
-        let paused = pauses().filter(|pause| pause.is_possible()).filter(reaches).any(|pause| {
+        let acts = |pause: &&Request| pause.acts_until().is_some_and(|until| tick <= until);
+        let paused = pauses().filter(acts).filter(reaches).any(|pause| {
             // A later request to resume ends the pause if it was accepted, unless servers lost the record of
             // this end.
             !resumes(pause.latest()).any(|resume| {
@@ -205,11 +217,11 @@ impl PoolLog {
         self.freezes_ends().max()
     }
 
-    /// Returns, for each freeze that a leader may have accepted, its latest end, and true if this end was planned. A
+    /// Returns, for each freeze on which a leader may have acted, its latest end, and true if this end was planned. A
     /// later request may have ended the freeze, or replaced its end, unless servers lost the record of that.
     fn freezes_ends(&self) -> impl Iterator<Item = (WallTime, bool)> {
         let planned = |request: &Request| match request.asked.ask {
-            JobAction::Freeze { until, .. } if request.is_possible() => Some(until),
+            JobAction::Freeze { until, .. } => Some(until.min(request.acts_until()?)),
             _ => None,
         };
         self.asks.values().filter_map(move |freeze| Some((freeze, planned(freeze)?))).map(

@@ -235,9 +235,10 @@ impl Requests {
         judged && !goes_on && !excused
     }
 
-    /// Returns the number of servers that may have lost data since the request was sent.
+    /// Returns the number of servers that may have lost data since the request was sent. Such a server does not
+    /// remember the time of the request, so it does not count for the runs of the request.
     fn forgot_since(&self, sent: &Sent) -> usize {
-        self.memories.forgot().filter(|forgot| sent.latest() <= *forgot + OFFSET * 2).count()
+        self.memories.forgot().filter(|forgot| sent.asked.at <= *forgot + OFFSET * 2).count()
     }
 
     /// Checks that each run of every accepted request has started, or has a history entry.

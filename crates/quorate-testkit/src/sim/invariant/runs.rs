@@ -193,9 +193,10 @@ impl Runs {
                 let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
                 own || runs.len() >= INTERRUPTED
                     || entries.iter().any(|entry| matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled))
-                    // The operator may have cancelled the tick, and pruning may have removed the entry from a
-                    // short history.
+                    // The operator may have cancelled the tick, or paused the job, and pruning may have removed the
+                    // entry from a short history.
                     || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
+                    || spec.pausable && self.log.may_be_paused(spec.name, at)
             }
         };
         (!ended).then_some(match (spec.delivery, runs.is_empty()) {
