@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The shortest and the longest time between two inspections by an observer that waits for a change. The longest
 /// is for a leadership that has not changed for long.
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(3));
 
 /// Watches the leadership of a group without campaigning. A result may already be out of date when the caller
 /// reads it.
@@ -106,7 +106,7 @@ impl Observer {
 
     /// Waits until the leader or the term differs from the one last returned, or until there is no leader any
     /// more. The first call returns at once. The nodes are asked every 250 ms, and less often the longer nothing
-    /// changes: every 2 s after half a minute.
+    /// changes: every 3 s after 48 s.
     ///
     /// # Errors
     /// [`NoMajority`] if fewer than a majority answered. Call the function again to continue.

@@ -303,7 +303,7 @@ impl Lock {
     /// The call also tries every 100 ms, because a report may be lost. Other Redlock clients, and nodes that
     /// are directories, do not report releases at all. Once a majority of the nodes has reported a release to
     /// this worker, the interval grows to 400 ms. In a long wait it grows to a sixteenth of the time without a
-    /// reported release, and to 2 s at most, while a majority of the nodes names the holder.
+    /// reported release, and to 3 s at most, while a majority of the nodes names the holder.
     ///
     /// Within this process, a release wakes the caller that has waited longest. Between processes there is no
     /// order without [`Lock::fair`].

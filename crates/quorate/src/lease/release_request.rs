@@ -15,9 +15,9 @@ use std::{collections::BTreeSet, time::Duration};
 /// used, so any clock is accepted.
 const ANY_CLOCK: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// The number of checks for release requests that a holder makes in the time of one TTL.
-const LOOKS: u32 = 10;
+const LOOKS: u32 = 5;
 /// The shortest and the longest time between two of these checks.
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The longest time between two of these checks if it is known that nothing changes on the nodes.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(60);

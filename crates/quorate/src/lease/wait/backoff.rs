@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Once the nodes report releases, the longest time between two attempts doubles this many times, to 400 ms.
 const LOOKS_DOUBLED: u32 = 2;
 /// The longest time between two attempts of a caller that has waited for long.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 /// The largest random offset of a pause. The offset keeps polling waiters from attempting at the same moment.
 const JITTER: Duration = Duration::from_millis(20);
 /// The number of times that the longest pause after split votes doubles. Before the second attempt, it is
@@ -31,7 +31,7 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
 /// wait also ends when the holder's TTL is over, and after 100 ms at the latest. Once a majority has reported
 /// any release to this process, this longest wait grows to 400 ms. For a caller that has waited for long, it grows
-/// to a sixteenth of the time since the last reported release, and to 2 s at most, while a majority names the
+/// to a sixteenth of the time since the last reported release, and to 3 s at most, while a majority names the
 /// holder. If none does, nodes are away, and the caller must learn soon that they are back.
 ///
 /// If concurrent attempts split the votes, no client holds the resource, and the wait is a random pause. The

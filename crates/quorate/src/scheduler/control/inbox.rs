@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The shortest and the longest time between two reads of the inbox. The longest is for an inbox into which nobody has
 /// written for long.
-const READ_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+const READ_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The pause after a read that too few nodes answered.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The time between two prunings of the inbox.
