@@ -5,7 +5,9 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quorate_testkit::sim::{Failure, OPEN_PLANS, PLANS, Plan, Summary, Sweep, simulate};
+use quorate_testkit::sim::{
+    Failure, NetworkConditions, OPEN_PLANS, PLANS, Plan, Shrunk, Summary, Sweep, shrink, simulate,
+};
 use std::{
     io::IsTerminal,
     process::ExitCode,
@@ -48,6 +50,9 @@ struct Args {
     /// Run one seed of one plan and print its whole trace.
     #[arg(long, value_name = "SEED")]
     replay: Option<u64>,
+    /// Reduce a failing seed of one plan to the faults that its violation needs, and print these and the trace.
+    #[arg(long, value_name = "SEED", conflicts_with = "replay")]
+    shrink: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -59,6 +64,9 @@ fn main() -> ExitCode {
     }
     if let Some(seed) = args.replay {
         return replay(&args.plan, seed);
+    }
+    if let Some(seed) = args.shrink {
+        return shrink_seed(&args.plan, seed);
     }
     let Some(sweeps) = sweeps(&args) else {
         eprintln!("simulate: unknown plan {:?}; --plan list prints the plans", args.plan);
@@ -102,12 +110,37 @@ fn sweeps(args: &Args) -> Option<Vec<Sweep>> {
     (!sweeps.is_empty()).then_some(sweeps)
 }
 
-fn replay(name: &str, seed: u64) -> ExitCode {
+/// Returns the plan of this name, or `default` if the name is `all`.
+fn one_plan(name: &str) -> Option<Plan> {
     let name = if name == "all" { "default" } else { name };
-    let Some(plan) = Plan::named(name) else {
+    let plan = Plan::named(name);
+    if plan.is_none() {
         eprintln!("simulate: unknown plan {name:?}; --plan list prints the plans");
-        return ExitCode::from(2);
+    }
+    plan
+}
+
+fn shrink_seed(name: &str, seed: u64) -> ExitCode {
+    let Some(plan) = one_plan(name) else { return ExitCode::from(2) };
+    let Some(shrunk) = shrink(seed, &plan) else {
+        println!("every invariant held");
+        return ExitCode::SUCCESS;
     };
+    let Shrunk { scenario, outcome, faults_before, runs } = shrunk;
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    println!("{} of {faults_before} faults are needed (found in {runs} runs):", scenario.faults.len());
+    scenario.faults.iter().for_each(|(at, fault)| println!("{:>6} {fault:?}", at.as_millis()));
+    let weather = &scenario.weather;
+    println!(
+        "network: {}",
+        if *weather == NetworkConditions::CALM { "calm".into() } else { format!("{weather:?}") }
+    );
+    println!("{}", outcome.violation.as_deref().unwrap_or_default());
+    ExitCode::from(1)
+}
+
+fn replay(name: &str, seed: u64) -> ExitCode {
+    let Some(plan) = one_plan(name) else { return ExitCode::from(2) };
     let outcome = simulate(seed, &plan);
     outcome.trace.iter().for_each(|line| println!("{line}"));
     outcome.coverage.iter().for_each(|(what, count)| println!("{count:>8} {what}"));

@@ -76,7 +76,8 @@
 //! [`invariant`] contains the conditions that must hold, one file for each invariant. Servers with a
 //! [`NodeFault`], and workers that leave out a safety mechanism, show that the invariants detect violations.
 //! The same seeds have no violation without the fault ([`SabotageCheck`]). A [`Sweep`] runs many seeds of one
-//! of the [`PLANS`]. The program `simulate` runs sweeps from a shell.
+//! of the [`PLANS`], and [`shrink`] reduces a failing seed to the faults that its violation needs. The program
+//! `simulate` runs both from a shell.
 
 mod event;
 mod fault;
@@ -91,6 +92,7 @@ mod referee;
 mod run;
 mod sabotage_check;
 mod scenario;
+mod shrink;
 mod sweep;
 mod worker;
 
@@ -107,7 +109,8 @@ pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart,
 pub use node_fault::NodeFault;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
-pub use run::{Outcome, simulate, simulate_untraced};
+pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};
 pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};
+pub use shrink::{Shrunk, shrink};
 pub use sweep::{Failure, Summary, Sweep};

@@ -59,7 +59,7 @@ pub struct Outcome {
 ///
 /// If no runtime can be created.
 pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
-    run(seed, plan, Trace::new)
+    simulate_scenario(Scenario::new(seed, plan), plan, true)
 }
 
 /// Runs like [`simulate`], but records no trace. This is faster, and meant for sweeps over many seeds.
@@ -68,17 +68,23 @@ pub fn simulate(seed: u64, plan: &Plan) -> Outcome {
 ///
 /// If no runtime can be created.
 pub fn simulate_untraced(seed: u64, plan: &Plan) -> Outcome {
-    run(seed, plan, Trace::none)
+    simulate_scenario(Scenario::new(seed, plan), plan, false)
 }
 
-fn run(seed: u64, plan: &Plan, trace: impl FnOnce(Truth) -> Trace) -> Outcome {
+/// Runs the shipped code through `scenario`, which need not be the one that its seed draws from `plan`. Records a trace
+/// if `traced` is true.
+///
+/// # Panics
+///
+/// If no runtime can be created.
+pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     #[expect(clippy::expect_used, reason = "a test-kit that cannot start its runtime has nothing to report")]
     let runtime = runtime.expect("a runtime on this thread");
     runtime.block_on(async move {
-        let scenario = Scenario::new(seed, plan);
+        let seed = scenario.seed;
         let truth = Truth::begin();
-        let trace = trace(truth);
+        let trace = if traced { Trace::new(truth) } else { Trace::none(truth) };
         let referee = Referee::new(truth, trace.clone(), plan.setup.clone());
         if plan.wild_clocks {
             referee.judge_only_what_needs_no_time();

@@ -121,7 +121,7 @@ impl Sweep {
         let failure = wrong.map(|violation| Failure {
             seed,
             plan: self.name.clone(),
-            invariant: broken(&violation).to_owned(),
+            invariant: invariant_of(&violation).to_owned(),
             violation,
         });
         (outcome, failure)
@@ -138,7 +138,7 @@ fn parted(one: &Outcome, two: &Outcome) -> Option<String> {
 
 /// Returns the name of the violated invariant, which follows the time in the text of a violation. Returns
 /// `run` if no invariant has this name.
-fn broken(violation: &str) -> &'static str {
+pub(super) fn invariant_of(violation: &str) -> &'static str {
     let name = violation.split(": ").nth(1).unwrap_or_default();
     let known = invariant::all().into_iter().map(|invariant| invariant.name());
     known.into_iter().find(|known| *known == name).unwrap_or("run")
