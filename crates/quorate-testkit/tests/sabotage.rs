@@ -89,7 +89,8 @@ impl Case {
     /// none, or if the same seed also breaks an invariant with the mechanism.
     fn find(&self) -> Result<Difference, NoDifference> {
         let (sound, sabotaged) = (self.sound(), self.sabotaged());
-        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }.find(self.from..self.from + self.within)
+        SabotageCheck { sound: &sound, sabotaged: &sabotaged, breaks: self.breaks }
+            .find(self.from..self.from + self.within)
     }
 }
 
@@ -128,14 +129,15 @@ const CASES: &[Case] = &[
     Case::worker("clock jumps not detected", &[Sabotage::ClockStepsIgnored], "exclusion", 60).on("far-steps"),
     // --- records ---
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
-    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).from(20),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
-    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60),
+    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(25),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
     // --- freezes ---
-    Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300),
-    Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300),
+    Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
+        .from(140),
+    Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(30),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and
