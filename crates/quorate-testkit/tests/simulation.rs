@@ -216,16 +216,16 @@ fn all_is_reached(total: &Summary) {
         ("asked freeze: accepted", 10),
         ("asked unfreeze: accepted", 3),
         ("freeze judged", 5),
-        ("freeze outlived its leader", 1),
         ("freeze ended by itself", 2),
         ("freeze entry judged", 20),
-        ("frozen tick reckoned", 3),
+        ("frozen tick reckoned", 1),
         ("history entry judged", 800),
     ];
     reached(total, &hundredths);
-    // This event happens less than once in a hundred seeds: a leader's clock stood still, and a majority
-    // extended its lease afterwards.
+    // These events happen about once in a hundred seeds, or less: a leader's clock stood still, and a majority
+    // extended its lease afterwards; and a freeze outlived its leader.
     assert!(total.count("work judged again") > 0);
+    assert!(total.count("freeze outlived its leader") > 0);
 }
 
 /// Checks no counts. The plan's seeds only have to keep the invariants.

@@ -39,10 +39,10 @@ const RUNS_AGAIN_IN: Duration = Duration::from_millis(3_500);
 /// - After the end of the last freeze, each leader-placed job starts a tick again.
 ///
 /// If a tick of an at-least-once job was started before the freeze was in force, its attempts continue, under the next
-/// leader too. There are three exceptions. A freeze, or its end, need not take effect if servers lose it, so that fewer
-/// than a majority of the servers remember it. A worker that was paused itself, or whose boot clock stood still, may
-/// notice a freeze later. The entries of ticks from before a server lost data, and of jobs with a short history, need
-/// not exist.
+/// leader too. A run that was open to workers before the freeze may start after it. There are three exceptions. A
+/// freeze, or its end, need not take effect if servers lose it, so that fewer than a majority of the servers remember
+/// it. A worker that was paused itself, or whose boot clock stood still, may notice a freeze later. The entries of ticks
+/// from before a server lost data, and of jobs with a short history, need not exist.
 #[derive(Debug, Default)]
 pub(super) struct Freezes {
     log: PoolLog,
@@ -189,7 +189,8 @@ impl Freezes {
         };
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;
-        if cause.request().is_some() || *at >= freeze.until || excused || self.goes_on(freeze, spec, start) {
+        let continues = self.goes_on(freeze, spec, start) || was_open_before(freeze, true_wall(now), start);
+        if cause.request().is_some() || *at >= freeze.until || excused || continues {
             return Ok(());
         }
         Err(format!(
@@ -266,6 +267,12 @@ impl Freezes {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if the run may have been open to workers before the freeze, and the freeze is over. The leader
+/// withdraws such a run. If its term ends first, a leader that begins after the freeze continues the run.
+fn was_open_before(freeze: &Freeze, now: WallTime, start: &RunStart) -> bool {
+    freeze.until + OFFSET < now && start.at < freeze.accepted + OFFSET
 }
 
 #[cfg(test)]

@@ -134,6 +134,15 @@ fn every_tick_of_a_freeze_is_entered_and_no_other() {
 }
 
 #[test]
+fn a_run_that_was_open_before_the_freeze_may_start_after_it() {
+    let (mut freezes, _) = frozen(3);
+    let due = |freezes: &mut Freezes, at: u64, due: u64| starts(freezes, at, "any-once", due, at);
+    assert!(due(&mut freezes, 15_000, 1_300).unwrap_err().contains("though the group is frozen"));
+    assert!(due(&mut freezes, 22_000, 15_600).unwrap_err().contains("though the group is frozen"));
+    assert_eq!(due(&mut freezes, 22_000, 1_300), Ok(()));
+}
+
+#[test]
 fn a_leader_placed_job_runs_again_after_the_freeze() {
     let settled = |freezes: &mut Freezes| {
         freezes.spans.clear();
