@@ -22,7 +22,9 @@ end
 local function call(command, key, ...)
   local reply = redis_pcall(command, key, ...)
   if type(reply) == 'table' and reply.err then
-    local text = string.gsub(reply.err, '^%-', '')
+    -- Redis 6.2 puts the place in the script before errors that the script's call itself causes, for example
+    -- OOM: '@user_script: 12: -OOM command not allowed'.
+    local text = string.gsub(string.gsub(reply.err, '^@?user_script: %d+: ', ''), '^%-', '')
     if string.sub(text, 1, 9) == 'WRONGTYPE' then
       refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end
