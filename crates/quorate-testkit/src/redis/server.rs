@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The longest time for which a server may use an earlier reading of the wall clock. Valkey 9.1 reads it once in a
+/// millisecond at most, and Redis reads it for each command.
+const WALL_CLOCK_READ_EVERY: Duration = Duration::from_millis(5);
+
 /// Returns the time at which KEYS[1] expires, or an error. The script reads the clock before and after PTTL, until
 /// no millisecond passes in between. It is for Redis before 7.0 only: later servers stop the clock of PTTL, but not
 /// that of TIME, while a script runs.
@@ -178,7 +182,7 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's
+    /// Steps the server's wall clock by `by`, and returns once the server shows the step: forward if `forward`, otherwise back. The server's
     /// monotonic clock is not changed. The step persists over a restart of the server, as a step of a
     /// machine's clock does.
     ///
@@ -198,6 +202,7 @@ impl RedisServer {
                 panic!("redis-server on port {}: its clock: {error}", self.port)
             }
         }
+        thread::sleep(WALL_CLOCK_READ_EVERY);
     }
 
     /// Makes the server forget every key in every database.
