@@ -87,7 +87,8 @@ fn the_redis_conf_in_config_is_accepted_and_its_user_suffices() {
         }
         let user = line.strip_prefix("#user ");
         users += usize::from(user.is_some());
-        let rules = user.map(|rules| format!("user {}", rules.replace(&format!("#{}", "0".repeat(64)), ">sesame")));
+        let rules =
+            user.map(|rules| format!("user {}", rules.replace(&format!("#{}", "0".repeat(64)), ">sesame")));
         config = config.line(&rules.unwrap_or_else(|| line.to_owned()));
     }
     assert_eq!(users, 1, "the file has a user");
@@ -96,7 +97,8 @@ fn the_redis_conf_in_config_is_accepted_and_its_user_suffices() {
     let program = program();
     program.run(["nodes", "trust", "--nodes", &url]).expect(0);
     let found = findings(&program.run(["doctor", "--json", "--nodes", &url]));
-    let others: Vec<_> = found.iter().filter(|(_, _, what)| !what.contains("one node") && !what.contains("durable")).collect();
+    let others: Vec<_> =
+        found.iter().filter(|(_, _, what)| !what.contains("one node") && !what.contains("durable")).collect();
     assert!(others.is_empty(), "{others:?}");
     program.run(["exec", "--nodes", &url, "--lock", "x", "--", "true"]).expect(0);
 }
