@@ -179,6 +179,24 @@ against_each() {
     }
 }
 
+# against_at_once SUITES NAME…: does the same for all servers at once. The tests mostly wait, so this takes little
+# longer than one server.
+against_at_once() {
+    local suites=$1 name failed= pids=()
+    shift
+    mkdir -p target/servers
+    for name in "$@"; do
+        against_each "$suites" "$name" >"target/servers/$name.log" 2>&1 &
+        pids+=($!)
+    done
+    for name in "$@"; do
+        wait "${pids[0]}" || failed+=" $name"
+        pids=("${pids[@]:1}")
+        cat "target/servers/$name.log"
+    done
+    [ -z "$failed" ]
+}
+
 all_servers() { find tests/servers -name '*.txt' -exec basename -s .txt {} + | sort -V; }
 
 # servers_of all|NAME…: prints the names of servers. A name is that of a file in tests/servers, or its version.
@@ -293,7 +311,6 @@ fi
 if [ "${1:-}" = --servers ]; then
     shift
     servers=$(servers_of "$@")
-    programs
     # shellcheck disable=SC2086 # lists of names
     against_each "$SERVER_SUITES" $servers
     JUDGED=1
@@ -360,7 +377,7 @@ RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace 
 
 # The same test programs, against the other servers.
 # shellcheck disable=SC2046 # a list of names
-against_each "conformance faults doctor" $(all_servers)
+against_at_once "conformance faults doctor" $(all_servers)
 
 cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do
