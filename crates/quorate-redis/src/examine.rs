@@ -3,7 +3,7 @@ use crate::{
     address::Login,
     durability::{Durability, durability},
     encode::Keys,
-    fault, handshake, reply,
+    fault, handshake, reply, server_version,
     wire::{Reader, Writer},
 };
 use quorate::{
@@ -48,6 +48,14 @@ impl Examination {
             Durability::Durable | Durability::Rewriting => Ok(()),
             Durability::Volatile(why) | Durability::Unknown(why) => Err(why),
         }
+    }
+
+    /// Checks that the server's version has every command that leases need. Workers refuse an older server.
+    ///
+    /// # Errors
+    /// The version, the reason, and the fix.
+    pub fn check_version(&self) -> Result<(), String> {
+        server_version::check(&self.info)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::{
     encode::Keys,
     fault, reply,
     scripts::{Loaded, Script},
+    server_version,
     wire::{Reader, Writer},
 };
 use quorate::node::{Cause, Hello, NodeTime};
@@ -149,7 +150,11 @@ impl Replies {
             };
         }
         match (step, &value) {
-            (HandshakeStep::Info, _) => self.info = facts(&reply::text(&value)?),
+            (HandshakeStep::Info, _) => {
+                self.info = facts(&reply::text(&value)?);
+                // An old server may also refuse a later step of the handshake, with an error that hides the reason.
+                server_version::check(&self.info).map_err(|why| Cause::Misconfigured(reply::shown(&why)))?;
+            }
             (HandshakeStep::Time, Value::Array(parts)) => self.node_time = reply::time(parts)?,
             (HandshakeStep::Time, other) => {
                 return Err(reply::unexpected(&format!("{} for TIME", reply::kind(other))));
@@ -239,6 +244,9 @@ mod tests {
         }
         assert!(matches!(replies.take(HandshakeStep::Info, Value::Nil), Err(Cause::Protocol(_))));
         assert!(replies.take(HandshakeStep::Setting("appendfsync"), Value::Array(vec![])).is_ok());
+        let old = Value::BulkString("redis_version:6.0.20\r\n".into());
+        let refused = Replies::default().take(HandshakeStep::Info, old);
+        assert!(matches!(refused, Err(Cause::Misconfigured(why)) if why.contains("Redis 6.0.20")));
         let info = "run_id:abc\r\nrole:master\r\nuptime_in_seconds:-5\r\n";
         replies.take(HandshakeStep::Info, Value::BulkString(info.into())).unwrap();
         assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));

@@ -18,7 +18,8 @@
 //!
 //! # Which servers
 //!
-//! This crate works with Redis 6.2 and later, and with servers that implement its protocol. Each server must be
+//! This crate works with Redis 6.2 and later, and with servers that implement its protocol, such as Valkey. An older
+//! server is refused at the handshake, with its version and the reason. Each server must be
 //! independent of the others: replicas and the shards of a Redis Cluster are not.
 //!
 //! # Keys
@@ -78,6 +79,7 @@ mod pubsub;
 mod reply;
 mod resp;
 mod scripts;
+mod server_version;
 mod session;
 pub mod streams;
 mod tls;

@@ -158,7 +158,7 @@ async fn waiters_poll_if_notifications_are_not_permitted() {
         "-subscribe",
         "-unsubscribe",
         "-publish",
-        "-pubsub|numsub",
+        "-pubsub",
         "resetchannels",
         "resetchannels &quorate:*:freed",
         "resetchannels &quorate:node:waiters",

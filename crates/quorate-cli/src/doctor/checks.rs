@@ -15,11 +15,6 @@ use quorate::{
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// The oldest version of Redis with which Quorate is tested.
-const TRIED: (u64, u64) = (7, 0);
-/// The oldest version that supports everything that the scripts use.
-const LEAST: (u64, u64) = (6, 2);
-
 /// Returns every finding, the most severe first.
 pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -266,19 +261,9 @@ impl Node<'_> {
     }
 
     fn version(&mut self) {
-        if self.examined.info("valkey_version").is_some() {
-            return;
-        }
-        let Some(version) = self.examined.info("redis_version").map(str::to_owned) else { return };
-        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-        let parsed = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        if parsed < LEAST {
-            let fix = format!("use Redis {}.{} or later", LEAST.0, LEAST.1);
-            self.say(Warning, format!("Redis {version} is older than the oldest supported version"), fix);
-        } else if parsed < TRIED {
-            let what =
-                format!("Redis {version} is older than {}.{}, which the tests run against", TRIED.0, TRIED.1);
-            self.say(Note, what, "use a newer version, or run your own tests");
+        if let Err(why) = self.examined.examination.check_version() {
+            let (what, fix) = why.split_once("; ").unwrap_or((&why, "use a later release"));
+            self.say(Critical, what, fix);
         }
     }
 

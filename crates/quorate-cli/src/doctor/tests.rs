@@ -104,8 +104,8 @@ fn problems_that_the_server_reports_are_found() {
     finds(with_info(&[("maxmemory_policy", "allkeys-lru")]), Critical, "allkeys-lru");
     finds(with_info(&[("maxmemory", "1050000")]), Critical, "95 %");
     finds(with_info(&[("maxmemory", "1300000")]), Warning, "76 %");
-    finds(with_info(&[("redis_version", "5.0.7")]), Warning, "5.0.7");
-    finds(with_info(&[("redis_version", "6.2.1")]), Note, "6.2.1");
+    finds(with_info(&[("redis_version", "5.0.7")]), Critical, "5.0.7");
+    assert_eq!(of(with_info(&[("redis_version", "6.2.1")])), []);
     finds(with_info(&[("aof_last_write_status", "err")]), Critical, "append-only");
     finds(with_info(&[("rdb_last_bgsave_status", "err")]), Critical, "MISCONF");
 }

@@ -22,7 +22,9 @@ end
 local function call(command, key, ...)
   local reply = redis_pcall(command, key, ...)
   if type(reply) == 'table' and reply.err then
-    local text = string.gsub(reply.err, '^%-', '')
+    -- Redis 6.2 encloses errors that the script's call itself causes, such as OOM: '@user_script: 12: -OOM …\r\n'.
+    local text = string.match(reply.err, '^@user_script: %d+: (.*)$') or reply.err
+    text = string.match(text, '^%-?(.-)%s*$')
     if string.sub(text, 1, 9) == 'WRONGTYPE' then
       refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end

@@ -23,6 +23,9 @@ pub(super) struct Takeover {
     /// The id at which the next call must start. `None` once all pending entries have been checked.
     pub(super) next: Option<String>,
     pub(super) entries: Vec<Entry>,
+    /// True if Redis 6.2 moved entries to this consumer that were deleted from the stream. The reply does not name
+    /// them, but they are among the consumer's own pending entries.
+    pub(super) moved_deleted: bool,
     /// The ids of entries that were deleted from the stream while they were pending. The server has removed
     /// them from the pending list.
     pub(super) deleted: Vec<String>,
@@ -57,12 +60,13 @@ pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
         Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
         _ => Vec::new(),
     };
-    Ok(Takeover { next: (next != "0-0").then_some(next), entries: list(entries)?, deleted })
+    // Redis 6.2 returns nil in place of a deleted entry.
+    let moved_deleted = matches!(&entries, Value::Array(entries) if entries.contains(&Value::Nil));
+    Ok(Takeover { next: (next != "0-0").then_some(next), entries: list(entries)?, moved_deleted, deleted })
 }
 
 fn list(value: Value) -> Result<Vec<Entry>, Cause> {
     let Value::Array(entries) = value else { return Err(unexpected("entries", &value)) };
-    // Redis 6.2 returns nil in place of a deleted entry.
     entries.into_iter().filter(|entry| *entry != Value::Nil).map(entry).collect()
 }
 
@@ -135,6 +139,9 @@ mod tests {
         let entries = || Value::Array(vec![Value::Nil, one("5-1", Value::Array(Vec::new()))]);
         let taken = of_autoclaim(Value::Array(vec![bulk("5-2"), entries()])).unwrap();
         assert_eq!((taken.next.as_deref(), taken.entries.len()), (Some("5-2"), 1));
+        assert!(taken.moved_deleted, "there is a nil");
+        let none_deleted = of_autoclaim(Value::Array(vec![bulk("0-0"), Value::Array(Vec::new())])).unwrap();
+        assert!(!none_deleted.moved_deleted);
         let deleted = Value::Array(vec![bulk("4-0")]);
         let taken = of_autoclaim(Value::Array(vec![bulk("0-0"), entries(), deleted])).unwrap();
         assert_eq!((taken.next, taken.deleted), (None, vec!["4-0".to_owned()]));

@@ -68,6 +68,11 @@ impl Plan {
         self.failures = 0;
     }
 
+    /// Reads the consumer's own pending entries again, before the search for idle entries continues.
+    pub(super) fn read_own_again(&mut self) {
+        self.own = Some(first());
+    }
+
     /// Handles the result of reading new entries.
     pub(super) fn on_new(&mut self) {
         self.failures = 0;
@@ -138,6 +143,17 @@ mod tests {
         plan.on_own(None);
         assert_eq!(plan.pause(), Duration::ZERO);
         assert_eq!(plan.next(BLOCK, at(0)), Step::Takeover("0-0".to_owned()));
+    }
+
+    #[test]
+    fn the_search_continues_after_own_entries_were_read_again() {
+        let mut plan = Plan::new(Duration::from_secs(2), at(0));
+        plan.on_own(None);
+        plan.on_takeover(Some("9-0".to_owned()), at(0));
+        plan.read_own_again();
+        assert_eq!(plan.next(BLOCK, at(0)), Step::Own("0-0".to_owned()));
+        plan.on_own(None);
+        assert_eq!(plan.next(BLOCK, at(0)), Step::Takeover("9-0".to_owned()));
     }
 
     #[test]

@@ -68,6 +68,9 @@ impl StreamReader {
                     tracing::warn!(stream, deleted, "entries were deleted while they were pending");
                 }
                 self.plan.on_takeover(taken.next, self.source.env().now());
+                if taken.moved_deleted {
+                    self.plan.read_own_again();
+                }
                 self.ready.extend(taken.entries);
             }
             Step::New(block) => {

@@ -1,4 +1,4 @@
-//! Real `redis-server` processes on loopback.
+//! Real `redis-server` processes on loopback, or other programs that speak its protocol ([`SERVER_PROGRAM`]).
 //!
 //! # What is not guaranteed
 //!
@@ -13,8 +13,12 @@ mod clock;
 mod cluster;
 mod config;
 pub(crate) mod port;
+mod program;
 mod server;
+mod version;
 
 pub use cluster::RedisCluster;
 pub use config::RedisConfig;
+pub use program::SERVER_PROGRAM;
 pub use server::{RedisServer, StartError};
+pub use version::ServerVersion;

@@ -1,4 +1,4 @@
-use super::{RedisConfig, clock::ServerClock, port};
+use super::{RedisConfig, ServerVersion, clock::ServerClock, port, program};
 use quorate::env::{SystemWorld, World};
 use redis::{IntoConnectionInfo, RedisError, Value};
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,7 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A `redis-server` process with a directory of its own. Dropping the value kills and reaps the process.
+/// The longest time for which a server may use an earlier reading of the wall clock. Valkey 9.1 reads it once in a
+/// millisecond at most, and Redis reads it for each command.
+const WALL_CLOCK_READ_EVERY: Duration = Duration::from_millis(5);
+
+/// Returns the time at which KEYS[1] expires, or an error. The script reads the clock before and after PTTL, until
+/// no millisecond passes in between. It is for Redis before 7.0 only: later servers stop the clock of PTTL, but not
+/// that of TIME, while a script runs.
+const EXPIRES_AT: &str = "\
+local function ms() local at = redis.call('TIME'); return at[1] * 1000 + math.floor(at[2] / 1000) end \
+for _ = 1, 1000 do \
+  local before, left, after = ms(), redis.call('PTTL', KEYS[1]), ms() \
+  if left < 0 then return redis.error_reply('never') end \
+  if before == after then return string.format('%.0f', before + left) end \
+end \
+return redis.error_reply('the clock does not stand still')";
+
+/// A server process with a directory of its own: `redis-server`, or the program that
+/// [`SERVER_PROGRAM`](super::SERVER_PROGRAM) names. Dropping the value kills and reaps the process.
 ///
 /// All methods block: call them from a plain test, or accept that they block the runtime for milliseconds.
 pub struct RedisServer {
@@ -96,6 +113,32 @@ impl RedisServer {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 
+    /// Returns the product and the release of the server.
+    ///
+    /// # Panics
+    /// If the server does not answer INFO with a version.
+    pub fn version(&self) -> ServerVersion {
+        let info = self.command(&["INFO", "server"]);
+        #[expect(clippy::panic, reason = "a test that does not know its server cannot decide what to expect")]
+        ServerVersion::parse(&info)
+            .unwrap_or_else(|| panic!("redis-server on port {}: no version in {info:?}", self.port))
+    }
+
+    /// Returns the time at which `key` expires, in milliseconds of the server's clock. Redis before 7.0 lacks
+    /// PEXPIRETIME. There a script computes the time.
+    ///
+    /// # Panics
+    /// If the key does not exist or has no expiry.
+    pub fn expires_at(&self, key: &str) -> u64 {
+        let reply = if self.version().is_redis_before(7, 0) {
+            self.command(&["EVAL", EXPIRES_AT, "1", key])
+        } else {
+            self.command(&["PEXPIRETIME", key])
+        };
+        #[expect(clippy::panic, reason = "a test that expects an expiry has failed")]
+        reply.parse().unwrap_or_else(|_| panic!("redis-server on port {}: {key} expires {reply}", self.port))
+    }
+
     /// Kills the process at once (SIGKILL) and reaps it. Data that the configuration does not persist is
     /// lost.
     pub fn kill(&mut self) {
@@ -139,7 +182,7 @@ impl RedisServer {
         self.must_signal(Signal::CONT);
     }
 
-    /// Steps the server's wall clock by `by` at once: forward if `forward`, otherwise back. The server's
+    /// Steps the server's wall clock by `by`, and returns once the server shows the step: forward if `forward`, otherwise back. The server's
     /// monotonic clock is not changed. The step persists over a restart of the server, as a step of a
     /// machine's clock does.
     ///
@@ -159,6 +202,7 @@ impl RedisServer {
                 panic!("redis-server on port {}: its clock: {error}", self.port)
             }
         }
+        thread::sleep(WALL_CLOCK_READ_EVERY);
     }
 
     /// Makes the server forget every key in every database.
@@ -203,7 +247,8 @@ impl RedisServer {
         let dir = self.dir.path();
         let conf = dir.join("redis.conf");
         fs::write(&conf, self.config.render(self.port, dir, &dir.join("s")))?;
-        let mut command = Command::new("redis-server");
+        let program = program::program();
+        let mut command = Command::new(&program);
         command.arg(&conf).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);
@@ -212,7 +257,9 @@ impl RedisServer {
             command.process_group(0);
         }
         let child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StartError::Missing,
+            io::ErrorKind::NotFound => {
+                StartError::Missing(format!("{}: {}", program.display(), program::missing(&program)))
+            }
             _ => StartError::Io(error),
         })?;
         let pid = child.id();
@@ -279,12 +326,9 @@ impl fmt::Debug for RedisServer {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The program `redis-server` is not installed.
-    #[error(
-        "redis-server is not installed, and these tests need it; install it with `bash tests/run.sh`, or \
-         `apt-get install redis-server`, `dnf install redis`, `apk add redis`, `brew install redis`"
-    )]
-    Missing,
+    /// The server's program does not exist. The text has its name and the fix.
+    #[error("{0}")]
+    Missing(String),
     /// The server ended at once.
     #[error("redis-server ended at once; its log says: {0}")]
     Ended(String),

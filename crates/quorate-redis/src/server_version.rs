@@ -1,0 +1,53 @@
+use std::collections::BTreeMap;
+
+/// The oldest version of Redis that has every command and option of the scripts, such as `SET … PXAT`. The tests
+/// run against it.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Checks that the server, of which `info` has the fields of INFO, has every command of the scripts. All releases of
+/// Valkey do. A version that cannot be parsed is accepted, because other products may number their releases
+/// differently.
+pub(crate) fn check(info: &BTreeMap<String, String>) -> Result<(), String> {
+    let Some(version) = info.get("redis_version") else { return Ok(()) };
+    let mut parts = version.split('.').map(str::parse);
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return Ok(()) };
+    if info.contains_key("valkey_version") || (major, minor) >= OLDEST {
+        return Ok(());
+    }
+    let (major, minor) = OLDEST;
+    Err(format!(
+        "the server is Redis {version}, which lacks commands that leases need (SET with PXAT); \
+         use Redis {major}.{minor} or later, or Valkey"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(fields: &[(&str, &str)]) -> Result<(), String> {
+        check(&fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn servers_before_6_2_are_refused_with_the_version_and_the_fix() {
+        for old in ["2.8.24", "5.0.14", "6.0.20"] {
+            let why = checked(&[("redis_version", old)]).unwrap_err();
+            for part in [old, "PXAT", "use Redis 6.2 or later"] {
+                assert!(why.contains(part), "{part}: {why}");
+            }
+        }
+        for new in ["6.2.0", "7.0.15", "8.2.3", "10.0.0"] {
+            assert_eq!(checked(&[("redis_version", new)]), Ok(()), "{new}");
+        }
+    }
+
+    #[test]
+    fn another_product_with_other_numbers_is_accepted() {
+        assert_eq!(checked(&[("redis_version", "5.0.0"), ("valkey_version", "9.1.2")]), Ok(()));
+        for unknown in ["", "unknown", "6", "v5.0"] {
+            assert_eq!(checked(&[("redis_version", unknown)]), Ok(()), "{unknown}");
+        }
+        assert_eq!(checked(&[]), Ok(()));
+    }
+}
