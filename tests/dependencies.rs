@@ -79,8 +79,13 @@ struct Dependency {
 }
 
 /// The categories of crates.io that the published crates use. The registry refuses unknown ones.
-const CATEGORIES: [&str; 5] =
-    ["asynchronous", "command-line-utilities", "concurrency", "development-tools::testing", "web-programming"];
+const CATEGORIES: [&str; 5] = [
+    "asynchronous",
+    "command-line-utilities",
+    "concurrency",
+    "development-tools::testing",
+    "web-programming",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
@@ -140,7 +145,9 @@ fn published_crates_have_the_fields_that_a_registry_shows() {
 #[test]
 fn no_dependency_of_a_published_crate_needs_a_later_rust() {
     let metadata = metadata();
-    let number = |version: &str| version.split('.').map(|part| part.parse::<u32>().expect("a number")).collect::<Vec<_>>();
+    let number = |version: &str| {
+        version.split('.').map(|part| part.parse::<u32>().expect("a number")).collect::<Vec<_>>()
+    };
     let oldest = published(&metadata)[0].rust_version.clone().expect("rust-version");
     let mut reached: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<&str> = published(&metadata).iter().map(|package| &*package.name).collect();
@@ -169,7 +176,8 @@ fn each_feature_of_the_library_is_built_alone() {
         for feature in package.features.keys().filter(|feature| *feature != "default") {
             let alone = package.name == "quorate" && built.contains(&**feature);
             // A crate with one feature is built without features, and with all.
-            let only = package.features.len() == 1 && run.contains(&format!("-p {} --no-default-features", package.name));
+            let only = package.features.len() == 1
+                && run.contains(&format!("-p {} --no-default-features", package.name));
             assert!(alone || only, "tests/run.sh does not build {} with {feature} alone", package.name);
         }
     }
@@ -177,8 +185,8 @@ fn each_feature_of_the_library_is_built_alone() {
 
 #[test]
 fn dependencies_follow_deny_toml() {
-    let policy: Policy =
-        toml::from_str(&fs::read_to_string(root().join("deny.toml")).expect("deny.toml")).expect("valid TOML");
+    let policy: Policy = toml::from_str(&fs::read_to_string(root().join("deny.toml")).expect("deny.toml"))
+        .expect("valid TOML");
     let metadata = metadata();
     assert!(metadata.packages.len() > 100, "all packages were listed: {}", metadata.packages.len());
     let objections = objections(&policy, &metadata.packages);

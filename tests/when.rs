@@ -144,7 +144,10 @@ fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced()
 #[test]
 fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
     let program = program();
-    program.run(["init"]).expect(0).tells(&["quorate.toml: written", "quorate run --check --config quorate.toml"]);
+    program
+        .run(["init"])
+        .expect(0)
+        .tells(&["quorate.toml: written", "quorate run --check --config quorate.toml"]);
     let first = program.read("quorate.toml");
     assert!(first.contains("\n[[job]]\n") && first.matches("\n# ").count() > 100, "it is annotated: {first}");
     // It needs no other file: neither the password nor the URLs that it names.
@@ -163,7 +166,10 @@ fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
 
     program.run(["init", "other.toml"]).expect(0).tells(&["other.toml: written"]);
     assert_eq!(program.read("other.toml"), first);
-    program.run(["init", "none/quorate.toml"]).expect(125).says(&["none/quorate.toml", "create its directory"]);
+    program
+        .run(["init", "none/quorate.toml"])
+        .expect(125)
+        .says(&["none/quorate.toml", "create its directory"]);
     // A full device is reported. It is not a file that this program created, so it stays.
     program.run(["init", "/dev/full"]).expect(125).says(&["/dev/full", "exists"]);
 }

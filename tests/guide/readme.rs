@@ -87,7 +87,9 @@ fn line(command: &str, way: Way) -> Option<String> {
             "{command} > daemon.log 2>&1 & until {ready}; do kill -0 $! || break; sleep 0.1; done; kill $! && wait $!"
         ),
         // `script` gives the view a terminal, and the terminal its input.
-        Way::Shows => format!("(sleep 2; printf q) | script --quiet --return --command '{command}' /dev/null"),
+        Way::Shows => {
+            format!("(sleep 2; printf q) | script --quiet --return --command '{command}' /dev/null")
+        }
         Way::Elsewhere(_) => return None,
     })
 }

@@ -107,7 +107,9 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Demo(args) => block_on(demo::demo(args)),
         // With `--check`, no command of a job is started, so there are no orphaned processes that process 1
         // would have to reap.
-        Command::Run(args) if process_one::is_process_one() && !args.check => block_on(process_one::supervise()),
+        Command::Run(args) if process_one::is_process_one() && !args.check => {
+            block_on(process_one::supervise())
+        }
         Command::Run(args) => {
             let config = Config::load(&args.flags(), &Environment::process())?;
             let wanted = config.otlp.as_ref().filter(|_| !args.check);
