@@ -7,7 +7,7 @@
 # Exit status: 0; 1 the version number must grow more; 77 there is nothing to compare, and the last line says why.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-CHECKER=0.44.0
+CHECKER=0.51.0
 
 last=$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD 2>/dev/null) || {
     echo "no release to compare with: no commit has a tag like v0.1.0"
