@@ -25,7 +25,7 @@ again=$(bash config/package/deb.sh "$1" "$out/second")
 cmp "$package" "$again" || { echo "two builds of one commit differ" >&2; exit 1; }
 
 # No tag is suppressed. Errors and warnings fail.
-lintian --allow-root --no-tag-display-limit --fail-on error,warning "$package"
+lintian --allow-root --tag-display-limit 0 --fail-on error,warning "$package"
 
 if dpkg -s quorate >/dev/null 2>&1; then
     cannot "the package quorate is installed on this machine"

@@ -31,7 +31,6 @@ dpkg -i /quorate.deb >/dev/null
 [ "$(owner /etc/quorate)" = "root:quorate 750" ] || fail "/etc/quorate is $(owner /etc/quorate)"
 [ "$(getent passwd quorate | cut -d: -f6,7)" = /var/lib/quorate:/usr/sbin/nologin ] || fail "$(getent passwd quorate)"
 [ -z "$(dpkg --verify quorate)" ] || fail "$(dpkg --verify quorate)"
-deb-systemd-helper --quiet was-enabled quorate.service && fail "the service is enabled"
 [ -e /etc/systemd/system/multi-user.target.wants/quorate.service ] && fail "the service is enabled"
 dpkg-query -W -f '${Conffiles}\n' quorate | grep -q "^ $config " || fail "$config is no conffile"
 as_quorate quorate run --check --config $config >/dev/null || fail "the packaged configuration is wrong"
@@ -64,7 +63,7 @@ every = "200ms"
 shell = "id -un >> /var/lib/quorate/beats"
 CONFIG
 cd /var/lib/quorate
-as_quorate $(sed -n 's/^ExecStart=//p' $unit) 2>/tmp/log &
+(exec setpriv --reuid quorate --regid quorate --clear-groups $(sed -n 's/^ExecStart=//p' $unit)) 2>/tmp/log &
 daemon=$!
 for _ in $(seq 100); do [ -s beats ] && break; sleep 0.1; done
 [ "$(head -n 1 beats)" = quorate ] || fail "no job ran: $(cat /tmp/log)"
