@@ -122,8 +122,8 @@ impl Network {
             // The first process of the new namespaces is the child of `unshare`, seen from outside.
             let init =
                 self.prepare(&format!("until pgrep -P $! > {home}.pid; do :; done; cat {home}.pid"))?;
-            self.prepare(&format!("ip link add {name} type veth peer name eth0 netns {init}"))?;
-            self.prepare(&format!("ip link set {name} master switch up"))?;
+            self.prepare(&format!("ip link add name {name} type veth peer name eth0 netns {init}"))?;
+            self.prepare(&format!("ip link set dev {name} master switch up"))?;
             let setup = format!(
                 "hostname {name} && ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up"
             );
@@ -169,7 +169,7 @@ impl Network {
             Step::SwitchOff { machine } => {
                 let pid = self.dir.path().join(format!("{machine}.pid"));
                 let pid = pid.display();
-                self.prepare(&format!("ip link set {machine} down; kill -KILL $(cat {pid})"))?;
+                self.prepare(&format!("ip link set dev {machine} down; kill -KILL $(cat {pid})"))?;
                 self.machines.remove(machine).expect("it is on").join();
                 Ok(())
             }

@@ -14,8 +14,8 @@ const MACHINES: [&str; 5] = ["worker", "a", "b", "c", "d"];
 /// The way in which a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It ends with this status.
-    Ends(i32),
+    /// It ends with 0.
+    Ends,
     /// It runs until the end of the test, and leads.
     Leads,
     /// It serves HTTP on port 9640, and is stopped once it is ready.
@@ -27,11 +27,10 @@ enum Way {
 }
 
 /// The commands that do not simply end with 0, by their beginning. The first entry that fits counts.
-const WAYS: [(&str, Way); 7] = [
+const WAYS: [(&str, Way); 6] = [
     ("cargo run --release -p quorate-cli -- demo", Way::Elsewhere("tests/demo.rs")),
     ("cargo install quorate-cli", Way::Elsewhere("tests/package/crates.sh")),
     ("quorate demo", Way::Elsewhere("tests/demo.rs")),
-    ("quorate doctor", Way::Ends(1)),
     ("quorate lead --group billing --listen", Way::Serves),
     ("quorate run --config quorate.toml --listen", Way::Serves),
     ("quorate run --config quorate.toml", Way::Leads),
@@ -53,7 +52,7 @@ fn way(command: &str) -> Way {
     if command.starts_with(VIEW) {
         return Way::Shows;
     }
-    WAYS.iter().find(|(begin, _)| command.starts_with(begin)).map_or(Way::Ends(0), |(_, way)| *way)
+    WAYS.iter().find(|(begin, _)| command.starts_with(begin)).map_or(Way::Ends, |(_, way)| *way)
 }
 
 /// Returns the commands of the shell blocks with their lines, without the comments after them.
@@ -78,8 +77,7 @@ fn commands(page: &Page) -> Vec<(usize, String)> {
 fn line(command: &str, way: Way) -> Option<String> {
     let ready = "curl --silent --fail --output /dev/null http://127.0.0.1:9640/readyz";
     Some(match way {
-        Way::Ends(0) => command.to_owned(),
-        Way::Ends(status) => format!("{command}; [ $? -eq {status} ]"),
+        Way::Ends => command.to_owned(),
         Way::Leads => format!(
             "{command} > daemon.log 2>&1 & until quorate status election/billing | grep 'held by'; do sleep 0.2; done"
         ),
@@ -88,7 +86,9 @@ fn line(command: &str, way: Way) -> Option<String> {
         ),
         // `script` gives the view a terminal, and the terminal its input.
         Way::Shows => {
-            format!("(sleep 2; printf q) | script --quiet --return --command '{command}' /dev/null")
+            format!(
+                "(sleep 2; printf q) | TERM=xterm script --quiet --return --command '{command}' /dev/null"
+            )
         }
         Way::Elsewhere(_) => return None,
     })
