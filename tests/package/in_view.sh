@@ -34,7 +34,7 @@ dpkg -i /quorate.deb >/dev/null
 [ -e /etc/systemd/system/multi-user.target.wants/quorate.service ] && fail "the service is enabled"
 dpkg-query -W -f '${Conffiles}\n' quorate | grep -q "^ $config " || fail "$config is no conffile"
 as_quorate quorate run --check --config $config >/dev/null || fail "the packaged configuration is wrong"
-setpriv --reuid nobody --clear-groups cat $config 2>/dev/null && fail "every user can read /etc/quorate"
+setpriv --reuid daemon --clear-groups cat $config 2>/dev/null && fail "every user can read /etc/quorate"
 for page in quorate quorate-run quorate-jobs-list; do
     [ -s "/usr/share/man/man1/$page.1.gz" ] || fail "no manual page $page"
 done
