@@ -325,7 +325,7 @@ say "tests, and the examples in the documentation"
 RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(getconf _NPROCESSORS_ONLN)))} \
     heeding cargo test --workspace --all-features
 
-part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "${CARGO_TARGET_DIR:-target}/debug/quorate"
+part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "${CARGO_TARGET_DIR:-target}/debug/quorate-under-test"
 
 cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do

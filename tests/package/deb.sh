@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Debian package of PROGRAM, examines it with lintian, and installs, uses, upgrades, removes and purges it in a
+# Makes the Debian package of PROGRAM, examines it with lintian, and installs, uses, removes and purges it in a
 # copy-on-write view of this machine's file system. The machine itself does not change.
 #
 #   bash tests/package/deb.sh PROGRAM
