@@ -1,7 +1,8 @@
-//! Checks the dependencies against `deny.toml`: licences, duplicate versions and sources.
+//! Checks the dependencies against `deny.toml`: licences, duplicate versions and sources. Checks the manifests of the
+//! published crates: the fields that a registry shows, the oldest Rust, and the features that `tests/run.sh` builds.
 //!
-//! `cargo deny check` makes the same checks, and also consults RustSec's database of advisories. This test
-//! needs neither that program nor the network, so it runs everywhere.
+//! `cargo deny check` makes the first of these checks, and also consults RustSec's database of advisories. These
+//! tests need neither that program nor the network, so they run everywhere.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -42,26 +43,151 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 struct Package {
     name: String,
     version: String,
     license: Option<String>,
     source: Option<String>,
+    #[serde(default)]
+    rust_version: Option<String>,
+    #[serde(default)]
+    manifest_path: PathBuf,
+    /// The registries to which the package may be published. `None` stands for all of them.
+    #[serde(default)]
+    publish: Option<Vec<String>>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    documentation: Option<String>,
+    #[serde(default)]
+    readme: Option<PathBuf>,
+    #[serde(default)]
+    keywords: Vec<String>,
+    #[serde(default)]
+    categories: Vec<String>,
+    #[serde(default)]
+    dependencies: Vec<Dependency>,
+    #[serde(default)]
+    features: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+}
+
+/// The categories of crates.io that the published crates use. The registry refuses unknown ones.
+const CATEGORIES: [&str; 5] = [
+    "asynchronous",
+    "command-line-utilities",
+    "concurrency",
+    "development-tools::testing",
+    "web-programming",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
+}
+
+fn metadata() -> Metadata {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    serde_json::from_slice(&metadata.stdout).expect("JSON")
+}
+
+/// Returns the packages that RELEASING.md publishes.
+fn published(metadata: &Metadata) -> Vec<&Package> {
+    let ours = metadata.packages.iter().filter(|package| package.source.is_none());
+    ours.filter(|package| package.publish.is_none()).collect()
+}
+
+#[test]
+fn published_crates_have_the_fields_that_a_registry_shows() {
+    let metadata = metadata();
+    let published = published(&metadata);
+    let names: BTreeSet<&str> = published.iter().map(|package| &*package.name).collect();
+    let releasing = fs::read_to_string(root().join("RELEASING.md")).expect("RELEASING.md");
+    let order = releasing.split_once("publish in this order").expect("the order").1;
+    let place = |name: &str| order.find(&format!("`{name}`"));
+    for package in &published {
+        let name = &*package.name;
+        assert!(package.description.as_ref().is_some_and(|text| text.len() > 20), "{name}: description");
+        assert_eq!(package.license.as_deref(), Some("MIT OR Apache-2.0"), "{name}");
+        assert_eq!(package.documentation, Some(format!("https://docs.rs/{name}")), "{name}");
+        assert!((1..=5).contains(&package.keywords.len()), "{name}: {:?}", package.keywords);
+        assert!(package.keywords.iter().all(|word| word.len() <= 20), "{name}: {:?}", package.keywords);
+        assert!(!package.categories.is_empty(), "{name}: categories");
+        for category in &package.categories {
+            assert!(CATEGORIES.contains(&&**category), "{name}: {category}");
+        }
+        let folder = package.manifest_path.parent().expect("a folder");
+        let readme = package.readme.as_ref().unwrap_or_else(|| panic!("{name}: readme"));
+        for file in [&**readme, Path::new("LICENSE-MIT"), Path::new("LICENSE-APACHE")] {
+            assert!(folder.join(file).is_file(), "{name}: {}", file.display());
+        }
+        assert!(place(name).is_some(), "RELEASING.md does not publish {name}");
+        for needed in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
+            let before = place(&needed.name) < place(name);
+            assert!(!names.contains(&*needed.name) || before, "{name} is published before {}", needed.name);
+        }
+    }
+    assert_eq!(names.len(), 6, "{names:?}");
+}
+
+/// A dependency that needs a later Rust than the published crates do would break the promise of `rust-version`
+/// without a test with that Rust.
+#[test]
+fn no_dependency_of_a_published_crate_needs_a_later_rust() {
+    let metadata = metadata();
+    let number = |version: &str| {
+        version.split('.').map(|part| part.parse::<u32>().expect("a number")).collect::<Vec<_>>()
+    };
+    let oldest = published(&metadata)[0].rust_version.clone().expect("rust-version");
+    let mut reached: BTreeSet<&str> = BTreeSet::new();
+    let mut next: Vec<&str> = published(&metadata).iter().map(|package| &*package.name).collect();
+    while let Some(name) = next.pop() {
+        if !reached.insert(name) {
+            continue;
+        }
+        for package in metadata.packages.iter().filter(|package| package.name == name) {
+            let version = package.rust_version.as_deref().unwrap_or("1.0");
+            assert!(number(version) <= number(&oldest), "{name} {} needs Rust {version}", package.version);
+            let used = package.dependencies.iter().filter(|one| one.kind.as_deref() != Some("dev"));
+            next.extend(used.map(|dependency| &*dependency.name));
+        }
+    }
+    assert!(reached.len() > 100, "the dependencies were followed: {}", reached.len());
+}
+
+#[test]
+fn each_feature_of_the_library_is_built_alone() {
+    let metadata = metadata();
+    let run = fs::read_to_string(root().join("tests/run.sh")).expect("tests/run.sh");
+    let line = run.lines().find(|line| line.starts_with("for features in ")).expect("the loop over features");
+    let built: BTreeSet<&str> = line.split_whitespace().map(|word| word.trim_matches(['"', ';'])).collect();
+    assert!(built.contains(""), "no features at all: {line}");
+    for package in published(&metadata) {
+        for feature in package.features.keys().filter(|feature| *feature != "default") {
+            let alone = package.name == "quorate" && built.contains(&**feature);
+            // A crate with one feature is built without features, and with all.
+            let only = package.features.len() == 1
+                && run.contains(&format!("-p {} --no-default-features", package.name));
+            assert!(alone || only, "tests/run.sh does not build {} with {feature} alone", package.name);
+        }
+    }
 }
 
 #[test]
 fn dependencies_follow_deny_toml() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-    let policy: Policy =
-        toml::from_str(&fs::read_to_string(root.join("deny.toml")).expect("deny.toml")).expect("valid TOML");
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
-        .current_dir(root)
-        .output()
-        .expect("cargo runs");
-    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
-    let metadata: Metadata = serde_json::from_slice(&metadata.stdout).expect("JSON");
+    let policy: Policy = toml::from_str(&fs::read_to_string(root().join("deny.toml")).expect("deny.toml"))
+        .expect("valid TOML");
+    let metadata = metadata();
     assert!(metadata.packages.len() > 100, "all packages were listed: {}", metadata.packages.len());
     let objections = objections(&policy, &metadata.packages);
     assert!(objections.is_empty(), "{}", objections.join("\n"));
@@ -80,6 +206,7 @@ fn a_dependency_outside_the_policy_is_found() {
         version: version.to_owned(),
         license: Some(license.to_owned()),
         source: Some("registry+https://github.com/rust-lang/crates.io-index".to_owned()),
+        ..Package::default()
     };
     let found = |packages: &[Package]| objections(&policy, packages).join("; ");
     let twice = [package("old", "0.1.7", "MIT"), package("old", "0.2.0", "MIT OR GPL-3.0-only")];
@@ -102,7 +229,7 @@ fn a_dependency_outside_the_policy_is_found() {
 fn objections(policy: &Policy, packages: &[Package]) -> Vec<String> {
     let mut objections = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for Package { name, version, license, source } in packages {
+    for Package { name, version, license, source, .. } in packages {
         // Packages of this workspace have no source, and are not checked.
         let Some(source) = source else { continue };
         if !source.starts_with("registry+https://github.com/rust-lang/crates.io-index") {

@@ -6,6 +6,7 @@
 #   bash tests/run.sh --fix    formats the code, and applies the suggestions of clippy
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
+#   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -241,6 +242,41 @@ tools_for_the_page() {
     }
 }
 
+# part NAME COMMAND…: runs a check that ends with 77 if this machine cannot run it. Its last line then says why.
+part() {
+    local name=$1 status=0 log=$PWD/target/part.log
+    shift
+    say "$name"
+    "$@" 2>&1 | tee "$log" || status=$?
+    if [ "$status" -eq 77 ]; then
+        echo "NOT RUN: $name: $(tail -n 1 "$log")" >>"$TESTS_NOT_RUN"
+        return
+    fi
+    return "$status"
+}
+
+# Checks what a release ships. This takes about half an hour, so it is no part of a full run.
+packages() {
+    programs
+    if command -v apt-get >/dev/null; then
+        install lintian lintian - - - -
+        install dpkg-shlibdeps dpkg-dev - - - -
+        install strip binutils - - - -
+        install adduser adduser - - - -
+        install musl-gcc musl-tools - - - -
+    fi
+    say "the program"
+    cargo build --release --locked -p quorate-cli
+    local program=${CARGO_TARGET_DIR:-target}/release/quorate
+    part "package: Debian" bash tests/package/deb.sh "$program"
+    part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "$program"
+    part "package: static program" bash config/package/static.sh
+    part "package: image" bash tests/package/container.sh
+    part "package: crates" bash tests/package/crates.sh
+    part "package: oldest Rust" bash tests/package/msrv.sh
+    part "package: semantic versions" bash tests/package/semver.sh
+}
+
 # Installs the programs that the tests start.
 programs() {
     install redis-server redis-server redis redis redis redis
@@ -300,6 +336,13 @@ if [ "${1:-}" = --servers ]; then
     exit
 fi
 
+if [ "${1:-}" = --packages ]; then
+    packages
+    JUDGED=1
+    verdict
+    exit
+fi
+
 if [ "${1:-}" = --quick ]; then
     programs
     say "format"
@@ -324,7 +367,9 @@ TOOLS_LOG=$PWD/target/tools.log
     programs
     clients_for_interop
     tools_for_the_page
-    for server in $(all_servers); do server_program "$server" || :; done
+    for server in redis-6.2.5 redis-8.2.3 valkey-9.1.2; do server_program "$server" || :; done
+    # Its failure is reported by the check of the manifests.
+    bash tests/package/kubernetes.sh --install || :
 } >"$TOOLS_LOG" 2>&1 &
 TOOLS=$!
 
@@ -338,11 +383,14 @@ say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
 
 say "subsets of the features"
-for features in "" scheduler claims file-node metrics; do
+for features in "" scheduler claims file-node metrics cron-crate jiff sabotage; do
     cargo check --quiet -p quorate --no-default-features --features "$features"
-    # Compiles the unit tests too.
+done
+# The unit tests of the subsets that leave out modules.
+for features in "" scheduler claims file-node metrics; do
     cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test
 done
+cargo check --quiet -p quorate-cli --no-default-features
 
 wait "$TOOLS" || {
     status=$?
@@ -359,7 +407,9 @@ RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace 
 
 # The same test programs, against one release of each other line. One server after the other: all at once, the tests
 # of one delay those of another beyond their limits.
-against_each "conformance faults doctor" redis-6.2.5 redis-8.2.3 valkey-9.1.2
+against_each "conformance doctor" redis-6.2.5 redis-8.2.3 valkey-9.1.2
+
+part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "${CARGO_TARGET_DIR:-target}/debug/quorate-under-test"
 
 cargo build --quiet --workspace --all-features --examples
 for example in examples/*.rs; do

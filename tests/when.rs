@@ -1,4 +1,5 @@
-//! Tests of `quorate when` and `quorate import`, which need no nodes: the meaning of a schedule, and job files.
+//! Tests of `quorate when`, `quorate import` and `quorate init`, which need no nodes: the meaning of a schedule, job
+//! files, and the annotated configuration file.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -138,4 +139,37 @@ fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced()
     let mut command = program.command(["import", "crontab", "-", "--zone", "UTC"]);
     command.stdin(std::fs::File::open(program.file("crontab")).expect("it was written"));
     program.start_command(command).wait(PATIENCE).expect(1).tells(&["name = \"report\""]);
+}
+
+#[test]
+fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
+    let program = program();
+    program
+        .run(["init"])
+        .expect(0)
+        .tells(&["quorate.toml: written", "quorate run --check --config quorate.toml"]);
+    let first = program.read("quorate.toml");
+    assert!(first.contains("\n[[job]]\n") && first.matches("\n# ").count() > 100, "it is annotated: {first}");
+    // It needs no other file: neither the password nor the URLs that it names.
+    program.run(["run", "--check", "--config", "quorate.toml"]).expect(0).tells(&[
+        "group billing, lease of 10s, 3 nodes from quorate.toml",
+        "job nightly-report: 0 3 * * * (Europe/Kyiv)",
+    ]);
+
+    program.write("quorate.toml", "mine");
+    program.run(["init"]).expect(125).says(&["cannot write quorate.toml", "exists", "quorate init FILE"]);
+    assert_eq!(program.read("quorate.toml"), "mine");
+    // A link to a file that does not exist is not followed.
+    std::os::unix::fs::symlink(program.file("elsewhere"), program.file("link")).expect("our own directory");
+    program.run(["init", "link"]).expect(125).says(&["cannot write link", "exists"]);
+    assert!(!program.file("elsewhere").exists());
+
+    program.run(["init", "other.toml"]).expect(0).tells(&["other.toml: written"]);
+    assert_eq!(program.read("other.toml"), first);
+    program
+        .run(["init", "none/quorate.toml"])
+        .expect(125)
+        .says(&["none/quorate.toml", "create its directory"]);
+    // A full device is reported. It is not a file that this program created, so it stays.
+    program.run(["init", "/dev/full"]).expect(125).says(&["/dev/full", "exists"]);
 }

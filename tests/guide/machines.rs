@@ -1,11 +1,10 @@
 //! Runs the commands of the guide. Each page gets machines of its own: namespaces for the network, the
-//! processes, the mounts and the host name, with a home directory, and nothing of the user who runs the
-//! tests.
+//! processes, the mounts and the host name, with an empty home directory, and nothing of the user who runs the
+//! tests: `/root` and `/home` are empty.
 //!
 //! # What is not guaranteed
 //!
-//! The machines of a page share the file system of this machine outside of their home directories, and its
-//! clocks.
+//! The machines of a page share the programs and the other files of this machine, and its clocks.
 
 use super::{
     book::{pages, root},
@@ -18,7 +17,6 @@ use std::{
     collections::BTreeMap,
     env, fs,
     fs::File,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -39,7 +37,7 @@ const REPEATS: usize = 10;
 const AT_ONCE: usize = 3;
 
 /// The machines of one page. Dropping them ends all their processes.
-struct Network {
+pub(crate) struct Network {
     dir: TempDir,
     /// The namespaces in which the others are, with a shell that has all rights in them.
     outer: Child,
@@ -60,10 +58,10 @@ impl Drop for Network {
 }
 
 impl Network {
-    fn start(names: &[String]) -> Result<Self, String> {
+    pub(crate) fn start(names: &[String]) -> Result<Self, String> {
         let dir = tempfile::Builder::new().prefix("quorate-guide-").tempdir().expect("a directory");
         fs::create_dir(dir.path().join("bin")).expect("a directory");
-        symlink(QUORATE, dir.path().join("bin/quorate")).expect("a link");
+        fs::write(dir.path().join("bin/quorate"), "").expect("our own directory");
         let mut outer = Command::new("unshare");
         if !rustix::process::geteuid().is_root() {
             outer.args(["--user", "--map-root-user"]);
@@ -83,7 +81,7 @@ impl Network {
     }
 
     /// Runs a command that prepares the machines.
-    fn prepare(&mut self, command: &str) -> Result<String, String> {
+    pub(crate) fn prepare(&mut self, command: &str) -> Result<String, String> {
         let switch = self.switch.as_mut().expect("it lives as long as the network");
         match switch.run(command)? {
             (0, output) => Ok(output.trim().to_owned()),
@@ -100,8 +98,13 @@ impl Network {
         }
         fs::write(dir.join("hosts"), hosts).expect("our own directory");
         self.prepare(&format!("mount --bind {}/hosts /etc/hosts", dir.display()))?;
-        // A configuration of this machine must not affect a page.
-        self.prepare("[ ! -d /etc/quorate ] || mount -t tmpfs none /etc/quorate")?;
+        self.prepare(&format!("mount --bind {QUORATE} {}/bin/quorate", dir.display()))?;
+        // No file of this machine's users, and no configuration of this machine, may affect a page.
+        for hidden in ["/etc/quorate", "/root", "/home"] {
+            if !dir.starts_with(hidden) {
+                self.prepare(&format!("[ ! -d {hidden} ] || mount -t tmpfs none {hidden}"))?;
+            }
+        }
         self.prepare("ip link set lo up && ip link add switch type bridge && ip link set switch up")?;
         for (name, address) in names.iter().zip(&addresses) {
             let home = dir.join(name);
@@ -119,8 +122,8 @@ impl Network {
             // The first process of the new namespaces is the child of `unshare`, seen from outside.
             let init =
                 self.prepare(&format!("until pgrep -P $! > {home}.pid; do :; done; cat {home}.pid"))?;
-            self.prepare(&format!("ip link add {name} type veth peer name eth0 netns {init}"))?;
-            self.prepare(&format!("ip link set {name} master switch up"))?;
+            self.prepare(&format!("ip link add name {name} type veth peer name eth0 netns {init}"))?;
+            self.prepare(&format!("ip link set dev {name} master switch up"))?;
             let setup = format!(
                 "hostname {name} && ip link set lo up && ip addr add {address}/24 dev eth0 && ip link set eth0 up"
             );
@@ -132,7 +135,7 @@ impl Network {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), String> {
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::File { machines, name, text } => {
                 for machine in machines {
@@ -166,7 +169,7 @@ impl Network {
             Step::SwitchOff { machine } => {
                 let pid = self.dir.path().join(format!("{machine}.pid"));
                 let pid = pid.display();
-                self.prepare(&format!("ip link set {machine} down; kill -KILL $(cat {pid})"))?;
+                self.prepare(&format!("ip link set dev {machine} down; kill -KILL $(cat {pid})"))?;
                 self.machines.remove(machine).expect("it is on").join();
                 Ok(())
             }
@@ -235,6 +238,7 @@ fn machines_are_apart_and_a_failure_is_reported() {
         output: output.to_owned(),
     };
     for step in [
+        run("one", "find $HOME /root /home -mindepth 1; env | grep QUORATE_; echo nothing", "nothing\n"),
         run("one", "hostname; cd; export A=b; touch here", "one\n"),
         run("one", "echo $A; ls; sleep 1000 &", "b\nhere\n"),
         run("two", "hostname; ls", "two\n"),

@@ -11,7 +11,7 @@ mod when;
 
 pub(crate) use claims::{ClaimsCommand, ClaimsListArgs, ClaimsResetArgs, ClaimsShowArgs};
 pub(crate) use daemon::{LeadArgs, LogFormat, LogLevel, RunArgs};
-pub(crate) use generate::{CompletionsArgs, ManArgs, Shell};
+pub(crate) use generate::{CompletionsArgs, InitArgs, ManArgs, Shell};
 pub(crate) use import::{CrontabArgs, ImportCommand};
 pub(crate) use jobs::{
     AuditArgs, BackfillArgs, GroupArgs, HistoryArgs, JobsCommand, ListJobsArgs, LogsArgs, NextArgs, ShowArgs,
@@ -172,6 +172,8 @@ pub(crate) enum Command {
     /// Show the nodes, trust them, and replace the node set
     #[command(subcommand)]
     Nodes(NodesCommand),
+    /// Write an annotated configuration file to start from; needs no nodes
+    Init(InitArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Write the manual pages

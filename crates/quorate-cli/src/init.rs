@@ -1,68 +1,43 @@
-//! The duties of process 1 in a container, which are to reap orphaned processes and to forward signals.
+//! The command `quorate init`, which writes an annotated configuration file.
 
-use crate::exit::{FAILURE, Failure};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use std::{os::unix::process::CommandExt, process::Command};
-use tokio::signal::unix::{SignalKind, signal};
+use crate::{
+    args::InitArgs,
+    exit::{FAILURE, Failure},
+    show,
+};
+use std::{fs, io, io::Write, path::Path};
 
-/// The signals HUP, INT, QUIT, USR1, USR2 and TERM. The kernel gives process 1 no default action for them.
-const FORWARDED: [Signal; 6] =
-    [Signal::HUP, Signal::INT, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TERM];
+/// The annotated file. The repository has it as `config/quorate.toml`.
+pub(crate) const ANNOTATED: &str = include_str!("../quorate.toml");
 
-/// Returns whether this process is process 1.
-pub(crate) fn is_process_one() -> bool {
-    std::process::id() == 1
+/// The longest line, in bytes.
+const LINE_MAX: usize = 8 * 1024;
+
+/// Writes the annotated file, and prints the next steps. Never replaces a file.
+pub(crate) fn init(args: &InitArgs) -> Result<u8, Failure> {
+    let name = args.file.display();
+    write(&args.file, ANNOTATED).map_err(|error| {
+        let fix = match error.kind() {
+            io::ErrorKind::AlreadyExists => "; remove it, or name another file: quorate init FILE",
+            io::ErrorKind::NotFound => "; create its directory first",
+            _ => "",
+        };
+        Failure::new(FAILURE, format!("cannot write {name}: {error}{fix}"))
+    })?;
+    show::print(&(show::line(&format!("{name}: written"), LINE_MAX) + "\n"))?;
+    let next = format!("replace its nodes and jobs, then: quorate run --check --config {name}");
+    show::print(&(show::line(&next, LINE_MAX) + "\n"))?;
+    Ok(0)
 }
 
-/// Runs this program again as a child, with the same arguments. Acts as the child's init process until the
-/// child ends.
-pub(crate) async fn supervise() -> Result<u8, Failure> {
-    let fail = |error: std::io::Error| Failure::new(FAILURE, format!("as process 1: {error}"));
-    let mut children = signal(SignalKind::child()).map_err(fail)?;
-    let mut passed_on = Vec::new();
-    for number in FORWARDED {
-        passed_on.push((number, signal(SignalKind::from_raw(number.as_raw())).map_err(fail)?));
+/// Writes a file that does not exist yet. A file that could not be written in full is removed.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    // `create_new` also refuses a symbolic link, so the file is not created elsewhere.
+    let mut file = fs::File::options().write(true).create_new(true).open(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
     }
-    let exe = std::env::current_exe().map_err(fail)?;
-    // The child gets a process group of its own. The group of process 1 may be outside of the container's
-    // process namespace, so signals could not reach it.
-    let child = Command::new(exe).args(std::env::args_os().skip(1)).process_group(0).spawn().map_err(fail)?;
-    let child = Pid::from_child(&child);
-    loop {
-        if let Some(code) = reap(child) {
-            return Ok(code);
-        }
-        let requested = std::future::poll_fn(|cx| {
-            for (number, stream) in &mut passed_on {
-                if stream.poll_recv(cx).is_ready() {
-                    return std::task::Poll::Ready(*number);
-                }
-            }
-            std::task::Poll::Pending
-        });
-        tokio::select! { biased;
-            // If the child has just ended, the next iteration of the loop reaps it.
-            number = requested => drop(kill_process(child, number)),
-            _ = children.recv() => {}
-        }
-    }
-}
-
-/// Reaps all children that have ended. Returns the exit status of `child` if it is among them.
-fn reap(child: Pid) -> Option<u8> {
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        if pid == child {
-            return Some(code(status));
-        }
-    }
-    None
-}
-
-fn code(status: WaitStatus) -> u8 {
-    let code = match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => code,
-        (None, Some(signal)) => 128 + signal,
-        (None, None) => i32::from(FAILURE),
-    };
-    u8::try_from(code).unwrap_or(FAILURE)
+    written
 }

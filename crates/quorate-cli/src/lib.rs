@@ -35,6 +35,7 @@ mod otlp;
 mod outputs;
 #[doc(hidden)]
 pub mod probe;
+mod process_one;
 mod progress;
 mod recorder;
 mod run;
@@ -106,7 +107,9 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Demo(args) => block_on(demo::demo(args)),
         // With `--check`, no command of a job is started, so there are no orphaned processes that process 1
         // would have to reap.
-        Command::Run(args) if init::is_process_one() && !args.check => block_on(init::supervise()),
+        Command::Run(args) if process_one::is_process_one() && !args.check => {
+            block_on(process_one::supervise())
+        }
         Command::Run(args) => {
             let config = Config::load(&args.flags(), &Environment::process())?;
             let wanted = config.otlp.as_ref().filter(|_| !args.check);
@@ -159,6 +162,7 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),
         Command::Import(command) => import::import(command),
+        Command::Init(args) => init::init(args),
         Command::Completions(args) => generate::completions(args),
         Command::Man(args) => generate::man(args),
         Command::Top(args) => {

@@ -20,6 +20,7 @@ pub fn arguments(args: &[OsString], environment: &Environment<'_>) -> Result<Opt
         Command::Demo(_)
         | Command::When(_)
         | Command::Import(_)
+        | Command::Init(_)
         | Command::Completions(_)
         | Command::Man(_) => Ok(None),
         Command::Run(args) => load_with(&args.flags()).map(Some),

@@ -4,6 +4,23 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  # writes ./quorate.toml
+  quorate init
+  quorate init /etc/quorate/quorate.toml
+  quorate run --check --config quorate.toml
+
+The file describes every key, with its default, and has example nodes and jobs:
+replace them with your own. It asks nothing, and never replaces a file. Exit
+status: 0; 125 the file exists already or cannot be written; 78 configuration.")]
+pub(crate) struct InitArgs {
+    /// The file to write
+    #[arg(value_name = "FILE", default_value = "quorate.toml")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
   # for this shell
   source <(quorate completions bash)
   # for each new shell

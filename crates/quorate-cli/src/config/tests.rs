@@ -541,7 +541,7 @@ fn files_of_tls_come_from_the_node_the_flag_the_environment_and_the_file_in_this
 /// Reads the annotated file unchanged, and then with each commented default enabled.
 #[test]
 fn the_annotated_file_documents_every_key_and_its_true_default() {
-    let text = include_str!("../../../../config/quorate.toml");
+    let text = crate::init::ANNOTATED;
     let plain = load(text).unwrap_or_else(|error| panic!("{error}"));
     let default_line = |line: &str| {
         let key = line.strip_prefix('#')?.split_once(" = ")?.0;

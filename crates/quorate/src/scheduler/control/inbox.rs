@@ -23,8 +23,8 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// The shortest and the longest time between two reads of the inbox. The longest is for an inbox into which nobody has
-/// written for long.
+/// The shortest and the longest time between two reads of the inbox. The longest is for an inbox that has been empty for
+/// long.
 const READ_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// The pause after a read that too few nodes answered.
 const READ_AGAIN: Duration = Duration::from_secs(1);

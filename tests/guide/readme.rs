@@ -1,0 +1,154 @@
+//! Runs the commands of the README files, in their order, on a machine with four Redis servers beside it.
+
+use super::{
+    book::root,
+    machines::Network,
+    page::{Page, Part},
+    script::Step,
+};
+use std::{collections::BTreeSet, fs};
+
+/// The machines of the README: `worker` runs the commands, and the others are the servers in them.
+const MACHINES: [&str; 5] = ["worker", "a", "b", "c", "d"];
+
+/// The way in which a command is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It ends with 0.
+    Ends,
+    /// It runs until the end of the test, and leads.
+    Leads,
+    /// It serves HTTP on port 9640, and is stopped once it is ready.
+    Serves,
+    /// It shows a view on a terminal until `q` is pressed.
+    Shows,
+    /// It is run by the test that is named here.
+    Elsewhere(&'static str),
+}
+
+/// The commands that do not simply end with 0, by their beginning. The first entry that fits counts.
+const WAYS: [(&str, Way); 6] = [
+    ("cargo run --release -p quorate-cli -- demo", Way::Elsewhere("tests/demo.rs")),
+    ("cargo install quorate-cli", Way::Elsewhere("tests/package/crates.sh")),
+    ("quorate demo", Way::Elsewhere("tests/demo.rs")),
+    ("quorate lead --group billing --listen", Way::Serves),
+    ("quorate run --config quorate.toml --listen", Way::Serves),
+    ("quorate run --config quorate.toml", Way::Leads),
+];
+
+/// As [`WAYS`], for commands that need a terminal.
+const VIEW: &str = "quorate top";
+
+/// The files that the commands name.
+const FILES: [(&str, &str); 2] = [
+    ("backup.sh", "#!/bin/sh\necho backup under $QUORATE_FENCING_TOKEN\n"),
+    (
+        "quorate.toml",
+        "group = \"billing\"\n[[job]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\ncommand = [\"true\"]\n",
+    ),
+];
+
+fn way(command: &str) -> Way {
+    if command.starts_with(VIEW) {
+        return Way::Shows;
+    }
+    WAYS.iter().find(|(begin, _)| command.starts_with(begin)).map_or(Way::Ends, |(_, way)| *way)
+}
+
+/// Returns the commands of the shell blocks with their lines, without the comments after them.
+fn commands(page: &Page) -> Vec<(usize, String)> {
+    let mut commands = Vec::new();
+    for part in &page.parts {
+        let Part::Code { line, info, text } = part else { continue };
+        if info != "sh" {
+            continue;
+        }
+        for (number, text) in (line + 1..).zip(text.lines()) {
+            let command = text.split_once(" # ").map_or(text, |(command, _)| command).trim();
+            if !command.is_empty() {
+                commands.push((number, command.to_owned()));
+            }
+        }
+    }
+    commands
+}
+
+/// Returns the shell line that runs the command in this way.
+fn line(command: &str, way: Way) -> Option<String> {
+    let ready = "curl --silent --fail --output /dev/null http://127.0.0.1:9640/readyz";
+    Some(match way {
+        Way::Ends => command.to_owned(),
+        Way::Leads => format!(
+            "{command} > daemon.log 2>&1 & until quorate status election/billing | grep 'held by'; do sleep 0.2; done"
+        ),
+        Way::Serves => format!(
+            "{command} > daemon.log 2>&1 & until {ready}; do kill -0 $! || break; sleep 0.1; done; kill $! && wait $!"
+        ),
+        // `script` gives the view a terminal, and the terminal its input.
+        Way::Shows => {
+            format!(
+                "(sleep 2; printf q) | TERM=xterm script --quiet --return --command '{command}' /dev/null"
+            )
+        }
+        Way::Elsewhere(_) => return None,
+    })
+}
+
+fn step(line: usize, machine: &str, command: String) -> Step {
+    Step::Run { line, machine: machine.to_owned(), command, output: String::new() }
+}
+
+fn run(file: &str) -> Result<BTreeSet<String>, String> {
+    let page = Page::read(&fs::read_to_string(root().join(file)).expect("UTF-8"));
+    let commands = commands(&page);
+    assert!(commands.len() > 3, "{file}: {commands:?}");
+    let mut network = Network::start(&MACHINES.map(str::to_owned))?;
+    // The file that `quorate import crontab` reads may not exist on this machine. Some files of /etc cannot be read
+    // by every user who runs this test, and no command needs them.
+    let crontab = "mkdir .etc; cp -a /etc/. .etc 2>/dev/null; echo '17 3 * * * root /bin/true' > .etc/crontab; \
+                   mount --bind .etc /etc";
+    network.step(&step(0, MACHINES[0], crontab.to_owned()))?;
+    for server in &MACHINES[1..] {
+        let start = "redis-server --bind 0.0.0.0 --protected-mode no --save '' --daemonize yes";
+        network.step(&step(0, server, start.to_owned()))?;
+    }
+    for (name, text) in FILES {
+        if commands.iter().any(|(_, command)| command == "quorate init") && name == "quorate.toml" {
+            continue;
+        }
+        let machines = vec![MACHINES[0].to_owned()];
+        network.step(&Step::File { machines, name: name.to_owned(), text: text.to_owned() })?;
+    }
+    let trust = "chmod +x backup.sh; quorate nodes trust --nodes redis://a,redis://b,redis://c";
+    network.step(&step(0, MACHINES[0], trust.to_owned()))?;
+    let mut seen = BTreeSet::new();
+    for (number, command) in commands {
+        if let Some(line) = line(&command, way(&command)) {
+            network.step(&step(number, MACHINES[0], line)).map_err(|why| format!("{file}:{why}"))?;
+        }
+        seen.insert(command);
+    }
+    Ok(seen)
+}
+
+#[test]
+fn every_command_of_the_readme_files_runs_as_it_is_written() {
+    let run = |file: &'static str| std::thread::spawn(move || run(file));
+    let mut seen = BTreeSet::new();
+    for file in [run("README.md"), run("crates/quorate-cli/README.md")] {
+        seen.extend(file.join().expect("no panic").unwrap_or_else(|why| panic!("{why}")));
+    }
+    for (begin, _) in WAYS {
+        assert!(seen.iter().any(|command| way_of(command) == Some(begin)), "no README has `{begin}`");
+    }
+    for (_, way) in WAYS {
+        if let Way::Elsewhere(test) = way {
+            assert!(root().join(test).exists(), "{test}");
+        }
+    }
+}
+
+/// Returns the entry of [`WAYS`] that counts for the command.
+fn way_of(command: &str) -> Option<&'static str> {
+    WAYS.iter().map(|(begin, _)| *begin).find(|begin| command.starts_with(begin))
+}
