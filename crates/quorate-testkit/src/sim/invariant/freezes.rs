@@ -29,6 +29,9 @@ const FROZEN: &str = "the group was frozen";
 /// longer period, and every tick starts within a second.
 const RUNS_AGAIN_IN: Duration = Duration::from_millis(3_500);
 
+/// The longest time before its tick at which a leader of the group opens a run: twice the longest TTL.
+const OPENED_AHEAD: Duration = Duration::from_secs(5);
+
 /// Requires that a freeze of the group stops all jobs, under every leader, and only until its end:
 ///
 /// - A freeze that was accepted was stored on a majority. It is in force from [`NOTICED_IN`] later, until its end or
@@ -189,7 +192,8 @@ impl Freezes {
         };
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;
-        let continues = self.goes_on(freeze, spec, start) || was_open_before(freeze, true_wall(now), start);
+        let was_open = spec.is_any_worker() && was_open_before(freeze, true_wall(now), start);
+        let continues = was_open || self.goes_on(freeze, spec, start);
         if cause.request().is_some() || *at >= freeze.until || excused || continues {
             return Ok(());
         }
@@ -270,9 +274,9 @@ impl Freezes {
 }
 
 /// Returns `true` if the run may have been open to workers before the freeze, and the freeze is over. The leader
-/// withdraws such a run. If its term ends first, a leader that begins after the freeze continues the run.
+/// withdraws such a run. If its term ends first, a worker may take the run once the freeze is over.
 fn was_open_before(freeze: &Freeze, now: WallTime, start: &RunStart) -> bool {
-    freeze.until + OFFSET < now && start.at < freeze.accepted + OFFSET
+    freeze.until + OFFSET < now && start.at < freeze.accepted + OPENED_AHEAD + OFFSET
 }
 
 #[cfg(test)]
