@@ -14,7 +14,7 @@ use crate::{
     env::WallTime,
     scheduler::{JobAction, JobRequest, JobResponse, JobRow, Paused, RequestId, RunOutcome, SkipReason},
 };
-use refusal::{FOLLOWED, being_removed, place_of, refuse, too_late};
+use refusal::{FOLLOWED, being_removed, place_of, too_late};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -352,6 +352,30 @@ pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: Wa
         last: true,
     };
     of_job.map(close).collect()
+}
+
+/// Refuses a request. An earlier leader may have accepted it, and stored that on a minority of the nodes, where a
+/// later leader may find it. So this leader answers only once a majority stores a row of its own term that says
+/// otherwise: the closing row of a request for runs, or the row that the request would have changed.
+fn refuse(request: &JobRequest, why: Arc<str>, jobs: &LedJobs, now: WallTime) -> Asked {
+    let (id, answer) = (request.id, JobResponse::Refused { why });
+    let place = jobs.table().place(request.what.job());
+    let entry = place.and_then(|place| jobs.table().get(place));
+    let is_new = request.valid_until().until(now).is_zero();
+    let (key, value, open) = match (&request.what, entry) {
+        (JobAction::Trigger { .. } | JobAction::Backfill { .. }, Some(entry)) => {
+            let open = OpenRequest::refused(request.clone(), answer.clone(), entry.job(), now);
+            (id.key(), open.row().to_value(), Some(open))
+        }
+        (JobAction::Pause { .. } | JobAction::Resume { .. }, Some(entry)) if !is_new => {
+            (JobRow::key(&entry.job().name), entry.row().to_value(), None)
+        }
+        (JobAction::Freeze { .. } | JobAction::Unfreeze, _) if !is_new => {
+            (JobRow::FREEZE.into(), jobs.group_freeze().to_value(), None)
+        }
+        _ => return Asked::Answer(answer),
+    };
+    Asked::Store(Box::new(Granted { id, answer, key, value, open }))
 }
 
 /// Pauses a job from `paused.at` on. If the job is already paused and this pause has a reason or an end, both

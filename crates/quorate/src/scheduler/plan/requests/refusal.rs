@@ -1,40 +1,15 @@
-//! The refusals of requests.
+//! The reasons for which the leader refuses requests.
 
-use super::{Asked, Granted};
-use crate::scheduler::plan::{led_jobs::LedJobs, open_request::OpenRequest};
+use crate::scheduler::plan::led_jobs::LedJobs;
 use crate::{
     env::WallTime,
-    scheduler::{JobAction, JobRequest, JobResponse, JobRow},
+    scheduler::{JobAction, JobRequest},
 };
 use std::{sync::Arc, time::Duration};
 
 /// The part of a refusal that concerns the leaders before this one.
 pub(super) const FOLLOWED: &str =
     "a leader that was replaced before it could answer may have skipped ticks because of it";
-
-/// Refuses a request. An earlier leader may have accepted it, and stored that on a minority of the nodes, where a
-/// later leader may find it. So this leader answers only once a majority stores a row of its own term that says
-/// otherwise: the closing row of a request for runs, or the row that the request would have changed.
-pub(super) fn refuse(request: &JobRequest, why: Arc<str>, jobs: &LedJobs, now: WallTime) -> Asked {
-    let (id, answer) = (request.id, JobResponse::Refused { why });
-    let place = jobs.table().place(request.what.job());
-    let entry = place.and_then(|place| jobs.table().get(place));
-    let is_new = request.valid_until().until(now).is_zero();
-    let (key, value, open) = match (&request.what, entry) {
-        (JobAction::Trigger { .. } | JobAction::Backfill { .. }, Some(entry)) => {
-            let open = OpenRequest::refused(request.clone(), answer.clone(), entry.job(), now);
-            (id.key(), open.row().to_value(), Some(open))
-        }
-        (JobAction::Pause { .. } | JobAction::Resume { .. }, Some(entry)) if !is_new => {
-            (JobRow::key(&entry.job().name), entry.row().to_value(), None)
-        }
-        (JobAction::Freeze { .. } | JobAction::Unfreeze, _) if !is_new => {
-            (JobRow::FREEZE.into(), jobs.group_freeze().to_value(), None)
-        }
-        _ => return Asked::Answer(answer),
-    };
-    Asked::Store(Box::new(Granted { id, answer, key, value, open }))
-}
 
 /// Returns the place of the request's job in the job table.
 ///
