@@ -41,11 +41,12 @@ const OPENED_AHEAD: Duration = Duration::from_secs(5);
 /// - An entry of a freeze contains no tick that is due after the end of the freeze.
 /// - After the end of the last freeze, each leader-placed job starts a tick again.
 ///
-/// If a tick of an at-least-once job was started before the freeze was in force, its attempts continue, under the next
-/// leader too. A run that was open to workers before the freeze may start after it. There are three exceptions. A
-/// freeze, or its end, need not take effect if servers lose it, so that fewer than a majority of the servers remember
-/// it. A worker that was paused itself, or whose boot clock stood still, may notice a freeze later. The entries of ticks
-/// from before a server lost data, and of jobs with a short history, need not exist.
+/// If a tick of an at-least-once job was started before the freeze was in force, its attempts continue, under the
+/// next leader too. A run that was open to workers before the freeze may start until a leader has taken its slot.
+/// There are three exceptions. A freeze, or its end, need not take effect if servers lose it, so that fewer than a
+/// majority of the servers remember it. A worker that was paused itself, or whose boot clock stood still, may
+/// notice a freeze later. The entries of ticks from before a server lost data, and of jobs with a short history,
+/// need not exist.
 #[derive(Debug, Default)]
 pub(super) struct Freezes {
     log: PoolLog,
@@ -192,7 +193,7 @@ impl Freezes {
         };
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;
-        let was_open = spec.is_any_worker() && was_open_before(freeze, true_wall(now), start);
+        let was_open = spec.is_any_worker() && was_open_before(freeze, start);
         let continues = was_open || self.goes_on(freeze, spec, start);
         if cause.request().is_some() || *at >= freeze.until || excused || continues {
             return Ok(());
@@ -273,10 +274,10 @@ impl Freezes {
     }
 }
 
-/// Returns `true` if the run may have been open to workers before the freeze, and the freeze is over. The leader
-/// withdraws such a run. If its term ends first, a worker may take the run once the freeze is over.
-fn was_open_before(freeze: &Freeze, now: WallTime, start: &RunStart) -> bool {
-    freeze.until + OFFSET < now && start.at < freeze.accepted + OPENED_AHEAD + OFFSET
+/// Returns `true` if the run may have been open to workers before the freeze. Each leader withdraws such a run. A worker
+/// may take it until a leader has taken its slot, and no leader can do that while too few servers answer in time.
+fn was_open_before(freeze: &Freeze, start: &RunStart) -> bool {
+    start.at < freeze.accepted + OPENED_AHEAD + OFFSET
 }
 
 #[cfg(test)]
