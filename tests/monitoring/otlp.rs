@@ -263,6 +263,21 @@ fn quorate_lead_sends_its_terms_and_metrics_too() {
     assert_eq!(spans_named(&receiver, "term").len(), 1);
 }
 
+#[test]
+fn quorate_web_sends_its_metrics_too() {
+    let receiver = Receiver::start(Some(200));
+    let url = receiver.url(PATH);
+    let settings =
+        format!("http = {{ listen = \"127.0.0.1:0\" }}\n[otlp]\nurl = \"{url}\"\nevery = \"1s\"\n");
+    let bench = bench(&settings);
+    let daemon = start(&bench, "web");
+    until("the metric of the nodes", PATIENCE, || {
+        let voting = value(&receiver, "quorate_nodes_voting", &[])?;
+        (voting > 0.5).then_some(())
+    });
+    assert!(!terminate(daemon).contains("hush"), "a secret in the output");
+}
+
 /// Collects the source files below a directory.
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a directory").flatten() {

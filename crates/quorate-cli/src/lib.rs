@@ -125,9 +125,11 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(lead::lead(args, &config, otlp))
         }
         Command::Web(args) => {
-            log::start(args.log.format, args.log.level, None);
             let config = Config::load(&args.flags(), &Environment::process())?;
-            block_on(web::web(args, &config))
+            let group = args.group.as_deref().or(config.group.as_deref());
+            let (otlp, traces) = start_otlp(config.otlp.as_ref(), &config, group);
+            log::start(args.log.format, args.log.level, traces);
+            block_on(web::web(args, &config, otlp))
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn, None);

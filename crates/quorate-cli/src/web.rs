@@ -6,17 +6,20 @@ use crate::{
     connect,
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
-    jobs, recorder,
+    jobs,
+    otlp::{Otlp, Sending},
+    recorder,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence},
         notify::Notifier,
     },
 };
+use futures_util::future::OptionFuture;
 use quorate::{election::Election, quorum::Quorum};
 
 /// Serves until SIGTERM or SIGINT.
-pub(crate) async fn web(args: &WebArgs, config: &Config) -> Result<u8, Failure> {
+pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let group = jobs::group(args.group.as_deref(), config)?;
     let Some(http) = &config.http else {
         let text =
@@ -24,7 +27,8 @@ pub(crate) async fn web(args: &WebArgs, config: &Config) -> Result<u8, Failure> 
         return Err(Failure::new(CONFIG, text));
     };
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let listener = Listener::bind(http, recorder::install()?).await?;
+    let recorder = recorder::install()?;
+    let listener = Listener::bind(http, recorder.clone()).await?;
     // A viewer who may not operate changes nothing, so that even markers need not be written.
     let quorum = match http.operate_token_file {
         Some(_) => connect::quorum(config, config.settings.clone())?,
@@ -32,10 +36,12 @@ pub(crate) async fn web(args: &WebArgs, config: &Config) -> Result<u8, Failure> 
     };
     let election = Election::new(&quorum, group).ttl(config.lease.ttl);
     tracing::info!(group, "{} nodes from {}", config.nodes.len(), config.nodes_from);
+    let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, true)?;
     quorum.met(FIRST_LOOK).await;
     serve(&quorum, config, signals, &server).await;
-    server.stop().await;
+    // Each of the two takes a second at most.
+    tokio::join!(server.stop(), OptionFuture::from(sending.map(Sending::finish)));
     quorum.close().await;
     tracing::info!("ended");
     Ok(0)

@@ -403,8 +403,13 @@ async fn job(
     let now = env.wall();
     let (history, next, why) =
         futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);
-    let ends: Vec<RunEnd> = history.map_err(missing)?.iter().map(RunEnd::new).collect();
+    // The rest of the page is useful without the history, which may be unreadable for a moment while the list is not.
+    let (ends, unread_history) = match history {
+        Ok(history) => (history.iter().map(RunEnd::new).collect(), None),
+        Err(error) if matches!(error, JobsError::UnknownJob { .. }) => return Err(missing(error)),
+        Err(error) => (job.ends.clone(), Some(error.to_string())),
+    };
     job.ends = ends.iter().take(STRIP).cloned().collect();
     let next = next.ok().filter(|next| !next.is_empty()).unwrap_or_else(|| job.next.into_iter().collect());
-    Ok(Box::new(JobDetail { job, ends, next, why }))
+    Ok(Box::new(JobDetail { job, ends, unread_history, next, why }))
 }

@@ -164,7 +164,10 @@ pub(crate) enum JobState {
 #[derive(Clone, Debug)]
 pub(crate) struct JobDetail {
     pub(crate) job: JobView,
+    /// The newest ends of runs; those of the list if the history could not be read.
     pub(crate) ends: Vec<RunEnd>,
+    /// The error of the history, if it could not be read.
+    pub(crate) unread_history: Option<String>,
     pub(crate) next: Vec<WallTime>,
     pub(crate) why: Option<Explanation>,
 }

@@ -203,8 +203,11 @@ fn runs(detail: &JobDetail, zone: &Zone, context: &Context<'_>) -> Markup {
     html! {
         section aria-labelledby="runs" {
             div.head { h2 id="runs" { "Runs" } (parts::strip(job)) }
+            @if let Some(error) = &detail.unread_history {
+                p.box role="status" { "The history cannot be read now; older runs are missing. " (text(error)) }
+            }
             @if detail.ends.is_empty() && job.running.is_empty() {
-                p.soft { "No run has ended yet." }
+                @if detail.unread_history.is_none() { p.soft { "No run has ended yet." } }
             } @else {
                 table.stack role="table" {
                     caption { "The newest " (detail.ends.len().min(RUNS)) " of " (detail.ends.len()) " kept. Late is how long after its tick it started." }

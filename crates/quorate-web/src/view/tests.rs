@@ -71,7 +71,13 @@ fn hostile_text_is_text_on_every_page() {
         remaining: None,
     };
     let job = hostile_job();
-    let detail = crate::snapshot::JobDetail { ends: job.ends.clone(), job, next: vec![NOW], why: None };
+    let detail = crate::snapshot::JobDetail {
+        ends: job.ends.clone(),
+        unread_history: Some(HOSTILE.to_owned()),
+        job,
+        next: vec![NOW],
+        why: None,
+    };
     let detail = Detail::Job(Ok(Box::new(detail)));
     let message = crate::Message {
         id: crate::snapshot::name(HOSTILE).into(),
@@ -221,7 +227,13 @@ fn only_an_operator_sees_the_actions() {
     let mut state = testing::state(3);
     testing::start(&mut state, 0);
     let job = state.jobs.as_ref().unwrap().list[0].clone();
-    let detail = crate::snapshot::JobDetail { ends: job.ends.clone(), job, next: vec![], why: None };
+    let detail = crate::snapshot::JobDetail {
+        ends: job.ends.clone(),
+        unread_history: None,
+        job,
+        next: vec![],
+        why: None,
+    };
     let detail = Detail::Job(Ok(Box::new(detail)));
     let view = View::Job { name: "job-0".to_owned(), at: None };
     let zone = Zone::utc();
@@ -232,6 +244,25 @@ fn only_an_operator_sees_the_actions() {
     }
     assert!(!shown(true).contains("/do/resume"), "it is not paused");
     assert!(shown(true).contains("value=\"form-token\""));
+}
+
+#[test]
+fn a_history_that_cannot_be_read_leaves_the_rest_of_the_page() {
+    let state = testing::state(3);
+    let job = state.jobs.as_ref().unwrap().list[0].clone();
+    let view = View::Job { name: "job-0".to_owned(), at: None };
+    let zone = Zone::utc();
+    let shown = |ends: &[crate::snapshot::RunEnd], unread: Option<&str>| {
+        let unread_history = unread.map(str::to_owned);
+        let (ends, job, next) = (ends.to_vec(), job.clone(), vec![NOW]);
+        let detail = crate::snapshot::JobDetail { ends, unread_history, job, next, why: None };
+        page(&view, &state, Some(&Detail::Job(Ok(Box::new(detail)))), &context(&zone))
+    };
+    let unread = shown(&job.ends, Some("2 of 5 nodes answered"));
+    assert!(unread.contains("The history cannot be read now") && unread.contains("2 of 5 nodes"), "{unread}");
+    assert!(unread.contains("Rules") && unread.contains("class=\"stack\""), "{unread}");
+    assert!(!shown(&[], Some("2 of 5 nodes answered")).contains("No run has ended yet"), "not known");
+    assert!(!shown(&job.ends, None).contains("The history cannot be read"));
 }
 
 #[test]
