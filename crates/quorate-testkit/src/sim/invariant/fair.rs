@@ -36,7 +36,10 @@ impl Invariant for Fair {
                 let is_earlier = |queued: &&Waiter| waiter.is_none_or(|waiter| queued.began < waiter.began);
                 self.judged += u64::from(!self.queue.is_empty());
                 if let Some(first) = self.queue.iter().find(is_earlier) {
-                    return Err(format!("{worker} acquired before {}, which had waited longer", first.worker));
+                    return Err(format!(
+                        "{worker} acquired before {}, which had waited longer",
+                        first.worker
+                    ));
                 }
             }
             _ => {}

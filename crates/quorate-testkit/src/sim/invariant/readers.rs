@@ -39,7 +39,10 @@ impl Invariant for Readers {
     }
 
     fn judged(&self) -> Vec<(&'static str, u64)> {
-        vec![("writer judged after readers", self.writers_judged), ("downgrade judged", self.downgrades_judged)]
+        vec![
+            ("writer judged after readers", self.writers_judged),
+            ("downgrade judged", self.downgrades_judged),
+        ]
     }
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
@@ -98,7 +101,9 @@ impl Readers {
         let newest = self.newest(resource);
         let since = *self.since.entry(*lease).or_insert(newest);
         if newest > since {
-            return Err(format!("a writer held {resource} under {newest} while {worker} held it for reading"));
+            return Err(format!(
+                "a writer held {resource} under {newest} while {worker} held it for reading"
+            ));
         }
         let writes = |other: &&Belief| counts(other) && !other.reads && other.resource == *resource;
         match beliefs.iter().find(writes) {

@@ -61,7 +61,11 @@ impl Invariant for Reservations {
                 made.insert((*node).to_owned(), reservation);
                 Ok(())
             }
-            Event::Ran { node, request: Request::Acquire { resource, owner, .. }, reply: Reply::Granted { .. } } => {
+            Event::Ran {
+                node,
+                request: Request::Acquire { resource, owner, .. },
+                reply: Reply::Granted { .. },
+            } => {
                 if let Some(made) = self.made.get_mut(resource)
                     && made.get(*node).is_some_and(|reservation| reservation.successor == owner.worker())
                 {

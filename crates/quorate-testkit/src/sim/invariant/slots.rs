@@ -49,7 +49,9 @@ impl Invariant for Slots {
                 let is_free = *held < SLOTS;
                 *(if is_free { &mut self.free } else { &mut self.full }) += 1;
                 match (is_free, found) {
-                    (true, false) => Err(format!("{worker} found no free slot, and {held} of {SLOTS} are held")),
+                    (true, false) => {
+                        Err(format!("{worker} found no free slot, and {held} of {SLOTS} are held"))
+                    }
                     (false, true) => Err(format!("{worker} found a slot, and all {SLOTS} are held")),
                     _ => Ok(()),
                 }

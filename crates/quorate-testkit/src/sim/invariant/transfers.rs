@@ -110,9 +110,8 @@ mod tests {
         let resource = Resource::lock("x").unwrap();
         let given = Event::Transferred { worker: "a", resource: &resource, token: 7 };
         transfers.see(Duration::ZERO, &given).unwrap();
-        let mut see = |token, valid| {
-            transfers.see(Duration::ZERO, &Event::Granted(&belief(token, "b", token, valid)))
-        };
+        let mut see =
+            |token, valid| transfers.see(Duration::ZERO, &Event::Granted(&belief(token, "b", token, valid)));
         assert!(see(8, true).is_ok());
         assert!(see(6, false).is_ok(), "a grant that had ended before it was seen");
         assert!(see(7, true).is_err());

@@ -25,7 +25,11 @@ impl Referee {
         drop(state);
         if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
             self.trace.note(format_args!("{} reads {}", belief.worker, belief.resource));
-            self.count(if belief.valid { "reader's lease granted" } else { "reader's lease granted too late" });
+            self.count(if belief.valid {
+                "reader's lease granted"
+            } else {
+                "reader's lease granted too late"
+            });
             self.judge(&Event::Read { belief: &belief, downgraded });
         }
         self.look();

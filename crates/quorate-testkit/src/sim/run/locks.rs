@@ -21,6 +21,8 @@ const JOINS_IN: Duration = Duration::from_millis(150);
 const HELD_FOR: Duration = Duration::from_millis(30);
 /// The TTL of the leases. No lease ends before its holder gives it up.
 const TTL: Duration = Duration::from_secs(2);
+/// The longest time for which a server keeps a reservation: a second of the server's clock.
+const RESERVED_FOR: Duration = Duration::from_millis(1_110);
 /// The number of times that each proof is repeated.
 const ROUNDS: u64 = 2;
 
@@ -158,8 +160,7 @@ impl Run {
             self.referee.tell(&Event::SlotGranted { worker, resource: &resource, number });
         }
         for is_free in [false, true] {
-            if is_free
-                && let Some(lease) = held.pop().and_then(|held| held.take()).and_then(Arc::into_inner)
+            if is_free && let Some(lease) = held.pop().and_then(|held| held.take()).and_then(Arc::into_inner)
             {
                 self.released(lease.release().await);
             }
@@ -199,6 +200,8 @@ impl Run {
             }
         };
         join3(gives, waits(successor, ACQUIRED_IN), waits(other, ACQUIRED_IN * 2 + HELD_FOR)).await;
+        // Servers that the successor did not ask keep the reservation until its end.
+        self.truth.pass(RESERVED_FOR).await;
     }
 
     /// Holds a lease for a short time, and releases it.

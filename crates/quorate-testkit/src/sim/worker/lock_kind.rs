@@ -5,12 +5,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The number of seeds in a thousand in which the workers compete for locks of each kind.
-const SEEDS: [(LockKind, u64); 4] = [
-    (LockKind::ReadWrite, 150),
-    (LockKind::Fair, 100),
-    (LockKind::Slots, 100),
-    (LockKind::Transfers, 100),
-];
+const SEEDS: [(LockKind, u64); 4] =
+    [(LockKind::ReadWrite, 150), (LockKind::Fair, 100), (LockKind::Slots, 100), (LockKind::Transfers, 100)];
 
 /// A kind of lock, beside the plain ones, for which all workers compete in some seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

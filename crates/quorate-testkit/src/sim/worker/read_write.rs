@@ -34,7 +34,11 @@ impl Worker {
                 lock.wait(wait).acquire().await.ok()
             }
         };
-        self.referee.count(if got.is_some() { "reader's attempt rewarded" } else { "reader's attempt failed" });
+        self.referee.count(if got.is_some() {
+            "reader's attempt rewarded"
+        } else {
+            "reader's attempt failed"
+        });
         got
     }
 
@@ -49,7 +53,11 @@ impl Worker {
                 lock.wait(wait).acquire().await.ok()
             }
         };
-        self.referee.count(if got.is_some() { "writer's attempt rewarded" } else { "writer's attempt failed" });
+        self.referee.count(if got.is_some() {
+            "writer's attempt rewarded"
+        } else {
+            "writer's attempt failed"
+        });
         got
     }
 
