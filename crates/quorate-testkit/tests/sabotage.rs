@@ -134,6 +134,16 @@ const CASES: &[Case] = &[
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(25),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
+    // --- readers, queues, slots, transfers: a seed in ten has each ---
+    Case::node("a reader beside a writer", NodeFault::Mingling, "readers", 100),
+    Case::node("one reader releases for all", NodeFault::Dispersing, "readers", 100),
+    Case::node("a grant without regard to the queue", NodeFault::Unqueueing, "fair", 100),
+    Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100),
+    Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100),
+    Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
+    Case::worker("a lease outlives its transfer", &[Sabotage::LeaseOutlivesTransfer], "exclusion", 100),
+    Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
+    Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(140),

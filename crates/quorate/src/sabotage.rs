@@ -44,6 +44,16 @@ pub enum Sabotage {
     LeaseOutlivesRelease,
     /// A leader that resigns releases its lease before the tasks of its term have ended.
     WorkOutlivesTerm,
+    /// A lease stays valid for its holder although the worker transfers it to a successor.
+    LeaseOutlivesTransfer,
+    /// The worker extends a lease once more after it has asked the nodes to reserve it for a successor.
+    ExtendedAfterTransfer,
+
+    // --- the choice among locks and waiters ---
+    /// A waiter's entry in a queue has the time at which the waiter joined, not the start of its wait.
+    QueuedByArrival,
+    /// A worker that acquires any of several locks tries only one of them in each pass.
+    OneSlotTried,
 
     // --- who may vote ---
     /// A node that lost its memory votes at once.

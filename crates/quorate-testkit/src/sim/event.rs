@@ -47,6 +47,50 @@ pub enum Event<'a> {
         /// The work that still runs under the earlier grants.
         working: &'a [Working],
     },
+    /// A worker's code received a reader's lease.
+    Read {
+        /// The lease. Its token is zero.
+        belief: &'a Belief,
+        /// The token of the writer's lease that the worker turned into this lease. `None` if the worker acquired
+        /// the lock for reading.
+        downgraded: Option<u64>,
+    },
+    /// A worker transferred a lease, and a majority has reserved the lock for the successor.
+    Transferred {
+        /// The worker that held the lease.
+        worker: &'a str,
+        /// The lock.
+        resource: &'a Resource,
+        /// The token of the lease.
+        token: u64,
+    },
+    /// A worker asked for any one of several numbered slots, and acquired one.
+    SlotGranted {
+        /// The worker.
+        worker: &'a str,
+        /// The lock that the worker holds.
+        resource: &'a Resource,
+        /// The number of the slot, as the worker received it.
+        number: usize,
+    },
+    /// In the fault-free phase, a worker asked once for a slot, without waiting, while no other worker did.
+    SlotSought {
+        /// The worker.
+        worker: &'a str,
+        /// The number of slots that are held.
+        held: usize,
+        /// True if the worker acquired a slot.
+        found: bool,
+    },
+    /// In the fault-free phase, a waiter has waited for so long that it has joined the queue of its lock.
+    Queued(&'a Waiter),
+    /// In the fault-free phase, a worker acquired a lock that has a queue.
+    Served {
+        /// The worker.
+        worker: &'a str,
+        /// The worker's wait. `None` if the worker did not wait.
+        waiter: Option<&'a Waiter>,
+    },
     /// The beliefs about all grants at this moment. The belief about a grant has the results that the worker
     /// would get if the worker checked the grant now.
     Looked(&'a [Belief]),
@@ -202,8 +246,21 @@ pub struct Belief {
     pub clock_stood: bool,
     /// The owner token. `None` for terms and claims, whose owner token is not accessible.
     pub owner: Option<Owner>,
+    /// True for a reader's lease, which other readers may hold too.
+    pub reads: bool,
     /// The time for which the worker's process has run since its last pause. `None` while it is paused.
     pub awake_for: Option<Duration>,
+}
+
+/// A worker that waits for a lock in its queue, in the fault-free phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// The number of the waiter, unique in this simulation.
+    pub number: u64,
+    /// The worker.
+    pub worker: Arc<str>,
+    /// The time at which the wait began, on the worker's wall clock.
+    pub began: WallTime,
 }
 
 /// Code that runs under a term or a claim. The library must end it before the next holder begins.

@@ -3,7 +3,7 @@ use quorate::{
     claim::ClaimHandle,
     election::Term,
     env::BootTime,
-    lease::Lease,
+    lease::{Lease, ReadLease},
     node::{Owner, Resource},
     quorum::QuorumConfig,
 };
@@ -17,6 +17,8 @@ use std::{
 pub enum Holder {
     /// A lease. It ends when the last of its clones is dropped.
     Lease(Arc<Lease>),
+    /// A reader's lease. It ends when the last of its clones is dropped.
+    ReadLease(Arc<ReadLease>),
     /// A handle of a term.
     Term(Term),
     /// A handle of a claim.
@@ -27,6 +29,7 @@ impl Holder {
     fn is_valid(&self) -> bool {
         match self {
             Self::Lease(lease) => lease.is_valid(),
+            Self::ReadLease(lease) => lease.is_valid(),
             Self::Term(term) => term.is_valid(),
             Self::Claim(claim) => claim.fencing_token().is_ok(),
         }
@@ -35,6 +38,7 @@ impl Holder {
     fn remaining(&self) -> Duration {
         match self {
             Self::Lease(lease) => lease.remaining(),
+            Self::ReadLease(lease) => lease.remaining(),
             Self::Term(term) => term.remaining(),
             Self::Claim(claim) => claim.remaining(),
         }
@@ -43,6 +47,7 @@ impl Holder {
     fn is_asked_to_stop(&self) -> bool {
         match self {
             Self::Lease(lease) => lease.step_down_token().is_cancelled(),
+            Self::ReadLease(lease) => lease.step_down_token().is_cancelled(),
             Self::Term(term) => term.step_down_token().is_cancelled(),
             Self::Claim(claim) => claim.step_down_token().is_cancelled(),
         }
@@ -86,12 +91,20 @@ impl Held {
         }
     }
 
+    /// Takes the reader's lease out, as [`Held::take`] does for a lease.
+    pub fn take_reader(&self) -> Option<Arc<ReadLease>> {
+        match self.slot().take() {
+            Some(Holder::ReadLease(lease)) => Some(lease),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if the referee has nothing to inspect any more. The worker has taken the lease out, or
     /// the term or the claim has ended.
     pub(super) fn is_over(&self) -> bool {
         match &*self.slot() {
             None => true,
-            Some(Holder::Lease(_)) => false,
+            Some(Holder::Lease(_) | Holder::ReadLease(_)) => false,
             Some(holder) => !holder.is_valid(),
         }
     }
@@ -121,8 +134,10 @@ impl Held {
             clock_stood: self.clock_stood(&holder, setup),
             owner: match &holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
+                Holder::ReadLease(lease) => Some(lease.owner().clone()),
                 _ => None,
             },
+            reads: matches!(holder, Holder::ReadLease(_)),
             awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
         })
     }
@@ -144,6 +159,7 @@ impl Held {
     fn is_ours(&self, holder: &Holder, owner: &str) -> bool {
         match holder {
             Holder::Lease(lease) => owner == lease.owner().as_str(),
+            Holder::ReadLease(lease) => owner == lease.owner().as_str(),
             _ => Owner::from_node(owner).worker() == &**self.host.name(),
         }
     }

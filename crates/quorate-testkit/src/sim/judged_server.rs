@@ -90,7 +90,11 @@ impl ServerHooks for JudgedHooks {
 pub(super) fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
     let holds = server.with_store(|store, clocks| {
         let Ok(row) = store.lease(resource);
-        row.is_some_and(|row| row.until_nanos > clocks.lease_nanos && is_ours(&row.owner))
+        let live = |until_nanos| until_nanos > clocks.lease_nanos;
+        row.is_some_and(|row| {
+            let reads = row.readers.iter().any(|reader| live(reader.until_nanos) && is_ours(&reader.owner));
+            reads || (live(row.until_nanos) && is_ours(&row.owner))
+        })
     });
     let now = server.truth().now();
     let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);

@@ -44,6 +44,11 @@
 //!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
+//! - **Locks with readers, queues, slots and transfers**, for which the workers compete in some seeds, are judged
+//!   by the invariants *readers*, *fair*, *slots*, *transfers* and *reservations*, beside those of all leases. The
+//!   order of a queue and the search for a free slot are judged in the fault-free phase only. The waiters' wall
+//!   clocks determine the order of a queue. A reservation is judged for its length less the largest step of a
+//!   server's clock, and not in the plan `far-steps`.
 //! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
 //!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is
@@ -59,7 +64,9 @@
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of the
 //! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
-//! its jobs may run on any worker, and an operator sends requests to it.
+//! its jobs may run on any worker, and an operator sends requests to it. In nearly half of the seeds all workers
+//! also compete for locks of one more kind: a lock with readers and writers, a lock with a queue of waiters,
+//! numbered slots, or a lock that its holders transfer to each other.
 //!
 //! | event | cause |
 //! | --- | --- |
@@ -96,7 +103,7 @@ mod shrink;
 mod sweep;
 mod worker;
 
-pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
+pub use event::{Belief, Event, RunOutcome, TickStart, Waiter, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
     AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,

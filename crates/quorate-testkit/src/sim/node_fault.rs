@@ -45,6 +45,14 @@ pub enum NodeFault {
     Unpausing,
     /// When the server prunes a history, it removes all entries.
     Shredding,
+    /// The server lets a reader acquire a lock that a writer holds.
+    Mingling,
+    /// When one reader releases a lock, the server releases it for all readers.
+    Dispersing,
+    /// The server grants a lock without regard to the queue of its waiters.
+    Unqueueing,
+    /// The server answers that it has reserved a lock for a successor, but releases the lock.
+    Unreserving,
 }
 
 /// Runs the requests of a batch one by one, and applies the fault to each.
@@ -75,7 +83,26 @@ impl FaultyNode<'_> {
             (NodeFault::Uncounting, Request::Acquire { resource, .. }) => self.uncounted(resource, request),
             (NodeFault::Restarting, Request::Acquire { .. }) => self.restarted(request.clone()),
             (NodeFault::Clinging, Request::Release { .. }) => Reply::Released(true),
-            (NodeFault::Ruthless, Request::Release { resource, .. }) => {
+            (NodeFault::Mingling, Request::Share { resource, .. }) => {
+                let Ok(held) = self.store.lease(resource);
+                if held.is_some_and(|row| !row.is_read()) {
+                    let Ok(()) = self.store.set_lease(resource, None);
+                }
+                self.honestly(request)
+            }
+            (NodeFault::Unqueueing, Request::Acquire { resource, .. } | Request::Share { resource, .. }) => {
+                let Ok(()) = self.store.set_queue(resource, None);
+                self.honestly(request)
+            }
+            (NodeFault::Unreserving, Request::Reserve { resource, .. }) => {
+                let reply = self.honestly(request);
+                if reply == Reply::Reserved {
+                    let Ok(()) = self.store.set_lease(resource, None);
+                }
+                reply
+            }
+            (NodeFault::Ruthless, Request::Release { resource, .. })
+            | (NodeFault::Dispersing, Request::ReleaseShare { resource, .. }) => {
                 let Ok(()) = self.store.set_lease(resource, None);
                 Reply::Released(true)
             }

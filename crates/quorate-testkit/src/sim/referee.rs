@@ -1,3 +1,5 @@
+mod locks;
+
 use super::{
     Belief, Event, Held, Holder, Host, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
@@ -235,6 +237,7 @@ impl Referee {
     ) -> Arc<Held> {
         let kind = match holder {
             Holder::Lease(_) => "lease",
+            Holder::ReadLease(_) => "reader's lease",
             Holder::Term(_) => "term",
             Holder::Claim(_) => "claim",
         };

@@ -1,5 +1,6 @@
 mod fault_free;
 mod faults;
+mod locks;
 
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
@@ -91,6 +92,7 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
         }
         if plan.far_steps {
             referee.judge_only_starts_of_the_second_group();
+            referee.judge_no_reservations();
         }
         let _capture = capture_log(&trace, &referee);
         referee.judge(&Event::Promised(plan.promises));
@@ -295,6 +297,7 @@ impl Run {
             }
         }
         self.contend().await;
+        self.prove_locks().await;
     }
 
     /// Lets all workers try to acquire a lock at the same moment. If the votes are split between the workers,

@@ -11,6 +11,7 @@ use crate::{
         lock::{acquire_span, outcome_of, outcome_of_try},
     },
     node::Resource,
+    sabotage::Sabotage,
 };
 use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, Span};
@@ -157,7 +158,8 @@ impl Locks {
                 }
                 let held = |number: usize| seen[number].as_ref().is_some_and(|seen| seen.holder.is_some());
                 let others = (1..names.len()).map(|step| (first + step) % names.len());
-                untried = Some(others.rev().filter(|&number| !held(number)).collect());
+                let tries_all = !self.inner.config().sabotaged(Sabotage::OneSlotTried);
+                untried = Some(others.rev().filter(|&number| tries_all && !held(number)).collect());
             }
             next = untried.as_mut().and_then(Vec::pop);
             if next.is_none() {

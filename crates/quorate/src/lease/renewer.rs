@@ -269,15 +269,23 @@ impl LeaseRenewer {
     /// sends these requests, because it also sends the extensions. So no extension can arrive at a node after
     /// the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
-        let Some(held) = self.end(id) else { return };
+        let outlives = self.pool.config().sabotaged(Sabotage::LeaseOutlivesTransfer);
+        let ended = if outlives { self.remove(id).map(|kept| kept.held) } else { self.end(id) };
+        let Some(held) = ended else { return };
+        let extends = self.pool.config().sabotaged(Sabotage::ExtendedAfterTransfer);
         for node in 0..self.pool.len() {
+            let LeaseState { resource, owner, params, token, .. } = &held;
             let request = Request::Reserve {
-                resource: held.resource.clone(),
-                owner: held.owner.clone(),
+                resource: resource.clone(),
+                owner: owner.clone(),
                 successor: successor.clone(),
                 ttl: lasts,
             };
             self.pool.ask(node, request, reply.clone());
+            if extends {
+                let request = params.extend(resource.clone(), owner.clone(), *token);
+                self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
+            }
         }
         // A node that did not store the reservation must release the key, as after any lease. On a node that
         // did store it, the release has no effect, because the owner differs.
@@ -286,12 +294,17 @@ impl LeaseRenewer {
 
     /// Removes a lease, and reports its last events.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
-        let mut kept = *self.kept.remove(&id)?;
-        self.wheel.remove(&(kept.wake, id));
+        let mut kept = self.remove(id)?;
         if !self.pool.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             kept.finish();
         }
         Some(kept.held)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<RenewalEntry> {
+        let kept = *self.kept.remove(&id)?;
+        self.wheel.remove(&(kept.wake, id));
+        Some(kept)
     }
 }
 

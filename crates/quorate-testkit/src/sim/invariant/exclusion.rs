@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Requires that, at every true moment, at most one worker considers a lease on a resource valid by its own
 /// clock. If a worker's clock stood still, its lease is not judged until a majority has extended the lease by a
-/// request that was sent while the clock ran.
+/// request that was sent while the clock ran. The invariant *readers* judges readers' leases.
 #[derive(Debug)]
 pub(super) struct Exclusion;
 
@@ -29,7 +29,7 @@ impl Invariant for Exclusion {
 }
 
 fn counts(belief: &Belief) -> bool {
-    belief.valid && !belief.clock_stood
+    belief.valid && !belief.clock_stood && !belief.reads
 }
 
 #[cfg(test)]

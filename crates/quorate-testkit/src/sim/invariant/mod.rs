@@ -4,6 +4,7 @@
 mod backing;
 mod claims;
 mod exclusion;
+mod fair;
 mod fence;
 mod fencing;
 mod finality;
@@ -16,14 +17,18 @@ mod memories;
 mod open_records;
 mod order;
 mod pool_log;
+mod readers;
 mod release;
 mod requests;
+mod reservations;
 mod resumptions;
 mod runs;
+mod slots;
 mod starts;
 mod step_down;
 mod succession;
 mod ticks;
+mod transfers;
 
 use super::Event;
 use std::{fmt::Debug, time::Duration};
@@ -75,6 +80,11 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<histories::Histories>::default(),
         Box::new(fence::Fence),
         Box::<release::Release>::default(),
+        Box::<readers::Readers>::default(),
+        Box::<fair::Fair>::default(),
+        Box::<slots::Slots>::default(),
+        Box::<transfers::Transfers>::default(),
+        Box::<reservations::Reservations>::default(),
         Box::new(liveness::Liveness),
         Box::new(leftovers::Leftovers),
     ]
@@ -93,6 +103,7 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         backed_by: crate::sim::NODES,
         clock_stood: false,
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),
+        reads: false,
         awake_for: Some(Duration::from_secs(9)),
     }
 }

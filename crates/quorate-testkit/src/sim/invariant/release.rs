@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Requires that once a server has run the release of an attempt, no delayed request of that attempt sets the
-/// key on this server again. Such a key would block other workers until its TTL ends. (Resign requests are not
+/// key on this server again, for a writer or for a reader. Such a key would block other workers until its TTL ends. (Resign requests are not
 /// judged. They are no attempts: a resign request is stored under the owner token of the holder that it
 /// addresses, and may be sent again.)
 #[derive(Debug, Default)]
@@ -22,13 +22,20 @@ impl Invariant for Release {
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Forgot { node } => drop(self.released.remove(*node)),
-            Event::Ran { node, request: Request::Release { resource, owner }, .. } => {
+            Event::Ran {
+                node,
+                request: Request::Release { resource, owner } | Request::ReleaseShare { resource, owner },
+                ..
+            } => {
                 let released = self.released.entry((*node).to_owned()).or_default();
                 released.insert((resource.clone(), owner.clone()));
             }
-            Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended } => {
-                let (Request::Acquire { resource, owner, .. } | Request::Extend { resource, owner, .. }) =
-                    request
+            Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended | Reply::Shared } => {
+                let (Request::Acquire { resource, owner, .. }
+                | Request::Extend { resource, owner, .. }
+                | Request::Share { resource, owner, .. }
+                | Request::ExtendShare { resource, owner, .. }
+                | Request::Downgrade { resource, reader: owner, .. }) = request
                 else {
                     return Ok(());
                 };

@@ -102,8 +102,8 @@ impl Worker {
         let mut successors = SeedRng::new(self.seed, &format!("successor {} {}", self.label, held.token()));
         let lease = match lease {
             Some(lease) if successors.chance(250) => {
-                let given = lease.transfer_to(&format!("w{}", successors.index(WORKERS))).await;
-                self.referee.count(if given.is_ok() { "lease transferred" } else { "lease not transferred" });
+                let successor = format!("w{}", successors.index(WORKERS));
+                self.referee.transfer(&self.host, lease, &successor).await;
                 None
             }
             lease => lease,

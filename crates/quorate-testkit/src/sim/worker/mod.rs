@@ -2,29 +2,39 @@
 //!
 //! The seed decides which worker has which duties. All workers compete for leases. Some also have jobs in the
 //! first group ([`leader`], [`jobs`]), run jobs of the second group ([`pool`]), or handle messages
-//! ([`claims`]).
+//! ([`claims`]). In some seeds all workers also compete for locks of one more kind ([`LockKind`]).
 //!
 //! The systems outside of Quorate have no faults of their own. They are the stores to which workers write
 //! ([`sink`]), and the broker that delivers messages ([`inbox`]).
 
 mod claims;
+mod fair;
 mod freezer;
 mod inbox;
 mod jobs;
 mod leader;
 mod leases;
+mod lock_kind;
 mod operator;
 mod pool;
+mod read_write;
 mod sink;
+mod slots;
+mod transfers;
 
+pub(super) use fair::FAIR;
 pub(super) use freezer::Freezer;
 pub(super) use inbox::Inbox;
 pub(super) use jobs::{JobSpec, specs};
 pub(super) use leader::{GROUP, group};
 pub(super) use leases::RESOURCES;
+pub(super) use lock_kind::LockKind;
 pub(super) use operator::{Operator, VALID_FOR};
 pub(super) use pool::{POOL, PoolSpec, pool_specs};
+pub(super) use read_write::READ_WRITE;
 pub(super) use sink::Sinks;
+pub(super) use slots::{SLOTS, SLOTS_NAME};
+pub(super) use transfers::HANDED;
 
 use super::{Host, Referee, SeedRng, scenario::WORKERS};
 use quorate::{env::Env, quorum::Quorum};
@@ -49,6 +59,8 @@ pub(super) struct Duties {
     pub(super) claims: bool,
     /// The worker runs jobs of the second group, to which an operator sends requests.
     pub(super) pool: bool,
+    /// The worker competes for locks of this kind, as all workers do.
+    pub(super) locks: Option<LockKind>,
 }
 
 impl Duties {
@@ -71,6 +83,8 @@ impl Duties {
         // If a duty was drawn for the seed, at least one worker must have it.
         all[0].jobs |= jobs;
         all[WORKERS - 1].claims |= claims;
+        let locks = LockKind::of(seed);
+        all.iter_mut().for_each(|duties| duties.locks = locks);
         all
     }
 }
@@ -103,6 +117,9 @@ impl Worker {
         }
         if duties.pool {
             self.env.spawn(pool::work(self.fork("pool")));
+        }
+        if let Some(kind) = duties.locks {
+            kind.start(&self);
         }
         if duties.claims {
             for consumer in ["consumer 1", "consumer 2"] {

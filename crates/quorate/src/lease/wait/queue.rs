@@ -3,6 +3,7 @@ use crate::{
     env::BootTime,
     lease::inner::QuorumInner,
     node::{Owner, Reply, Request, Resource},
+    sabotage::Sabotage,
     vote::{Answer, VoteReceiver},
 };
 use std::{sync::Arc, time::Duration};
@@ -75,6 +76,9 @@ impl QueueTicket {
         }
         if env.now() < self.from {
             return None;
+        }
+        if self.asked.is_none() && inner.config().sabotaged(Sabotage::QueuedByArrival) {
+            self.at = env.wall().as_micros();
         }
         let request = Request::Queue {
             resource: self.resource.clone(),
