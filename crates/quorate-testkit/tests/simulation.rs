@@ -20,13 +20,14 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
-const SWEPT: [(&str, u64); 9] = [
+const SWEPT: [(&str, u64); 10] = [
     ("default", 150),
     ("contact-all", 30),
     ("old-counters", 30),
     ("no-slack", 30),
     ("crashes", 30),
     ("durable", 30),
+    ("replace", 40),
     ("mistaken", 30),
     ("wild-clocks", 30),
     ("far-steps", 30),
@@ -257,6 +258,19 @@ sweeps! {
     /// the server has really lost no data.
     servers_that_keep_everything_may_vote_at_once: "durable", |total| {
         reached(total, &[("server started with all it had", 100), ("server started empty", 20)]);
+    };
+
+    /// Checks that no two node sets grant at the same time, and that tokens grow, while the command that replaces the
+    /// set crashes and is run again, and workers start with the new list at any time.
+    a_node_set_is_replaced_while_workers_run: "replace", |total| {
+        let changes = [
+            ("node set replaced", 90),
+            ("replacement crashed", 60),
+            ("started with the old list", 300),
+            ("started with the new list", 200),
+            ("grant of a new node set judged", 500),
+        ];
+        reached(total, &changes);
     };
 
     /// Checks that a worker with a list of three of the five nodes, or with another `max_ttl`, is refused

@@ -79,6 +79,7 @@
 //! of the [`PLANS`], and [`shrink`] reduces a failing seed to the faults that its violation needs. The program
 //! `simulate` runs both from a shell.
 
+mod attempt_step;
 mod event;
 mod fault;
 mod holders;
@@ -86,7 +87,9 @@ pub mod invariant;
 mod job_run;
 mod judged_server;
 mod log_capture;
+mod node_change;
 mod node_fault;
+mod node_list;
 mod plans;
 mod referee;
 mod run;
@@ -96,6 +99,7 @@ mod shrink;
 mod sweep;
 mod worker;
 
+pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
 pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
@@ -106,7 +110,10 @@ pub use quorate_test::sim::{
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
 pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
+pub use node_change::NodeChange;
 pub use node_fault::NodeFault;
+pub use node_list::NodeList;
+use attempt_step::is_limited;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};
