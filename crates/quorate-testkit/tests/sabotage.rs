@@ -142,7 +142,8 @@ const CASES: &[Case] = &[
     Case::worker("payloads not compared", &[Sabotage::PayloadIgnored], "payloads", 60),
     Case::worker("a dead letter without its hook", &[Sabotage::FailedHookRecorded], "dead-letters", 60),
     // --- replacement of the node set ---
-    Case::worker("a replacement without its wait", &[Sabotage::ReplacesAtOnce], "node-sets", 60).on("replace"),
+    Case::worker("a replacement without its wait", &[Sabotage::ReplacesAtOnce], "node-sets", 60)
+        .on("replace"),
     Case::worker("a replacement of an open set", &[Sabotage::ReplacesOpenSet], "node-sets", 60).on("replace"),
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 60)
         .on("replace"),

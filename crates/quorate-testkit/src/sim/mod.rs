@@ -44,7 +44,14 @@
 //!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
-//! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
+//! - **Messages with an attempt limit.** A server that forgot, or was reset, has lost the counts of attempts. Then more
+//!   attempts may begin than the limit says. An attempt that did not begin may leave its count behind, and such a count
+//!   counts toward the limit. That the count of a cancelled attempt is withdrawn is required in the fault-free phase only.
+//! - **Seeds in which the node set is replaced.** Their workers only compete for leases, since the records on a server
+//!   that leaves are lost. No server forgets, except one that joins: a marker that closes a server is lost with the
+//!   server's data. A worker starts with the new list too early only if every majority of that list has a server of the
+//!   old set. Otherwise it could lead beside the old set.
+//! - **Workers that have another node list by mistake, or another `max_ttl`,** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
 //!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is
 //!   unreachable. Then such a worker may mark these nodes as its own and lead with their votes. That plan runs
@@ -57,7 +64,8 @@
 //! simulated link connects each of three workers with each server. Every worker and every server has clocks of
 //! its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
-//! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of the
+//! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.
+//! In some seeds an operator replaces the node set, and there are servers that join. Some workers elect a leader of the
 //! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
 //! its jobs may run on any worker, and an operator sends requests to it.
 //!
@@ -70,6 +78,7 @@
 //! | servers stop, crash, come back empty, with an old snapshot or with all their data, are flushed, are replaced by new ones, step their clocks | [`Fault`] |
 //! | workers pause, crash (the network goes before the futures are dropped) and start again | [`Fault`] |
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
+//! | the command that replaces the node set crashes, and is run again; workers start with the new list before, during and after the replacement | [`NodeChange`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
@@ -107,13 +116,13 @@ pub use quorate_test::sim::{
     SimClock, SimNode, SimSession, SimWorld, Trace, Truth,
 };
 
+use attempt_step::is_limited;
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
 pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
 pub use node_change::NodeChange;
 pub use node_fault::NodeFault;
 pub use node_list::NodeList;
-use attempt_step::is_limited;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};

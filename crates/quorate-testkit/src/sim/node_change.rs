@@ -58,7 +58,12 @@ impl NodeChange {
             },
             pause: rng.millis_up_to(&[50, 1_500]),
         });
-        Some(Self { crashes: crashes.collect(), begins, old: NodeList::new(false, old), new: NodeList::new(true, new) })
+        Some(Self {
+            crashes: crashes.collect(),
+            begins,
+            old: NodeList::new(false, old),
+            new: NodeList::new(true, new),
+        })
     }
 
     /// Returns the servers that are in the new list only.

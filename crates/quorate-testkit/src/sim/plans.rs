@@ -9,7 +9,10 @@ pub const PLANS: [(&str, &str); 10] = [
     ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
     ("crashes", "servers crash often"),
     ("durable", "servers come back with all their data, and are trusted with it"),
-    ("replace", "an operator replaces the node set, and workers start with the new list before, during and after it"),
+    (
+        "replace",
+        "an operator replaces the node set, and workers start with the new list before, during and after it",
+    ),
     ("mistaken", "workers start with another node list or another max_ttl, and one server forgets"),
     (
         "wild-clocks",

@@ -3,15 +3,13 @@ mod faults;
 mod node_change;
 
 use super::{
-    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList, Plan, Referee,
-    Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
+    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList, Plan,
+    Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     judged_server::JudgedHooks,
     log_capture::capture_log,
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
-    worker::{
-        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker,
-    },
+    worker::{ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -162,13 +160,15 @@ impl Run {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
             Arc::new(Link::new(truth, rng, NetworkConditions::CALM))
         };
-        let links =
-            (0..=OPERATOR).map(|worker| (0..servers.len()).map(|node| link(worker, node)).collect()).collect();
+        let links = (0..=OPERATOR)
+            .map(|worker| (0..servers.len()).map(|node| link(worker, node)).collect())
+            .collect();
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
         let machines = scenario.workers.iter().chain([&scenario.operator]).map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
         let inbox = |pace| Inbox::new(truth, scenario.length, pace);
-        let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: inbox(PACE), limited: inbox(PACE * 2) };
+        let outside =
+            Outside { sinks: Arc::<Sinks>::default(), inbox: inbox(PACE), limited: inbox(PACE * 2) };
         // In seeds in which the node set is replaced, the workers only compete for leases.
         let duties = if scenario.change.is_some() { Default::default() } else { Duties::of(scenario.seed) };
         Self {
@@ -388,7 +388,11 @@ impl Run {
         }
         if self.scenario.change.is_some() {
             self.referee.has_list(&host, list.clone());
-            self.referee.count(if list.is_new { "started with the new list" } else { "started with the old list" });
+            self.referee.count(if list.is_new {
+                "started with the new list"
+            } else {
+                "started with the old list"
+            });
         }
         if let Some(known) = self.lists.get_mut(worker) {
             *known = list;

@@ -155,8 +155,17 @@ impl Scenario {
         let walls = servers.clone();
         let stepped = [None; NODES];
         let all_keep = change.is_some();
-        let mut faults =
-            Faults { rng, plan, forgetful, workers_step_far, edge, walls, stepped, made: Vec::new(), all_keep };
+        let mut faults = Faults {
+            rng,
+            plan,
+            forgetful,
+            workers_step_far,
+            edge,
+            walls,
+            stepped,
+            made: Vec::new(),
+            all_keep,
+        };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -318,7 +327,8 @@ impl Faults<'_> {
     fn may_forget(&self, node: usize) -> bool {
         !self.all_keep
             && !self.plan.wild_clocks
-            && !self.plan.far_steps && (!self.plan.one_forgets || node == self.forgetful)
+            && !self.plan.far_steps
+            && (!self.plan.one_forgets || node == self.forgetful)
     }
 
     fn crash_worker(&mut self, at: Duration, worker: usize) {

@@ -80,13 +80,21 @@ impl AttemptLog {
                     .filter(|attempt| attempt.number == begun.attempts)
                     .for_each(|attempt| attempt.seen = true);
             }
-            Event::Ran { node, request: Request::ResetAttempts { resource, .. }, reply: Reply::AttemptsReset } => {
+            Event::Ran {
+                node,
+                request: Request::ResetAttempts { resource, .. },
+                reply: Reply::AttemptsReset,
+            } => {
                 let Some(message) = self.messages.get_mut(resource) else { return };
                 message.attempts.iter_mut().for_each(|attempt| {
                     attempt.remembered.remove(*node);
                 });
             }
-            Event::Ran { request: Request::Complete { resource, record, .. }, reply: Reply::Completed, .. } => {
+            Event::Ran {
+                request: Request::Complete { resource, record, .. },
+                reply: Reply::Completed,
+                ..
+            } => {
                 let Some(message) = self.messages.get_mut(resource) else { return };
                 message.recorded.extend(record.payload.clone());
             }
@@ -117,14 +125,7 @@ impl AttemptLog {
 }
 
 impl Message {
-    fn count(
-        &mut self,
-        now: Duration,
-        node: &str,
-        owner: &Owner,
-        number: u32,
-        payload: Option<&Arc<str>>,
-    ) {
+    fn count(&mut self, now: Duration, node: &str, owner: &Owner, number: u32, payload: Option<&Arc<str>>) {
         let at = self.attempts.iter().position(|attempt| attempt.owner == *owner && attempt.number == number);
         let at = at.unwrap_or_else(|| {
             self.attempts.push(Attempt {
@@ -158,9 +159,10 @@ impl Message {
 
     /// Returns the attempt of `worker` with this number that has not begun and that most servers have counted.
     pub(super) fn counted(&mut self, worker: &str, number: u32) -> Option<&mut Attempt> {
-        let ours = self.attempts.iter_mut().filter(|attempt| {
-            !attempt.began && attempt.number == number && attempt.owner.worker() == worker
-        });
+        let ours = self
+            .attempts
+            .iter_mut()
+            .filter(|attempt| !attempt.began && attempt.number == number && attempt.owner.worker() == worker);
         ours.max_by_key(|attempt| attempt.ever.len())
     }
 }

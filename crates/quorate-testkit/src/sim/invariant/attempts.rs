@@ -60,7 +60,8 @@ impl Invariant for Attempts {
                     }
                     Ok(())
                 }
-                AttemptStepKind::GivenUp { attempts, .. } | AttemptStepKind::ToldDead { attempts, note: None } => {
+                AttemptStepKind::GivenUp { attempts, .. }
+                | AttemptStepKind::ToldDead { attempts, note: None } => {
                     self.give_up(worker, resource, *attempts)
                 }
                 _ => Ok(()),
@@ -82,7 +83,10 @@ impl Attempts {
             return Err(format!("{worker} begins attempt {number} on {resource}, counted on {on} servers"));
         }
         let same = |twice: usize, attempt: &super::attempt_log::Attempt| {
-            twice + usize::from(attempt.number == number && attempt.began && attempt.remembered.len() >= MAJORITY)
+            twice
+                + usize::from(
+                    attempt.number == number && attempt.began && attempt.remembered.len() >= MAJORITY,
+                )
         };
         if let Some(attempt) = message.counted(worker, number) {
             attempt.began = true;
@@ -106,7 +110,9 @@ impl Attempts {
         };
         let found = message.attempts.iter().filter(counts).count();
         if found < attempts as usize {
-            return Err(format!("{worker} gives {resource} up after {attempts} attempts, of which {found} count"));
+            return Err(format!(
+                "{worker} gives {resource} up after {attempts} attempts, of which {found} count"
+            ));
         }
         Ok(())
     }

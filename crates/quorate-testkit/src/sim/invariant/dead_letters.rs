@@ -41,9 +41,11 @@ impl Invariant for DeadLetters {
             Event::Forgot { node } => self.dead.values_mut().for_each(|dead| {
                 dead.remove(*node);
             }),
-            Event::Ran { node, request: Request::Complete { resource, record, .. }, reply: Reply::Completed }
-                if is_limited(resource) =>
-            {
+            Event::Ran {
+                node,
+                request: Request::Complete { resource, record, .. },
+                reply: Reply::Completed,
+            } if is_limited(resource) => {
                 let dead = self.dead.entry(resource.clone()).or_default();
                 if record.dead_lettered.is_none() {
                     dead.remove(*node);
@@ -138,7 +140,10 @@ mod tests {
         for node in ["n0", "n1"] {
             record(&mut letters, node, "note").unwrap();
         }
-        assert!(step(&mut letters, AttemptStepKind::GivenUp { attempts: 3, valid: true }).is_ok(), "a minority");
+        assert!(
+            step(&mut letters, AttemptStepKind::GivenUp { attempts: 3, valid: true }).is_ok(),
+            "a minority"
+        );
         record(&mut letters, "n2", "note").unwrap();
         let began = AttemptStepKind::Began { attempt: 1, payload: "p", valid: true };
         assert!(step(&mut letters, AttemptStepKind::GivenUp { attempts: 3, valid: true }).is_err());

@@ -46,7 +46,9 @@ impl Invariant for NodeSets {
                 };
                 let open = markers.iter().filter(named).count();
                 if open <= markers.len() / 2 {
-                    return Err(format!("the set was replaced, and {open} servers have the marker of {nodes}"));
+                    return Err(format!(
+                        "the set was replaced, and {open} servers have the marker of {nodes}"
+                    ));
                 }
                 Ok(())
             }
@@ -62,14 +64,16 @@ impl NodeSets {
             self.first.get_or_insert_with(|| Arc::clone(worker));
             self.new_grants += 1;
             return match self.old_tokens.get(resource) {
-                Some(old) if old >= token => {
-                    Err(format!("{worker} has {resource} of the new set under {token}, after {old} of the old"))
-                }
+                Some(old) if old >= token => Err(format!(
+                    "{worker} has {resource} of the new set under {token}, after {old} of the old"
+                )),
                 _ => Ok(()),
             };
         }
         if let Some(first) = &self.first {
-            return Err(format!("{worker} has {resource} of the old set, after a grant of the new to {first}"));
+            return Err(format!(
+                "{worker} has {resource} of the old set, after a grant of the new to {first}"
+            ));
         }
         let newest = self.old_tokens.entry(resource.clone()).or_default();
         *newest = (*newest).max(*token);
@@ -96,7 +100,10 @@ fn both(beliefs: &[Belief]) -> Result<(), String> {
 mod tests {
     use super::{super::belief, *};
     use crate::sim::NodeList;
-    use quorate::{node::NodeTime, quorum::{QuorumConfig, SharedSettings}};
+    use quorate::{
+        node::NodeTime,
+        quorum::{QuorumConfig, SharedSettings},
+    };
 
     fn of_the_new(belief: Belief) -> Belief {
         Belief { nodes: NodeList::new(true, 1..6), ..belief }

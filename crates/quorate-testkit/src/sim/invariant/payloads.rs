@@ -109,8 +109,7 @@ mod tests {
 
     fn step(payloads: &mut Payloads, kind: AttemptStepKind<'_>) -> Result<(), String> {
         let resource = resource();
-        payloads
-            .see(Duration::ZERO, &Event::Attempt(&AttemptStep { worker: "w", resource: &resource, kind }))
+        payloads.see(Duration::ZERO, &Event::Attempt(&AttemptStep { worker: "w", resource: &resource, kind }))
     }
 
     #[test]

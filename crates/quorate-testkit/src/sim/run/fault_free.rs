@@ -118,7 +118,13 @@ impl Run {
 
     /// Waits until `there` returns a value, but not longer than `until`. Reports to the referee how long the
     /// wait for `what` took, and its result.
-    pub(super) async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
+    pub(super) async fn watch(
+        &self,
+        what: &str,
+        began: Duration,
+        until: Duration,
+        there: impl Fn() -> Option<u64>,
+    ) {
         let got = loop {
             match there() {
                 Some(token) => break Ok(token),

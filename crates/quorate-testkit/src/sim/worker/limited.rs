@@ -23,11 +23,13 @@ pub(super) async fn work(worker: Worker) {
     consumer.ttl = Duration::from_millis([1_000, 1_500, 2_500][consumer.worker.rng.index(3)]);
     while !consumer.worker.is_stopped() {
         let is_calm = consumer.worker.referee.is_calm();
-        consumer.worker.think(if is_calm { &[80] } else { &[100, 600, 1_500] }).await;
+        consumer.worker.think(if is_calm { &[120] } else { &[100, 600, 1_500] }).await;
         if is_calm {
             consumer.calm_since.get_or_insert(consumer.worker.referee.truth().now());
         }
-        let Some(message) = consumer.worker.outside.limited.deliver(&mut consumer.worker.rng) else { continue };
+        let Some(message) = consumer.worker.outside.limited.deliver(&mut consumer.worker.rng) else {
+            continue;
+        };
         match consumer.worker.rng.number(0..=9) {
             0..=4 => consumer.process(message).await,
             5..=7 => consumer.by_hand(message).await,

@@ -1,7 +1,8 @@
 //! The operator who replaces the node set ([`NodeChange`]).
 
 use crate::sim::{
-    Event, Host, Link, Machine, NodeChange, NodeList, Referee, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
+    Event, Host, Link, Machine, NodeChange, NodeList, Referee, SeedRng, Server, SimNode, SimWorld, Trace,
+    Truth,
     node_change::{CommandCrash, CrashPoint},
 };
 use quorate::{
@@ -121,7 +122,11 @@ impl Replacer {
     }
 
     /// Waits until the command has ended, or until the moment of its crash. Returns the crash in the second case.
-    async fn wait<'a>(&self, state: &CommandState, crash: Option<&'a CommandCrash>) -> Option<&'a CommandCrash> {
+    async fn wait<'a>(
+        &self,
+        state: &CommandState,
+        crash: Option<&'a CommandCrash>,
+    ) -> Option<&'a CommandCrash> {
         let time = match crash {
             Some(CommandCrash { at: CrashPoint::Time(time), .. }) => *time,
             _ => Duration::MAX,

@@ -197,7 +197,11 @@ impl Change {
 
     /// Returns the time for which a node is closed.
     fn closed_for(&self) -> Duration {
-        if self.config.sabotaged(Sabotage::ReplacesAtOnce) { Duration::ZERO } else { self.config.quarantine() }
+        if self.config.sabotaged(Sabotage::ReplacesAtOnce) {
+            Duration::ZERO
+        } else {
+            self.config.quarantine()
+        }
     }
 
     /// Returns the marker that opens the node. Returns `None` if the node is not closed, or its wait is not

@@ -107,10 +107,8 @@ fn a_count_that_was_reported_before_its_withdrawal_counts() {
 fn the_count_of_a_cancelled_attempt_is_withdrawn_before_its_release() {
     let release = Request::Release { resource: resource(), owner: owner(1) };
     let frees = |attempts: &mut Attempts| {
-        attempts.see(
-            Duration::ZERO,
-            &Event::Ran { node: "n0", request: &release, reply: &Reply::Released(true) },
-        )
+        attempts
+            .see(Duration::ZERO, &Event::Ran { node: "n0", request: &release, reply: &Reply::Released(true) })
     };
     for withdraws in [false, true] {
         let mut attempts = Attempts::default();
