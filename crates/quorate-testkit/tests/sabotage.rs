@@ -144,6 +144,19 @@ const CASES: &[Case] = &[
     Case::worker("a lease outlives its transfer", &[Sabotage::LeaseOutlivesTransfer], "exclusion", 100),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
     Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
+    // --- attempts and dead letters ---
+    Case::worker("an attempt that one node has counted", &[Sabotage::AttemptCountedByOne], "attempts", 60),
+    Case::worker("no attempt limit", &[Sabotage::AttemptLimitIgnored], "attempts", 60),
+    Case::worker("a count that is not withdrawn", &[Sabotage::CountNotWithdrawn], "attempts", 60),
+    Case::node("an attempt that is not counted", NodeFault::Miscounting, "attempts: began before", 60),
+    Case::worker("payloads not compared", &[Sabotage::PayloadIgnored], "payloads", 60),
+    Case::worker("a dead letter without its hook", &[Sabotage::FailedHookRecorded], "dead-letters", 60),
+    // --- replacement of the node set ---
+    Case::worker("a replacement without its wait", &[Sabotage::ReplacesAtOnce], "node-sets", 60)
+        .on("replace"),
+    Case::worker("a replacement of an open set", &[Sabotage::ReplacesOpenSet], "node-sets", 60).on("replace"),
+    Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 60)
+        .on("replace"),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(140),
@@ -298,13 +311,14 @@ fn count(seeds: u64) {
 /// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
 /// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
 /// can leave mechanisms out.)
-const HOLDS: [(&str, u64); 9] = [
+const HOLDS: [(&str, u64); 10] = [
     ("default", 10),
     ("contact-all", 6),
     ("old-counters", 6),
     ("no-slack", 10),
     ("crashes", 20),
     ("durable", 6),
+    ("replace", 10),
     ("mistaken", 6),
     ("wild-clocks", 6),
     ("far-steps", 10),

@@ -85,4 +85,25 @@ pub enum Sabotage {
     /// The worker takes a claim that a majority granted, even if another node answered that the message is
     /// *done*.
     DoneOverruled,
+
+    // --- attempts and dead letters ---
+    /// An attempt on a message begins as soon as one node has counted it, not a majority.
+    AttemptCountedByOne,
+    /// The worker begins attempts on a message beyond the attempt limit.
+    AttemptLimitIgnored,
+    /// The worker does not compare the payload's fingerprint of a message with those that the nodes store.
+    PayloadIgnored,
+    /// The worker does not withdraw the count of an attempt whose handler never started.
+    CountNotWithdrawn,
+    /// The worker records a dead letter although the hook has failed.
+    FailedHookRecorded,
+
+    // --- replacement of the node set ---
+    /// The replacement opens the new set at once. It does not wait until the leases of the old set have ended.
+    ReplacesAtOnce,
+    /// The replacement opens the new set although fewer than a majority of the old set are closed.
+    ReplacesOpenSet,
+    /// The memory of the nodes that stay remains valid, although a majority of the new set may know nothing of the old
+    /// set's last grants.
+    StayingMemoryKept,
 }

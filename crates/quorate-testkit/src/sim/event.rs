@@ -2,7 +2,7 @@
 //! jobs: the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on
 //! any worker.
 
-use super::{Asked, Promises, RunEnd, RunStart, Told};
+use super::{Asked, AttemptStep, NodeList, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
@@ -178,6 +178,15 @@ pub enum Event<'a> {
         /// The recorded result of the message, as the worker received it.
         result: &'a str,
     },
+    /// A step of a consumer of messages that have an attempt limit.
+    Attempt(&'a AttemptStep<'a>),
+    /// The command that replaces the node set has reported success.
+    Replaced {
+        /// The markers of the new set's servers at this moment. `None` for a server without a marker.
+        markers: &'a [Option<Arc<str>>],
+        /// The node set that the markers must name, as a marker contains it.
+        nodes: &'a str,
+    },
     /// A write reached a simulated store outside of Quorate. There are two such stores: one compares fencing
     /// tokens, the other does not.
     Wrote(&'a Write),
@@ -250,6 +259,8 @@ pub struct Belief {
     pub reads: bool,
     /// The time for which the worker's process has run since its last pause. `None` while it is paused.
     pub awake_for: Option<Duration>,
+    /// The node list of the worker's process.
+    pub nodes: NodeList,
 }
 
 /// A worker that waits for a lock in its queue, in the fault-free phase.

@@ -49,6 +49,8 @@ pub enum Fault {
     StepWorker(usize, i64),
     /// Kills a worker's process.
     CrashWorker(usize),
+    /// Gives a worker the new node list, in seeds in which the node set is replaced. The worker's next process has it.
+    GiveNewList(usize),
     /// Starts a worker's process again, possibly with a mistake in its configuration.
     StartWorker(usize, Option<Mistake>),
 }
@@ -114,6 +116,7 @@ impl Fault {
             Self::UnfreezeWorker(_) => "worker clock went on",
             Self::StepWorker(..) => "worker clock stepped",
             Self::CrashWorker(_) => "worker crashed",
+            Self::GiveNewList(_) => "worker given the new list",
             Self::StartWorker(_, None) => "worker started",
             Self::StartWorker(_, Some(Mistake::FewerNodes(_))) => "worker started with fewer nodes",
             Self::StartWorker(_, Some(Mistake::OtherMaxTtl)) => "worker started with another max_ttl",

@@ -1,4 +1,4 @@
-use super::{Belief, Host, Server, judged_server::backs};
+use super::{Belief, Host, NodeList, Server, judged_server::backs};
 use quorate::{
     claim::ClaimHandle,
     election::Term,
@@ -65,6 +65,8 @@ pub struct Held {
     /// The length of the grace period. The worker is asked to step down when this much time of the grant is
     /// left.
     pub(super) grace: Duration,
+    /// The node list of the worker's process.
+    pub(super) nodes: NodeList,
     pub(super) holder: Mutex<Option<Holder>>,
 }
 
@@ -129,7 +131,7 @@ impl Held {
             token: self.token,
             valid,
             ending: remaining <= self.grace,
-            backed_by: servers.iter().filter_map(Weak::upgrade).filter(backs).count(),
+            backed_by: self.servers(servers).filter_map(Weak::upgrade).filter(backs).count(),
             asked_to_stop: holder.is_asked_to_stop(),
             clock_stood: self.clock_stood(&holder, setup),
             owner: match &holder {
@@ -139,7 +141,13 @@ impl Held {
             },
             reads: matches!(holder, Holder::ReadLease(_)),
             awake_for: self.host.awake_since().map(|since| now.saturating_sub(since)),
+            nodes: self.nodes.clone(),
         })
+    }
+
+    /// Returns those of `all` servers that are in the worker's node list.
+    fn servers<'a>(&self, all: &'a [Weak<Server>]) -> impl Iterator<Item = &'a Weak<Server>> {
+        all.iter().enumerate().filter(|(at, _)| self.nodes.has(*at)).map(|(_, server)| server)
     }
 
     /// Returns `true` if the worker's boot clock stood still after the worker had sent the requests on which

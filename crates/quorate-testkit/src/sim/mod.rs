@@ -49,7 +49,14 @@
 //!   order of a queue and the search for a free slot are judged in the fault-free phase only. The waiters' wall
 //!   clocks determine the order of a queue. A reservation is judged for its length less the largest step of a
 //!   server's clock, and not in the plan `far-steps`.
-//! - **Workers with another node list or another `max_ttl`** occur in the plan `mistaken` only, in which one
+//! - **Messages with an attempt limit.** A server that forgot, or was reset, has lost the counts of attempts. Then more
+//!   attempts may begin than the limit says. An attempt that did not begin may leave its count behind, and such a count
+//!   counts toward the limit. That the count of a cancelled attempt is withdrawn is required in the fault-free phase only.
+//! - **Seeds in which the node set is replaced.** Their workers only compete for leases, since the records on a server
+//!   that leaves are lost. No server forgets, except one that joins: a marker that closes a server is lost with the
+//!   server's data. A worker starts with the new list too early only if every majority of that list has a server of the
+//!   old set. Otherwise it could lead beside the old set.
+//! - **Workers that have another node list by mistake, or another `max_ttl`,** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
 //!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is
 //!   unreachable. Then such a worker may mark these nodes as its own and lead with their votes. That plan runs
@@ -62,7 +69,8 @@
 //! simulated link connects each of three workers with each server. Every worker and every server has clocks of
 //! its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
-//! All workers compete for leases. Depending on the seed, some also handle messages. Some elect a leader of the
+//! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.
+//! In some seeds an operator replaces the node set, and there are servers that join. Some workers elect a leader of the
 //! first group, which runs that group's jobs. Some take part in the second group, also called the pool. Most of
 //! its jobs may run on any worker, and an operator sends requests to it. In nearly half of the seeds all workers
 //! also compete for locks of one more kind: a lock with readers and writers, a lock with a queue of waiters,
@@ -77,6 +85,7 @@
 //! | servers stop, crash, come back empty, with an old snapshot or with all their data, are flushed, are replaced by new ones, step their clocks | [`Fault`] |
 //! | workers pause, crash (the network goes before the futures are dropped) and start again | [`Fault`] |
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
+//! | the command that replaces the node set crashes, and is run again; workers start with the new list before, during and after the replacement | [`NodeChange`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
@@ -86,6 +95,7 @@
 //! of the [`PLANS`], and [`shrink`] reduces a failing seed to the faults that its violation needs. The program
 //! `simulate` runs both from a shell.
 
+mod attempt_step;
 mod event;
 mod fault;
 mod holders;
@@ -93,7 +103,9 @@ pub mod invariant;
 mod job_run;
 mod judged_server;
 mod log_capture;
+mod node_change;
 mod node_fault;
+mod node_list;
 mod plans;
 mod referee;
 mod run;
@@ -103,6 +115,7 @@ mod shrink;
 mod sweep;
 mod worker;
 
+pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
 pub use event::{Belief, Event, RunOutcome, TickStart, Waiter, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
@@ -110,10 +123,13 @@ pub use quorate_test::sim::{
     SimClock, SimNode, SimSession, SimWorld, Trace, Truth,
 };
 
+use attempt_step::is_limited;
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
 pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
+pub use node_change::NodeChange;
 pub use node_fault::NodeFault;
+pub use node_list::NodeList;
 pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};

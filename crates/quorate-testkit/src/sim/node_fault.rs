@@ -43,6 +43,8 @@ pub enum NodeFault {
     Reopening,
     /// When a worker writes a job's row, the server removes the pause from the row.
     Unpausing,
+    /// The server answers that it has counted an attempt on a claim, but does not store the count.
+    Miscounting,
     /// When the server prunes a history, it removes all entries.
     Shredding,
     /// The server lets a reader acquire a lock that a writer holds.
@@ -121,6 +123,12 @@ impl FaultyNode<'_> {
             ) => {
                 self.remove_guard(node_fault, ledger, key);
                 self.honestly(request)
+            }
+            (NodeFault::Miscounting, Request::Count { resource, .. }) => {
+                let Ok(before) = self.store.claim(resource);
+                let reply = self.honestly(request);
+                let Ok(()) = self.store.set_claim(resource, before);
+                reply
             }
             (NodeFault::Unpausing, Request::Write { key, .. }) if key.starts_with(JobRow::PREFIX) => {
                 self.unpaused(request.clone())

@@ -2,13 +2,17 @@ use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 9] = [
+pub const PLANS: [(&str, &str); 10] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     ("contact-all", "every round asks all servers at once; in the other plans a lock asks a majority first"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
     ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
     ("crashes", "servers crash often"),
     ("durable", "servers come back with all their data, and are trusted with it"),
+    (
+        "replace",
+        "an operator replaces the node set, and workers start with the new list before, during and after it",
+    ),
     ("mistaken", "workers start with another node list or another max_ttl, and one server forgets"),
     (
         "wild-clocks",
@@ -32,12 +36,13 @@ impl Plan {
     pub fn named(name: &str) -> Option<Self> {
         let mut plan = Self::default();
         match name {
-            "default" => {}
+            "default" => plan.replaces = 25,
             "contact-all" => plan.setup.ask_all_nodes = true,
             "old-counters" => (plan.crashes, plan.snapshots) = (300, 1_000),
             "no-slack" => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),
             "crashes" => plan.crashes = 250,
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
+            "replace" => plan.replaces = 1_000,
             "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
             "mistaken-and-forgotten" => plan.mistakes = true,
             "wild-clocks" => plan.wild_clocks = true,

@@ -1,7 +1,7 @@
 mod locks;
 
 use super::{
-    Belief, Event, Held, Holder, Host, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
+    Belief, Event, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
     judged_server::was_ahead,
@@ -39,6 +39,8 @@ pub struct Referee {
     setup: QuorumConfig,
     excuses_none: AtomicBool,
     servers: Mutex<Vec<Weak<Server>>>,
+    /// The node lists of processes, except of those that have the default list.
+    lists: Mutex<Vec<(Weak<Host>, NodeList)>>,
     going: Mutex<AllGoing>,
     state: Mutex<State>,
 }
@@ -148,6 +150,7 @@ impl Referee {
             setup,
             excuses_none: AtomicBool::new(false),
             servers: Mutex::default(),
+            lists: Mutex::default(),
             going: Mutex::default(),
             state: Mutex::new(state),
         })
@@ -176,6 +179,17 @@ impl Referee {
     pub fn watch_servers(&self, servers: &[Arc<Server>]) {
         let servers = servers.iter().map(Arc::downgrade).collect();
         *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = servers;
+    }
+
+    /// Records the node list of the process `host`. Other processes have the default list.
+    pub(super) fn has_list(&self, host: &Arc<Host>, list: NodeList) {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::downgrade(host), list));
+    }
+
+    fn list(&self, host: &Arc<Host>) -> NodeList {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lists.iter().find(|(other, _)| other.as_ptr() == Arc::as_ptr(host));
+        known.map_or_else(NodeList::default, |(_, list)| list.clone())
     }
 
     /// Judges an event, and then the state of all grants at this moment.
@@ -241,11 +255,12 @@ impl Referee {
             Holder::Term(_) => "term",
             Holder::Claim(_) => "claim",
         };
+        let nodes = self.list(host);
         let mut state = self.state();
         state.held.retain(|held| !held.is_over());
         let holder = Mutex::new(Some(holder));
         let (id, host) = (state.next(), Arc::clone(host));
-        let held = Arc::new(Held { id, host, resource, token, grace, holder });
+        let held = Arc::new(Held { id, host, resource, token, grace, nodes, holder });
         state.held.push(Arc::clone(&held));
         drop(state);
         if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
@@ -282,6 +297,11 @@ impl Referee {
         };
         state.work.insert(id, job);
         Work { referee: Arc::clone(self), id }
+    }
+
+    /// Returns `true` if the worker considers the grant `held` valid, and its clock has not stood still.
+    pub(super) fn is_sound(&self, held: &Held) -> bool {
+        self.belief(held, self.truth.now(), &[]).is_some_and(|belief| belief.valid && !belief.clock_stood)
     }
 
     /// Returns the work that runs under other grants of the same resource.

@@ -1,14 +1,16 @@
 mod fault_free;
 mod faults;
 mod locks;
+mod node_change;
 
 use super::{
-    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
-    Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
+    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList, Plan,
+    Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     judged_server::JudgedHooks,
     log_capture::capture_log,
-    scenario::{NODES, WORKERS},
-    worker::{Duties, Freezer, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
+    node_list,
+    scenario::{NODES, OPERATOR, WORKERS},
+    worker::{ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -30,8 +32,6 @@ const CLOSES_IN: Duration = Duration::from_millis(400);
 /// their data. It then tries again after 100 ms.
 const FIRST_ACQUIRE: Duration = Duration::from_millis(350);
 const NEXT_ACQUIRE: Duration = Duration::from_millis(30);
-/// The index of the operator in the list of processes, after those of the workers.
-const OPERATOR: usize = WORKERS;
 /// The number of nodes in the list of a worker with the mistake [`Mistake::FewerNodes`].
 const FEWER_NODES: usize = 3;
 /// Three workers try to acquire a lock at the same time. This is the longest time until one of them has
@@ -106,6 +106,7 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
         if plan.wild_clocks {
             run.stop_work().await;
         } else {
+            run.finish_change().await;
             let settled = run.run_fault_free_phase().await;
             run.stop_work().await;
             run.read_histories(settled).await;
@@ -135,8 +136,12 @@ struct Run {
     servers: Vec<Arc<Server>>,
     links: Vec<Vec<Arc<Link>>>,
     machines: Vec<Arc<Machine>>,
-    down: [bool; NODES],
+    down: Vec<bool>,
     workers: Vec<Option<Process>>,
+    /// The node list of each worker's present process, or of its last one.
+    lists: [NodeList; WORKERS],
+    given_new_list: [bool; WORKERS],
+    change_state: Option<Arc<ChangeState>>,
     crashed: Vec<Option<Duration>>,
     started: u64,
     duties: [Duties; WORKERS],
@@ -147,7 +152,7 @@ struct Run {
 impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
         let server = |(at, clock): (usize, &_)| {
-            let name = format!("n{at}");
+            let name = node_list::name(at);
             let hooks = JudgedHooks::new(Arc::clone(&referee), plan.node_fault);
             Server::start(&name, truth, *clock, plan.setup.durable, Arc::new(hooks), None)
         };
@@ -157,15 +162,21 @@ impl Run {
             let rng = SeedRng::new(scenario.seed, &format!("road {worker} {node}"));
             Arc::new(Link::new(truth, rng, NetworkConditions::CALM))
         };
-        let links =
-            (0..=OPERATOR).map(|worker| (0..NODES).map(|node| link(worker, node)).collect()).collect();
+        let links = (0..=OPERATOR)
+            .map(|worker| (0..servers.len()).map(|node| link(worker, node)).collect())
+            .collect();
         let machine = |&(boot, wall): &_| Machine::new(truth, boot, wall, plan.naps);
         let machines = scenario.workers.iter().chain([&scenario.operator]).map(machine).collect();
         let workers = (0..WORKERS).map(|_| None).collect();
-        let outside = Outside { sinks: Arc::<Sinks>::default(), inbox: Inbox::new(truth, scenario.length) };
+        let inbox = |pace| Inbox::new(truth, scenario.length, pace);
+        let outside =
+            Outside { sinks: Arc::<Sinks>::default(), inbox: inbox(PACE), limited: inbox(PACE * 2) };
+        // In seeds in which the node set is replaced, the workers only compete for leases.
+        let duties = if scenario.change.is_some() { Default::default() } else { Duties::of(scenario.seed) };
         Self {
-            duties: Duties::of(scenario.seed),
+            duties,
             outside: Arc::new(outside),
+            down: vec![false; scenario.servers.len()],
             scenario,
             plan,
             truth,
@@ -174,8 +185,10 @@ impl Run {
             servers,
             links,
             machines,
-            down: [false; NODES],
             workers,
+            lists: Default::default(),
+            given_new_list: [false; WORKERS],
+            change_state: None,
             crashed: vec![None; WORKERS],
             started: 0,
             operator: None,
@@ -197,6 +210,7 @@ impl Run {
         if self.duties.iter().any(|duties| duties.pool) {
             self.start_operator();
         }
+        self.start_replacer();
     }
 
     /// Carries out the scenario's faults, one after the other.
@@ -216,10 +230,10 @@ impl Run {
         for link in self.links.iter().flatten() {
             link.set_open(Directions { there: true, back: true });
         }
-        for node in 0..NODES {
+        for node in 0..self.servers.len() {
             self.inject(Fault::ResumeServer(node));
-            let memory =
-                if self.plan.wild_clocks || self.plan.far_steps { Memory::Kept } else { Memory::Empty };
+            let keeps = self.plan.wild_clocks || self.plan.far_steps || self.scenario.change.is_some();
+            let memory = if keeps { Memory::Kept } else { Memory::Empty };
             self.inject(Fault::StartServer(node, memory));
             self.inject(Fault::UnstandServer(node));
         }
@@ -366,13 +380,27 @@ impl Run {
         };
         let mut setup =
             quorate::quorum::QuorumConfig { worker: Arc::clone(host.name()), ..self.plan.setup.clone() };
-        let mut nodes = 0..NODES;
+        let list = self.list_of(worker);
+        let mut nodes = list.servers().to_vec();
         match mistake {
-            Some(Mistake::FewerNodes(first)) => nodes = first..first + FEWER_NODES,
+            Some(Mistake::FewerNodes(first)) => {
+                nodes = (first..first + FEWER_NODES).map(|at| at % NODES).collect();
+            }
             Some(Mistake::OtherMaxTtl) => setup.max_ttl += Duration::from_secs(1),
             None => {}
         }
-        let nodes = nodes.map(|at| node(at % NODES));
+        if self.scenario.change.is_some() {
+            self.referee.has_list(&host, list.clone());
+            self.referee.count(if list.is_new {
+                "started with the new list"
+            } else {
+                "started with the old list"
+            });
+        }
+        if let Some(known) = self.lists.get_mut(worker) {
+            *known = list;
+        }
+        let nodes = nodes.into_iter().map(node);
         let quorum = Quorum::builder().env(env.clone()).config(setup).nodes(nodes).build();
         #[expect(clippy::expect_used, reason = "the plan is written by hand: a wrong one must stop the test")]
         let quorum = quorum.expect("the plan's setup can be used");

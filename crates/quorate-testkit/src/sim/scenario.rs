@@ -1,6 +1,6 @@
 use super::{
-    Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeFault, Parted, Promises, SeedRng,
-    SimClock,
+    Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeChange, NodeFault, Parted,
+    Promises, SeedRng, SimClock,
 };
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
@@ -9,6 +9,8 @@ use std::{ops::RangeInclusive, time::Duration};
 pub const NODES: usize = 5;
 /// The number of workers.
 pub const WORKERS: usize = 3;
+/// The index of the operator in the list of machines, after those of the workers.
+pub(super) const OPERATOR: usize = WORKERS;
 
 /// The largest rate error of a clock, in millionths. If no clock exceeds it, the rates of any two clocks
 /// differ by less than `drift_rate`.
@@ -75,6 +77,9 @@ pub struct Plan {
     /// The number of data losses in a thousand after which the server comes back with an old snapshot, and
     /// therefore with old counters. After the other data losses, the server comes back empty.
     pub snapshots: u64,
+    /// The number of seeds in a thousand in which the node set is replaced. The other seeds have the same history as
+    /// without replacements.
+    pub replaces: u64,
     /// The guarantees that this plan requires, in addition to those that every plan requires.
     pub promises: Promises,
     /// The longest time for which a worker sleeps before it reads the clock again.
@@ -106,6 +111,7 @@ impl Default for Plan {
             one_forgets: false,
             crashes: 0,
             snapshots: 300,
+            replaces: 0,
             promises: Promises::default(),
             naps: NAP,
             oversleep: Duration::ZERO,
@@ -124,6 +130,8 @@ pub struct Scenario {
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
+    /// The replacement of the node set, in some seeds. Then there are further servers, which join.
+    pub change: Option<NodeChange>,
     /// The network conditions until the faults end.
     pub weather: NetworkConditions,
     /// The faults and the times at which they happen, in order.
@@ -139,14 +147,25 @@ impl Scenario {
         // A random stream of its own keeps this draw from changing the other draws of a seed.
         let edge = SeedRng::new(seed, "wall clocks").chance(250);
         let workers = (0..WORKERS).map(|_| machine(&mut rng, edge)).collect();
-        let servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
+        let mut servers: Vec<_> = (0..NODES).map(|_| machine(&mut rng, edge).1).collect();
         let weather = weather(&mut rng);
+        let change = NodeChange::of(seed, plan);
         let forgetful = rng.index(NODES);
         let workers_step_far = rng.chance(250);
         let walls = servers.clone();
         let stepped = [None; NODES];
-        let mut faults =
-            Faults { rng, plan, forgetful, workers_step_far, edge, walls, stepped, made: Vec::new() };
+        let all_keep = change.is_some();
+        let mut faults = Faults {
+            rng,
+            plan,
+            forgetful,
+            workers_step_far,
+            edge,
+            walls,
+            stepped,
+            made: Vec::new(),
+            all_keep,
+        };
         let mut at = Duration::from_millis(300);
         while at < plan.length {
             faults.draw(at);
@@ -154,17 +173,21 @@ impl Scenario {
         }
         faults.step_far();
         let mut faults = faults.made;
+        if let Some(change) = &change {
+            faults.extend(change.faults(seed, plan));
+            servers.extend(change.clocks(seed, edge));
+        }
         faults.retain(|(at, _)| *at < plan.length);
         // The sort is stable: of two faults at the same time, the one that was drawn first happens first.
         faults.sort_by_key(|(at, _)| *at);
         // A random stream of its own keeps this draw from changing the clocks of the workers.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
-        Self { seed, workers, operator, servers, weather, faults, length: plan.length }
+        Self { seed, workers, operator, servers, change, weather, faults, length: plan.length }
     }
 }
 
 /// Draws a boot clock and a wall clock that run at the same rate.
-fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
+pub(super) fn machine(rng: &mut SeedRng, edge: bool) -> (SimClock, SimClock) {
     // The extreme rates are drawn often, because safety margins are tested best at the limits.
     let rate = match rng.number(0..=3) {
         0 => -RATE_PPM,
@@ -218,6 +241,8 @@ struct Faults<'a> {
     /// The time of each server's latest clock step.
     stepped: [Option<Duration>; NODES],
     made: Vec<(Duration, Fault)>,
+    /// True if no server may lose data.
+    all_keep: bool,
 }
 
 impl Faults<'_> {
@@ -300,7 +325,10 @@ impl Faults<'_> {
     }
 
     fn may_forget(&self, node: usize) -> bool {
-        !self.plan.wild_clocks && !self.plan.far_steps && (!self.plan.one_forgets || node == self.forgetful)
+        !self.all_keep
+            && !self.plan.wild_clocks
+            && !self.plan.far_steps
+            && (!self.plan.one_forgets || node == self.forgetful)
     }
 
     fn crash_worker(&mut self, at: Duration, worker: usize) {

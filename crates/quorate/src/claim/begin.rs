@@ -7,6 +7,7 @@ use crate::{
     driver::NodePool,
     lease::{Lease, QuorumInner},
     node::{self, Refusal, Reply, Request, Resource},
+    sabotage::Sabotage,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
 use std::{mem, sync::Arc, time::Duration};
@@ -56,6 +57,9 @@ pub(super) struct Start {
 /// withdrawal, or the worker has lost the claim, the attempt stays counted.
 pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: impl Fn(usize) -> bool) {
     let pool = lease.inner().pool();
+    if pool.config().sabotaged(Sabotage::CountNotWithdrawn) {
+        return;
+    }
     let nodes = (0..pool.len()).filter(|node| at(*node));
     drop(pool.ask_some(nodes, |_| Request::Count {
         resource: lease.resource().clone(),
@@ -82,12 +86,13 @@ pub(super) async fn begin(
 ) -> Vec<(usize, Beginning)> {
     let mut settled = Vec::with_capacity(acquired.len());
     let mut counting = Vec::new();
-    let doubtful = acquired.iter().filter(|message| message.is_doubtful());
+    let compares = !inner.config().sabotaged(Sabotage::PayloadIgnored);
+    let doubtful = acquired.iter().filter(|message| compares && message.is_doubtful());
     let asked: Vec<_> =
         doubtful.filter_map(|message| Some((message.lease.resource().clone(), message.given()?))).collect();
     let mut looks = payloads(inner.pool(), &asked).await.into_iter();
     for message in acquired {
-        let look = if message.is_doubtful() { looks.next() } else { None };
+        let look = if compares && message.is_doubtful() { looks.next() } else { None };
         let (given, AcquiredMessage { at, lease, counted_before, .. }) = (message.given(), message);
         match look {
             Some((Payload::Other(other), _)) => {
@@ -102,6 +107,7 @@ pub(super) async fn begin(
         }
         let needs_no_count = limit.is_none() && given.is_none();
         let payload = given.or_else(|| counted_before.iter().find_map(|begun| begun.payload.clone()));
+        let limit = limit.filter(|_| !inner.config().sabotaged(Sabotage::AttemptLimitIgnored));
         match turn(counted_before.iter().map(|begun| begun.attempts), limit) {
             Turn::GivenUp(attempt) => {
                 settled.push((at, Beginning::GivenUp(Start { lease, attempt, payload, counted: false })));
@@ -229,12 +235,12 @@ impl Counting {
 
     /// Returns whether more answers must be awaited. As long as no majority has counted the attempt, every
     /// answer is awaited, because only confirmed counts can be withdrawn.
-    fn is_open(&self, majority: usize) -> bool {
-        self.counted.len() < majority && self.pending > 0
+    fn is_open(&self, needed: usize) -> bool {
+        self.counted.len() < needed && self.pending > 0
     }
 
     fn settled(mut self, pool: &NodePool) -> (usize, Beginning) {
-        let begins = self.counted.len() >= pool.majority();
+        let begins = self.counted.len() >= counts_needed(pool);
         let beginning = match self.start.take_if(|_| begins) {
             Some(start) => Beginning::Attempt(start),
             None if self.overtaken > 0 => Beginning::Overtaken,
@@ -244,7 +250,13 @@ impl Counting {
     }
 }
 
+/// Returns the number of nodes that must count an attempt before its handler may start.
+fn counts_needed(pool: &NodePool) -> usize {
+    if pool.config().sabotaged(Sabotage::AttemptCountedByOne) { 1 } else { pool.majority() }
+}
+
 async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Beginning)> {
+    let needed = counts_needed(pool);
     let (sender, mut votes) = vote_channel();
     for node in 0..pool.len() {
         for (ticket, attempt) in (0..).zip(&counting) {
@@ -258,9 +270,9 @@ async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begi
     {
         // The drivers answer every request. So every attempt is decided before this channel closes.
         let Some(attempt) = counting.get_mut(vote.ticket as usize) else { continue };
-        if attempt.is_open(pool.majority()) {
+        if attempt.is_open(needed) {
             attempt.count(vote.node, &vote.answer);
-            open -= usize::from(!attempt.is_open(pool.majority()));
+            open -= usize::from(!attempt.is_open(needed));
         }
     }
     counting.into_iter().map(|attempt| attempt.settled(pool)).collect()

@@ -1,8 +1,9 @@
-use super::{Event, Invariant, MAJORITY};
+use super::{Event, Invariant};
 use crate::sim::Belief;
 use std::time::Duration;
 
-/// Requires that each lease which its worker considers valid is stored on a majority of the servers. A server
+/// Requires that each lease which its worker considers valid is stored on a majority of the servers in the worker's
+/// node list. A server
 /// also counts if it cannot vote for another worker now, for example because it lost data recently
 /// ([`Server::backs`](crate::sim::Server::backs)). This invariant is stronger than exclusion: it detects a
 /// lease that too few servers store, even if no other worker acquires it. If a worker's clock stood still,
@@ -19,7 +20,7 @@ impl Invariant for Backing {
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
         let counts = |belief: &&Belief| belief.valid && !belief.clock_stood;
-        match beliefs.iter().filter(counts).find(|belief| belief.backed_by < MAJORITY) {
+        match beliefs.iter().filter(counts).find(|belief| belief.backed_by < belief.nodes.majority()) {
             Some(belief) => Err(format!(
                 "{} believes in {} under {}, which stands on {} servers",
                 belief.worker, belief.resource, belief.token, belief.backed_by

@@ -19,7 +19,8 @@ use std::{
 ///
 /// The guarantee holds within the retention, which is longer than any run. There are two exceptions. A *done*
 /// record on a bare majority need not survive the loss of one of its nodes. A server that forgot therefore no
-/// longer counts, even if it comes back with a snapshot that has the record. The second exception is a worker
+/// longer counts, even if it comes back with a snapshot that has the record. A server whose dead-letter record was
+/// reset no longer counts either. The second exception is a worker
 /// whose boot clock stood still: it cannot know that its grant has ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -45,6 +46,15 @@ impl Invariant for Claims {
             Event::Ran { node, request: Request::Complete { resource, record, .. }, reply } => {
                 if matches!(reply, Reply::Completed) {
                     return self.record(node, resource, record.token.get(), &record.result);
+                }
+            }
+            Event::Ran {
+                node,
+                request: Request::ResetAttempts { resource, .. },
+                reply: Reply::AttemptsReset,
+            } => {
+                if let Some(done) = self.done.get_mut(resource) {
+                    done.remove(*node);
                 }
             }
             Event::Ran { node, request: Request::Acquire { resource, .. }, reply: Reply::Granted { .. } }
@@ -146,6 +156,12 @@ mod tests {
         assert!(given(&mut claims, true).is_err());
         claims.see(Duration::ZERO, &Event::Forgot { node: "n0" }).unwrap();
         assert!(given(&mut claims, true).is_ok(), "a bare majority lost one");
+        complete(&mut claims, "n0", 5, "x").unwrap();
+        assert!(given(&mut claims, true).is_err());
+        let reset = Request::ResetAttempts { resource: resource(), keep: HOUR };
+        let reset = Event::Ran { node: "n0", request: &reset, reply: &Reply::AttemptsReset };
+        claims.see(Duration::ZERO, &reset).unwrap();
+        assert!(given(&mut claims, true).is_ok(), "a bare majority, one of which was reset");
         let completed = Event::Completed { worker: "a", resource: &resource(), token: 5 };
         assert!(
             claims.see(Duration::ZERO, &completed).is_ok(),

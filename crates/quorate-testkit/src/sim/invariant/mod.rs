@@ -1,8 +1,11 @@
 //! The invariants that must hold in every run, one in each file. An invariant sees the true time and every event, and
 //! does not influence the run.
 
+mod attempt_log;
+mod attempts;
 mod backing;
 mod claims;
+mod dead_letters;
 mod exclusion;
 mod fair;
 mod fence;
@@ -14,8 +17,10 @@ mod histories;
 mod leftovers;
 mod liveness;
 mod memories;
+mod node_sets;
 mod open_records;
 mod order;
+mod payloads;
 mod pool_log;
 mod readers;
 mod release;
@@ -73,6 +78,10 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(succession::Succession),
         Box::<ticks::Ticks>::default(),
         Box::<claims::Claims>::default(),
+        Box::<attempts::Attempts>::default(),
+        Box::<payloads::Payloads>::default(),
+        Box::<dead_letters::DeadLetters>::default(),
+        Box::<node_sets::NodeSets>::default(),
         Box::<starts::Starts>::default(),
         Box::<runs::Runs>::default(),
         Box::<requests::Requests>::default(),
@@ -105,5 +114,6 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),
         reads: false,
         awake_for: Some(Duration::from_secs(9)),
+        nodes: super::NodeList::default(),
     }
 }

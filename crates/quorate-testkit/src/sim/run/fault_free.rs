@@ -6,7 +6,7 @@ use crate::sim::{
     Event,
     worker::{Operator, group},
 };
-use futures_util::future::join3;
+use futures_util::future::join4;
 use quorate::env::WallTime;
 use std::time::Duration;
 
@@ -26,13 +26,15 @@ const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
 const SETTLED_FOR: Duration = Duration::from_millis(2_500);
 /// The longest time within which the consumers must complete every message.
 const DONE_IN: Duration = Duration::from_millis(4_500);
+/// The same for the messages that have an attempt limit. Some of them are attempted until they are given up.
+const LIMITED_DONE_IN: Duration = Duration::from_millis(7_000);
 
 impl Run {
     /// Runs the workers without faults. In this phase a leader is elected, missed ticks are caught up on, and
     /// every message is completed. Returns the true wall times between which the second group worked without
     /// faults, or `None` if this run has no second group.
     pub(super) async fn run_fault_free_phase(&mut self) -> Option<(WallTime, WallTime)> {
-        if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool) {
+        if !self.duties.iter().any(|duties| duties.jobs || duties.claims || duties.pool || duties.limited) {
             return None;
         }
         self.trace.note(format_args!("the workers go on in peace"));
@@ -51,11 +53,17 @@ impl Run {
                 self.watch_messages(began, usable + DONE_IN).await;
             }
         };
+        let limited = async {
+            if self.duties.iter().any(|duties| duties.limited) {
+                let none_open = || (self.outside.limited.open() == 0).then_some(0);
+                self.watch("the limited messages", began, usable + LIMITED_DONE_IN, none_open).await;
+            }
+        };
         let pool = async {
             let (_, operator) = self.operator.as_ref()?;
             Some(self.watch_pool(operator, began, usable + RESUMED_IN).await)
         };
-        join3(jobs, messages, pool).await.2
+        join4(jobs, messages, limited, pool).await.3
     }
 
     /// Waits until the operator has lifted all pauses and the workers have caught up. Then observes the second
@@ -110,7 +118,13 @@ impl Run {
 
     /// Waits until `there` returns a value, but not longer than `until`. Reports to the referee how long the
     /// wait for `what` took, and its result.
-    async fn watch(&self, what: &str, began: Duration, until: Duration, there: impl Fn() -> Option<u64>) {
+    pub(super) async fn watch(
+        &self,
+        what: &str,
+        began: Duration,
+        until: Duration,
+        there: impl Fn() -> Option<u64>,
+    ) {
         let got = loop {
             match there() {
                 Some(token) => break Ok(token),

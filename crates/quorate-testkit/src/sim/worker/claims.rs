@@ -33,7 +33,7 @@ struct Consumer {
 }
 
 /// The handler's result for a message: success with this text, or failure.
-enum Handled {
+pub(super) enum Handled {
     Well(String),
     Badly,
 }
@@ -159,7 +159,7 @@ impl Worker {
     }
 
     /// Simulates the work of a message. The work takes a random time, and may fail.
-    async fn handle(&mut self, id: &str, claim: &ClaimHandle) -> Handled {
+    pub(super) async fn handle(&mut self, id: &str, claim: &ClaimHandle) -> Handled {
         let calm = self.referee.is_calm();
         let time = if calm { self.rng.millis(0..=20) } else { self.rng.millis_up_to(&[100, 600, 4_000]) };
         let stubborn = self.rng.chance(300);

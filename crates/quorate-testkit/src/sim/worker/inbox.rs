@@ -6,8 +6,8 @@ use std::{
 
 /// The set of claims to which the messages belong.
 pub(super) const SET: &str = "s";
-/// The time between the publication of two messages.
-const PACE: Duration = Duration::from_millis(500);
+/// The time between the publication of two messages without an attempt limit.
+pub(in super::super) const PACE: Duration = Duration::from_millis(500);
 /// A delivery chooses one of the oldest open messages. This is the number of messages from which it chooses.
 const OFFERED: usize = 6;
 
@@ -19,14 +19,16 @@ const OFFERED: usize = 6;
 pub(in super::super) struct Inbox {
     truth: Truth,
     length: Duration,
+    /// The time between the publication of two messages.
+    pace: Duration,
     done: Mutex<Vec<bool>>,
 }
 
 impl Inbox {
-    /// Creates a broker that publishes one message per [`PACE`], until the time `length`.
-    pub(in super::super) fn new(truth: Truth, length: Duration) -> Self {
-        let count = usize::try_from(length.as_millis() / PACE.as_millis()).unwrap_or_default();
-        Self { truth, length, done: Mutex::new(vec![false; count]) }
+    /// Creates a broker that publishes one message per `pace`, until the time `length`.
+    pub(in super::super) fn new(truth: Truth, length: Duration, pace: Duration) -> Self {
+        let count = usize::try_from(length.as_millis() / pace.as_millis()).unwrap_or_default();
+        Self { truth, length, pace, done: Mutex::new(vec![false; count]) }
     }
 
     /// Returns the message that the calling consumer gets now, if there is one.
@@ -46,6 +48,11 @@ impl Inbox {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)[message] = true;
     }
 
+    /// Delivers a message again that a consumer had reported as done.
+    pub(super) fn reopen(&self, message: usize) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)[message] = false;
+    }
+
     /// Returns the number of published messages that no consumer has reported as done.
     pub(in super::super) fn open(&self) -> usize {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +61,7 @@ impl Inbox {
 
     fn published(&self) -> usize {
         let now = self.truth.now().min(self.length);
-        usize::try_from(now.as_millis() / PACE.as_millis()).unwrap_or_default()
+        usize::try_from(now.as_millis() / self.pace.as_millis()).unwrap_or_default()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The seed decides which worker has which duties. All workers compete for leases. Some also have jobs in the
 //! first group ([`leader`], [`jobs`]), run jobs of the second group ([`pool`]), or handle messages
-//! ([`claims`]). In some seeds all workers also compete for locks of one more kind ([`LockKind`]).
+//! ([`claims`]), some of which have an attempt limit ([`limited`]). In some seeds all workers also compete for locks
+//! of one more kind ([`LockKind`]), and in some an operator replaces the node set ([`replacer`]).
 //!
 //! The systems outside of Quorate have no faults of their own. They are the stores to which workers write
 //! ([`sink`]), and the broker that delivers messages ([`inbox`]).
@@ -14,17 +15,19 @@ mod inbox;
 mod jobs;
 mod leader;
 mod leases;
+mod limited;
 mod lock_kind;
 mod operator;
 mod pool;
 mod read_write;
+mod replacer;
 mod sink;
 mod slots;
 mod transfers;
 
 pub(super) use fair::FAIR;
 pub(super) use freezer::Freezer;
-pub(super) use inbox::Inbox;
+pub(super) use inbox::{Inbox, PACE};
 pub(super) use jobs::{JobSpec, specs};
 pub(super) use leader::{GROUP, group};
 pub(super) use leases::RESOURCES;
@@ -32,6 +35,7 @@ pub(super) use lock_kind::LockKind;
 pub(super) use operator::{Operator, VALID_FOR};
 pub(super) use pool::{POOL, PoolSpec, pool_specs};
 pub(super) use read_write::READ_WRITE;
+pub(super) use replacer::{ChangeState, Replacer};
 pub(super) use sink::Sinks;
 pub(super) use slots::{SLOTS, SLOTS_NAME};
 pub(super) use transfers::HANDED;
@@ -45,10 +49,15 @@ use std::sync::Arc;
 pub(super) struct Outside {
     pub(super) sinks: Arc<Sinks>,
     pub(super) inbox: Inbox,
+    /// The broker of the messages that have an attempt limit.
+    pub(super) limited: Inbox,
 }
 
 /// The number of seeds in a thousand in which the workers run the second group.
 const POOL_SEEDS: u64 = 300;
+
+/// The number of seeds in a thousand in which some workers handle messages that have an attempt limit.
+const LIMITED_SEEDS: u64 = 200;
 
 /// The duties of one worker. Every worker also competes for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,6 +70,8 @@ pub(super) struct Duties {
     pub(super) pool: bool,
     /// The worker competes for locks of this kind, as all workers do.
     pub(super) locks: Option<LockKind>,
+    /// The worker handles messages that have an attempt limit.
+    pub(super) limited: bool,
 }
 
 impl Duties {
@@ -80,6 +91,11 @@ impl Duties {
         let pool = rng.chance(POOL_SEEDS);
         all.iter_mut().for_each(|duties| duties.pool = pool && rng.chance(850));
         all[1].pool |= pool;
+        // The same holds for this draw.
+        let mut rng = SeedRng::new(seed, "limited duties");
+        let limited = rng.chance(LIMITED_SEEDS);
+        all.iter_mut().for_each(|duties| duties.limited = limited && rng.chance(700));
+        all[0].limited |= limited;
         // If a duty was drawn for the seed, at least one worker must have it.
         all[0].jobs |= jobs;
         all[WORKERS - 1].claims |= claims;
@@ -125,6 +141,9 @@ impl Worker {
             for consumer in ["consumer 1", "consumer 2"] {
                 self.env.spawn(claims::work(self.fork(consumer)));
             }
+        }
+        if duties.limited {
+            self.env.spawn(limited::work(self.fork("limited consumer")));
         }
     }
 

@@ -9,6 +9,7 @@ use crate::{
     config::{QuorumConfig, SettingError, SharedSettings, majority},
     node::Hello,
     plain::plain,
+    sabotage::Sabotage,
     trust::{Marker, VoteRejection},
 };
 use std::{sync::Arc, time::Duration};
@@ -87,7 +88,9 @@ impl Change {
         // If the staying nodes alone can be a majority of the new set, their memory remains valid only if every
         // such majority shares a node with every majority of the old set. A majority that includes a new node
         // is safe in any case: a new node starts its counters from a clock that has passed all old tokens.
-        let remembers = stay < majorities.1 || majorities.0 + majorities.1 > old.len();
+        let remembers = stay < majorities.1
+            || majorities.0 + majorities.1 > old.len()
+            || config.sabotaged(Sabotage::StayingMemoryKept);
         let closed = Marker::closed_set(&from, &to);
         Ok(Self { config, from, to, closed, majorities, remembers })
     }
@@ -102,7 +105,8 @@ impl Change {
 
     pub(super) fn enough_shut(&self, shut: usize, parts: Vec<NodePart>) -> Result<(), ReplaceError> {
         let needed = self.old_majority();
-        if shut >= needed { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
+        let enough = shut >= needed || self.config.sabotaged(Sabotage::ReplacesOpenSet);
+        if enough { Ok(()) } else { Err(ReplaceError::NotClosed { shut, needed, parts }) }
     }
 
     /// Returns the state of the node in the change, or the reason why the node cannot be used.
@@ -187,8 +191,17 @@ impl Change {
             nodes: Arc::clone(&self.closed),
             settings: SharedSettings::of(&self.config),
             since,
-            votes_from: hello.node_time + self.config.quarantine(),
+            votes_from: hello.node_time + self.closed_for(),
         })
+    }
+
+    /// Returns the time for which a node is closed.
+    fn closed_for(&self) -> Duration {
+        if self.config.sabotaged(Sabotage::ReplacesAtOnce) {
+            Duration::ZERO
+        } else {
+            self.config.quarantine()
+        }
     }
 
     /// Returns the marker that opens the node. Returns `None` if the node is not closed, or its wait is not
