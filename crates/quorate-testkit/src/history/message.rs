@@ -1,0 +1,138 @@
+use super::Specification;
+
+/// A message that workers claim. At most one worker believes in its claim, tokens grow, and after the message is done
+/// it is not claimed again, unless the nodes lost its done record ([`MessageCall::Forgotten`]).
+///
+/// As for a [`Lock`](super::Lock), a claim is the belief of its worker. Not judged: that a message is ever done, the
+/// attempt limit, and the work of a handler that goes on after its claim has ended.
+#[derive(Clone, Debug)]
+pub struct Message;
+
+/// A call about a [`Message`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageCall {
+    /// A worker claimed the message.
+    Claimed {
+        /// The token of the claim.
+        token: u64,
+    },
+    /// The worker gave the claim up, or found that it has ended.
+    Ended {
+        /// The token of the claim.
+        token: u64,
+    },
+    /// The worker completed the message, and a majority confirmed it. The claim may have ended, as long as no other
+    /// worker has claimed the message since.
+    Completed {
+        /// The token of the claim.
+        token: u64,
+    },
+    /// The worker tried to complete the message, and does not know the result.
+    CompleteUnanswered {
+        /// The token of the claim.
+        token: u64,
+    },
+    /// A worker tried to claim the message, and learned that it is done.
+    FoundDone,
+    /// So many nodes lost their data that no majority may store the done record any more.
+    Forgotten,
+}
+
+/// The state of a [`Message`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MessageState {
+    holder: Option<u64>,
+    newest: u64,
+    done: bool,
+}
+
+impl MessageState {
+    fn completed(self, token: u64) -> Option<Self> {
+        let free = self.holder.is_none_or(|holder| holder == token) && token >= self.newest;
+        (free && !self.done).then_some(Self { holder: None, newest: token, done: true })
+    }
+}
+
+impl Specification for Message {
+    type State = MessageState;
+    type Call = MessageCall;
+
+    fn initial() -> MessageState {
+        MessageState::default()
+    }
+
+    fn apply(state: &MessageState, call: &MessageCall) -> Option<MessageState> {
+        let MessageState { holder, newest, done } = *state;
+        match *call {
+            MessageCall::Claimed { token } => (!done && holder.is_none() && token > newest)
+                .then_some(MessageState { holder: Some(token), newest: token, done }),
+            // Completing ends the claim too, so the holder may be none already.
+            MessageCall::Ended { token } => {
+                let own = holder.unwrap_or(newest) == token;
+                own.then_some(MessageState { holder: None, ..*state })
+            }
+            MessageCall::Completed { token } => state.completed(token),
+            MessageCall::CompleteUnanswered { token } => Some(state.completed(token).unwrap_or(*state)),
+            MessageCall::FoundDone => done.then_some(*state),
+            MessageCall::Forgotten => Some(MessageState { done: false, ..*state }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::testing::{accepted, during, open},
+        *,
+    };
+
+    fn claimed(token: u64) -> MessageCall {
+        MessageCall::Claimed { token }
+    }
+
+    fn ended(token: u64) -> MessageCall {
+        MessageCall::Ended { token }
+    }
+
+    fn completed(token: u64) -> MessageCall {
+        MessageCall::Completed { token }
+    }
+
+    #[test]
+    fn a_message_is_claimed_completed_and_found_done() {
+        let done = [during(1, 2, claimed(5)), during(3, 6, completed(5)), during(4, 5, ended(5))];
+        assert!(accepted::<Message>(&done));
+        let then = |call| accepted::<Message>(&[done.to_vec(), vec![during(7, 8, call)]].concat());
+        assert!(then(MessageCall::FoundDone));
+        assert!(!then(claimed(7)));
+        assert!(!then(completed(5)), "it was completed before");
+    }
+
+    #[test]
+    fn an_abandoned_message_is_claimed_again() {
+        let again = [during(1, 2, claimed(5)), during(3, 4, ended(5)), during(5, 6, claimed(7))];
+        assert!(accepted::<Message>(&again));
+        assert!(!accepted::<Message>(&[again[0].clone(), again[2].clone()]), "the first claim goes on");
+        let late = [again.to_vec(), vec![during(7, 8, completed(5))]].concat();
+        assert!(!accepted::<Message>(&late), "a later claim has superseded it");
+        assert!(accepted::<Message>(&[during(1, 2, claimed(5)), during(3, 4, ended(5)), during(5, 6, completed(5))]));
+    }
+
+    #[test]
+    fn an_unanswered_completion_may_have_taken_effect() {
+        let tried = [during(1, 2, claimed(5)), during(3, 4, ended(5)), open(4, MessageCall::CompleteUnanswered { token: 5 })];
+        let then = |call| accepted::<Message>(&[tried.to_vec(), vec![during(7, 8, call)]].concat());
+        assert!(then(MessageCall::FoundDone));
+        assert!(then(claimed(7)));
+        let both = [during(7, 8, MessageCall::FoundDone), during(9, 10, claimed(7))];
+        assert!(!accepted::<Message>(&[tried.to_vec(), both.to_vec()].concat()), "it was found done");
+    }
+
+    #[test]
+    fn lost_data_excuses_a_second_claim_from_then_on() {
+        let done = [during(1, 2, claimed(5)), during(3, 4, completed(5)), during(7, 8, claimed(7))];
+        assert!(!accepted::<Message>(&done));
+        assert!(accepted::<Message>(&[done.to_vec(), vec![open(5, MessageCall::Forgotten)]].concat()));
+        assert!(!accepted::<Message>(&[done.to_vec(), vec![open(9, MessageCall::Forgotten)]].concat()));
+    }
+}
