@@ -220,8 +220,9 @@ impl Guarantees {
         {
             self.listen(STEP);
         }
-        let Self { mut director, servers, mut story, mut exclusion, mut fencing, mut terms, mut runs, .. } =
-            self;
+        let Self {
+            mut director, servers, mut story, mut exclusion, mut fencing, mut terms, mut runs, ..
+        } = self;
         director.end(PATIENCE, |director, who, entry| {
             exclusion.on_event(who, entry, director.truth());
             terms.on_event(who, entry);

@@ -48,6 +48,12 @@ pub(crate) enum Event {
     Reached { point: Point, element: u64 },
     /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },
+    /// A batch of messages was claimed by a request that began at `requested`: the messages that this worker has claimed,
+    /// each with its token, and those that were found to be done already.
+    BatchClaimed { requested: u64, claimed: Vec<(u64, u64)>, done: Vec<u64> },
+    /// The claims of a batch were completed, from `requested` on. `stored` has the messages of which the worker knows that
+    /// a majority stores the done record, each with its token.
+    BatchCompleted { requested: u64, stored: Vec<(u64, u64)> },
     /// The worker calls the store that its lock protects. A write replaces a set by another one, and a set is given by
     /// its fingerprint. If the process ends before `StoreReturned`, it is not known whether the call took effect.
     StoreCalled { token: u64, write: Option<[u64; 2]> },

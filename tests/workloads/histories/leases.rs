@@ -91,8 +91,7 @@ impl Leases {
     }
 
     fn close(&mut self, over: impl Fn(Who, &str) -> bool, at: Option<Moment>) {
-        let held: Vec<_> =
-            self.held.extract_if(.., |(resource, _), held| over(held.who, resource)).collect();
+        let held: Vec<_> = self.held.extract_if(.., |(resource, _), held| over(held.who, resource)).collect();
         for ((resource, token), Held { who, last }) in held {
             let call = LockCall::Expired { token };
             self.ending.push(Ending { who, resource, call, from: last });

@@ -1,8 +1,5 @@
 use super::{moment, process};
-use crate::{
-    harness::{Entry, Event, Truth},
-    work::messages::RETENTION,
-};
+use crate::harness::{Entry, Event, Truth};
 use quorate::env::BootTime;
 use quorate_testkit::history::{Findings, History, Limits, Message, MessageCall, Operation};
 use quorate_tests::support::Who;
@@ -14,6 +11,8 @@ const EARLY: Duration = Duration::from_secs(5);
 /// The claims of messages.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
+    /// The time for which nodes remember that a message is done. `None` if the plan is over by then.
+    retention: Option<Duration>,
     history: History<Message>,
     claimed: BTreeMap<(u64, u64), Claimed>,
     /// The completions whose records may be lost, by message and token.
@@ -37,6 +36,10 @@ struct Done {
 }
 
 impl Messages {
+    pub(crate) fn retained_for(retention: Duration) -> Self {
+        Self { retention: Some(retention), ..Self::default() }
+    }
+
     pub(crate) fn on_event(&mut self, who: Who, entry: &Entry) {
         let at = entry.at();
         match &entry.event {
@@ -77,6 +80,29 @@ impl Messages {
                 let call = MessageCall::FoundDone;
                 self.push(*message, Operation::during(&process(who), call, moment(begin), moment(at)));
             }
+            // Here a worker does not check its claims, so each may have ended at any time.
+            Event::BatchClaimed { requested, claimed, done } => {
+                let begin = BootTime::from_nanos(*requested);
+                for (message, token) in claimed {
+                    let call = MessageCall::Claimed { token: *token };
+                    self.push(*message, Operation::during(&process(who), call, moment(begin), moment(at)));
+                    self.claimed.insert((*message, *token), Claimed { who, last: begin });
+                    let done = Done { who, began: at, nodes: None, is_forgotten: false };
+                    self.done.insert((*message, *token), done);
+                }
+                for message in done {
+                    let call = MessageCall::FoundDone;
+                    self.push(*message, Operation::during(&process(who), call, moment(begin), moment(at)));
+                }
+            }
+            Event::BatchCompleted { requested, stored } => {
+                let begin = BootTime::from_nanos(*requested);
+                for (message, token) in stored {
+                    let call = MessageCall::Completed { token: *token };
+                    self.push(*message, Operation::during(&process(who), call, moment(begin), moment(at)));
+                    self.done.remove(&(*message, *token));
+                }
+            }
             _ => {}
         }
     }
@@ -88,7 +114,8 @@ impl Messages {
         for ((message, _), done) in self.done.iter_mut().filter(|(_, done)| !done.is_forgotten) {
             let nodes = done.nodes.unwrap_or(truth.majority());
             let lost = nodes.saturating_sub(truth.losses(done.began, now)) < truth.majority();
-            if lost || done.began.until(now) > RETENTION - EARLY {
+            let is_old = self.retention.is_some_and(|retention| done.began.until(now) > retention - EARLY);
+            if lost || is_old {
                 done.is_forgotten = true;
                 forgotten.push((*message, *done));
             }
@@ -158,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_claim_after_the_message_is_done_is_found_unless_nodes_lost_it() {
-        let lines = [acquired(1000, "claim/0", 1, 3000), releasing(1100, 1), done(1110, 1, 3), found_done(1500)];
+        let lines =
+            [acquired(1000, "claim/0", 1, 3000), releasing(1100, 1), done(1110, 1, 3), found_done(1500)];
         assert_eq!(found(&truth(), &lines), 0);
         let again = [lines.to_vec(), vec![acquired(2000, "claim/0", 2, 4000)]].concat();
         assert_eq!(found(&truth(), &again), 1);
@@ -173,6 +201,23 @@ mod tests {
         let then = |next: Entry| found(&truth(), &[given_up.to_vec(), vec![next]].concat());
         assert_eq!((then(found_done(1500)), then(acquired(2000, "claim/0", 2, 4000))), (0, 0));
         assert_eq!(found(&truth(), &[given_up[0].clone(), found_done(1500)]), 1, "no worker completed it");
+    }
+
+    #[test]
+    fn batches_are_judged_message_by_message() {
+        let batch = |ms: u64, claimed: &[(u64, u64)], done: &[u64]| {
+            let (claimed, done) = (claimed.to_vec(), done.to_vec());
+            line(ms, Event::BatchClaimed { requested: (ms - 5) * 1_000_000, claimed, done })
+        };
+        let completed = |ms: u64, stored: &[(u64, u64)]| {
+            line(ms, Event::BatchCompleted { requested: (ms - 5) * 1_000_000, stored: stored.to_vec() })
+        };
+        let first = [batch(1000, &[(1, 5), (2, 6)], &[]), completed(1100, &[(1, 5)])];
+        let then = |next: Entry| found(&truth(), &[first.to_vec(), vec![next]].concat());
+        assert_eq!(then(batch(1200, &[(2, 7)], &[1])), 0, "the completion of 2 is unknown");
+        assert_eq!(then(batch(1200, &[], &[1, 2])), 0);
+        assert_eq!(then(batch(1200, &[(1, 7)], &[])), 1);
+        assert_eq!(found(&truth(), &[batch(1000, &[(1, 5)], &[2])]), 1, "no worker claimed 2");
     }
 
     #[test]

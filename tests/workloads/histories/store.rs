@@ -76,7 +76,10 @@ mod tests {
 
     /// Returns the number of violations in calls, each with its worker, its begin, its token, its write, and its end
     /// and result.
-    fn found(fences: bool, calls: &[(usize, u64, u64, Option<[u64; 2]>, Option<(u64, Option<u64>)>)]) -> usize {
+    fn found(
+        fences: bool,
+        calls: &[(usize, u64, u64, Option<[u64; 2]>, Option<(u64, Option<u64>)>)],
+    ) -> usize {
         let mut all = Calls::new(fences);
         for (member, begin, token, write, returned) in calls {
             all.on_event(who(*member), &line(*begin, Event::StoreCalled { token: *token, write: *write }));
@@ -101,7 +104,11 @@ mod tests {
         assert_eq!(found(true, &with((0, 8, 5, Some([0, 9]), refused))), 0);
         assert_eq!(found(true, &with((0, 8, 5, Some([0, 9]), accepted))), 1);
         assert_eq!(found(false, &with((0, 8, 5, Some([0, 9]), accepted))), 1);
-        assert_eq!(found(false, &with((0, 8, 5, Some([8, 9]), accepted))), 0, "it read after the other's write");
+        assert_eq!(
+            found(false, &with((0, 8, 5, Some([8, 9]), accepted))),
+            0,
+            "it read after the other's write"
+        );
     }
 
     #[test]

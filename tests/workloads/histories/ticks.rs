@@ -3,11 +3,10 @@ use crate::{
     checks::HORIZON,
     harness::{Entry, Event, Truth},
 };
-use quorate::{
-    env::BootTime,
-    scheduler::Delivery,
+use quorate::{env::BootTime, scheduler::Delivery};
+use quorate_testkit::history::{
+    AtLeastOnce, AtMostOnce, Findings, History, Limits, Moment, Operation, TickCall,
 };
-use quorate_testkit::history::{AtLeastOnce, AtMostOnce, Findings, History, Limits, Moment, Operation, TickCall};
 use quorate_tests::support::Who;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -56,9 +55,7 @@ impl Runs {
                 self.active.push(run);
             }
             Event::RunDone { job, tick, term } | Event::RunInterrupted { job, tick, term } => {
-                let of = |run: &Run| {
-                    (run.who, &run.job, run.tick, run.term) == (who, job, *tick, *term)
-                };
+                let of = |run: &Run| (run.who, &run.job, run.tick, run.term) == (who, job, *tick, *term);
                 if let Some(found) = self.active.iter().position(of) {
                     self.ended.push((self.active.remove(found), at));
                 }

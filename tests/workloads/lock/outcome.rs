@@ -166,7 +166,8 @@ mod tests {
         assert!(set.write(2, 2, BTreeSet::from([1, 2])));
         assert!(set.write(1, 3, BTreeSet::from([3])), "by a worker that read nothing");
         let pauses = [Pause { point: Point::Read, element: 3 }];
-        let outcome = Outcome::of(Mode::Naive, &BTreeSet::from([1, 2, 3]), &set, 0, &pauses, &Findings::default());
+        let outcome =
+            Outcome::of(Mode::Naive, &BTreeSet::from([1, 2, 3]), &set, 0, &pauses, &Findings::default());
         assert_eq!(outcome.lost, 2);
         assert_eq!(outcome.before_check, Pauses { pauses: 1, losing: 1, lost: 2 });
         assert_eq!(outcome.after_check, Pauses::default());

@@ -14,7 +14,7 @@ use crate::{
     checks::{Check, Claims, Exclusion, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
     harness::{Assignment, Director, Entry, Event, Network, Options, Report, Servers, Truth, resident_kib},
     histories::{self, Leases, Messages, Runs},
-    work::{Work, lead},
+    work::{Work, lead, messages},
 };
 use faults::{Action, Deck, Episode, Fault, Target};
 use figures::Figures;
@@ -99,7 +99,7 @@ struct Histories {
 impl Default for Histories {
     fn default() -> Self {
         let (leases, runs) = (Leases::default(), Runs::new(lead::soak_delivery));
-        Self { leases, runs, messages: Messages::default() }
+        Self { leases, runs, messages: Messages::retained_for(messages::RETENTION) }
     }
 }
 

@@ -54,7 +54,13 @@ pub(super) fn search<S: Specification>(
     limit: Option<Duration>,
 ) -> Verdict {
     let begin = Step::<S>::Begin(first.clone());
-    let begin = porcupine_rs::Operation { client_id: None, call_time: -2, return_time: -1, op: begin, metadata: None };
+    let begin = porcupine_rs::Operation {
+        client_id: None,
+        call_time: -2,
+        return_time: -1,
+        op: begin,
+        metadata: None,
+    };
     let calls = operations.iter().map(|operation| porcupine_rs::Operation {
         client_id: None,
         call_time: operation.begin.as_time(),
@@ -90,7 +96,8 @@ fn explain<S: Specification>(
     for at in &ordered {
         state = S::apply(&state, &operations[*at].call).unwrap_or(state);
     }
-    let left = || operations.iter().enumerate().filter(|(at, _)| !ordered.contains(at)).map(|(_, left)| *left);
+    let left =
+        || operations.iter().enumerate().filter(|(at, _)| !ordered.contains(at)).map(|(_, left)| *left);
     let first_end = left().filter_map(|operation| operation.end).min();
     let mut next: Vec<&Operation<S::Call>> =
         left().filter(|operation| first_end.is_none_or(|end| operation.begin <= end)).collect();

@@ -133,7 +133,11 @@ mod tests {
     #[test]
     fn tokens_that_repeat_or_fall_are_refused() {
         let next = |token| {
-            accepted::<Lock>(&[during(1, 2, acquired(5)), during(3, 4, released(5)), during(5, 6, acquired(token))])
+            accepted::<Lock>(&[
+                during(1, 2, acquired(5)),
+                during(3, 4, released(5)),
+                during(5, 6, acquired(token)),
+            ])
         };
         assert!(next(6));
         assert!(!next(5));

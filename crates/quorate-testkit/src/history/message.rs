@@ -115,12 +115,20 @@ mod tests {
         assert!(!accepted::<Message>(&[again[0].clone(), again[2].clone()]), "the first claim goes on");
         let late = [again.to_vec(), vec![during(7, 8, completed(5))]].concat();
         assert!(!accepted::<Message>(&late), "a later claim has superseded it");
-        assert!(accepted::<Message>(&[during(1, 2, claimed(5)), during(3, 4, ended(5)), during(5, 6, completed(5))]));
+        assert!(accepted::<Message>(&[
+            during(1, 2, claimed(5)),
+            during(3, 4, ended(5)),
+            during(5, 6, completed(5))
+        ]));
     }
 
     #[test]
     fn an_unanswered_completion_may_have_taken_effect() {
-        let tried = [during(1, 2, claimed(5)), during(3, 4, ended(5)), open(4, MessageCall::CompleteUnanswered { token: 5 })];
+        let tried = [
+            during(1, 2, claimed(5)),
+            during(3, 4, ended(5)),
+            open(4, MessageCall::CompleteUnanswered { token: 5 }),
+        ];
         let then = |call| accepted::<Message>(&[tried.to_vec(), vec![during(7, 8, call)]].concat());
         assert!(then(MessageCall::FoundDone));
         assert!(then(claimed(7)));

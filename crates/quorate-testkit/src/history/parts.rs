@@ -52,7 +52,11 @@ pub(super) fn split<S: Specification>(operations: &[Operation<S::Call>]) -> Vec<
                 None => {
                     enough *= 2;
                     part.is_repeated = true;
-                    Part { first: part.first.clone(), operations: part.operations.clone(), is_repeated: false }
+                    Part {
+                        first: part.first.clone(),
+                        operations: part.operations.clone(),
+                        is_repeated: false,
+                    }
                 }
             };
             parts.push(std::mem::replace(&mut part, rest));

@@ -161,7 +161,10 @@ mod tests {
         assert!(!accepted::<Register>(&lost));
         let unfenced = [during(1, 2, written(0, 0, 1)), during(3, 4, written(0, 0, 2))];
         assert!(!accepted::<Register>(&unfenced), "a store that does not compare lost one too");
-        assert!(!accepted::<Register>(&[during(1, 2, written(5, 0, 1)), during(3, 4, read(5, 0))]), "a stale read");
+        assert!(
+            !accepted::<Register>(&[during(1, 2, written(5, 0, 1)), during(3, 4, read(5, 0))]),
+            "a stale read"
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::{fmt::Debug, hash::Hash};
 pub trait Specification: Clone + Debug + Send + Sync {
     /// The state of the object.
     type State: Clone + Debug + Eq + Hash + Send + Sync;
-    /// A call to the object, with its result. A call of unknown result must be accepted in every state.
+    /// A call to the object, with its result. Every operation is a part of the order, also one of unknown result. So a
+    /// call that may never have taken effect needs a variant that is accepted in every state.
     type Call: Clone + Debug + Send + Sync;
 
     /// Returns the state before the first call.

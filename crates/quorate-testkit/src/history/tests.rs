@@ -128,8 +128,11 @@ fn events() -> impl Strategy<Value = Vec<(u8, RegisterCall)>> {
     let fence = || (1_u64..3, Just(0_u64));
     let call = prop_oneof![
         (fence(), 0_u64..3).prop_map(|(fence, value)| RegisterCall::Read { fence, value }),
-        (fence(), 0_u64..3, 0_u64..3)
-            .prop_map(|(fence, base, value)| RegisterCall::Written { fence, base, value }),
+        (fence(), 0_u64..3, 0_u64..3).prop_map(|(fence, base, value)| RegisterCall::Written {
+            fence,
+            base,
+            value
+        }),
         fence().prop_map(|fence| RegisterCall::Refused { fence }),
     ];
     prop::collection::vec((0_u8..3, call), 1..14)
@@ -191,8 +194,11 @@ fn call() -> impl Strategy<Value = RegisterCall> {
     let fence = || (1_u64..4, Just(0_u64));
     prop_oneof![
         (fence(), 0_u64..2).prop_map(|(fence, value)| RegisterCall::Read { fence, value }),
-        (fence(), 0_u64..3, 0_u64..3)
-            .prop_map(|(fence, base, value)| RegisterCall::Written { fence, base, value }),
+        (fence(), 0_u64..3, 0_u64..3).prop_map(|(fence, base, value)| RegisterCall::Written {
+            fence,
+            base,
+            value
+        }),
         fence().prop_map(|fence| RegisterCall::Refused { fence }),
     ]
 }

@@ -49,9 +49,7 @@ impl TickState {
                 let may = self.active.is_none() && !self.recorded && (may_repeat || !self.started);
                 may.then_some(Self { started: true, active: Some(run), ..self })
             }
-            TickCall::Ended { run } => {
-                (self.active == Some(run)).then_some(Self { active: None, ..self })
-            }
+            TickCall::Ended { run } => (self.active == Some(run)).then_some(Self { active: None, ..self }),
             TickCall::Recorded => Some(Self { recorded: true, ..self }),
             TickCall::Forgotten => Some(Self { recorded: false, ..self }),
         }
@@ -110,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_run_starts_after_the_end_of_the_one_before() {
-        let overlap = |end| accepted::<AtLeastOnce>(&[during(1, 1, started(1)), during(4, 4, started(2)), end]);
+        let overlap =
+            |end| accepted::<AtLeastOnce>(&[during(1, 1, started(1)), during(4, 4, started(2)), end]);
         assert!(!overlap(during(5, 6, ended(1))));
         assert!(overlap(during(3, 6, ended(1))), "the process was paused from 3 on");
         assert!(overlap(open(2, ended(1))), "the process was killed");
@@ -125,7 +124,9 @@ mod tests {
         assert!(!then(&[again.clone()]));
         assert!(then(&[open(5, TickCall::Forgotten), again.clone()]));
         assert!(!then(&[open(8, TickCall::Forgotten), again]));
-        assert!(!accepted::<AtMostOnce>(&[begin.to_vec(), vec![open(5, TickCall::Forgotten), during(7, 7, started(2))]].concat()));
+        assert!(!accepted::<AtMostOnce>(
+            &[begin.to_vec(), vec![open(5, TickCall::Forgotten), during(7, 7, started(2))]].concat()
+        ));
     }
 
     #[test]

@@ -163,7 +163,8 @@ mod tests {
         let claims = &mut Grants::of(&[ResourceKind::Claim]);
         assert_eq!(claims.see(at(3), &Event::Granted(&belief(3, "a", 7, true))), [], "another kind");
         grants.see(at(4), &Event::Granted(&belief(4, "a", 8, true)));
-        let over = grants.see(at(5), &Event::Looked(&[Belief { clock_stood: true, ..belief(4, "a", 8, true) }]));
+        let over =
+            grants.see(at(5), &Event::Looked(&[Belief { clock_stood: true, ..belief(4, "a", 8, true) }]));
         assert_eq!(over[0].kind, ChangeKind::Expires);
         assert_eq!(grants.see(at(6), &Event::Looked(&[belief(4, "a", 8, true)])), [], "not judged again");
     }

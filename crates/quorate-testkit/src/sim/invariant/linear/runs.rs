@@ -74,8 +74,7 @@ impl RunHistory {
             Some(request) => format!("{job}, request {request}, {tick:?}"),
             None => format!("{job}, {tick:?}"),
         };
-        let active =
-            Active { name: name.into(), worker: Arc::clone(&start.worker), delivery: spec.delivery };
+        let active = Active { name: name.into(), worker: Arc::clone(&start.worker), delivery: spec.delivery };
         self.push(&active, Operation::at(&active.worker, TickCall::Started { run: start.run }, at));
         self.active.insert(start.run, (active, at));
     }

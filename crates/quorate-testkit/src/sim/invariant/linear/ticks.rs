@@ -161,8 +161,17 @@ mod tests {
         fn start(&mut self, run: u64, job: &str, clock_stood: bool) {
             let at = WallTime::from_micros(5_000_000);
             let (worker, job, ahead) = ("a".into(), job.into(), Duration::ZERO);
-            let start =
-                TickStart { run, worker, job, at, token: run, valid: true, true_wall: at, ahead, clock_stood };
+            let start = TickStart {
+                run,
+                worker,
+                job,
+                at,
+                token: run,
+                valid: true,
+                true_wall: at,
+                ahead,
+                clock_stood,
+            };
             self.see(&Event::TickStarted(&start)).unwrap();
         }
 
