@@ -5,6 +5,10 @@ use super::Specification;
 ///
 /// As for a [`Lock`](super::Lock), a claim is the belief of its worker. Not judged: that a message is ever done, the
 /// attempt limit, and the work of a handler that goes on after its claim has ended.
+///
+/// A done record that only a minority of the nodes stores is no linearizable value, and is not judged as one: a claim
+/// that asks one of these nodes finds the message done, and a claim that asks the others handles it again. Such
+/// *traces* are left by a completion that no majority confirmed, and by lost data.
 #[derive(Clone, Debug)]
 pub struct Message;
 
@@ -27,7 +31,7 @@ pub enum MessageCall {
         /// The token of the claim.
         token: u64,
     },
-    /// The worker tried to complete the message, and does not know the result.
+    /// The worker tried to complete the message, and does not know the result. It may have left traces.
     CompleteUnanswered {
         /// The token of the claim.
         token: u64,
@@ -43,14 +47,10 @@ pub enum MessageCall {
 pub struct MessageState {
     holder: Option<u64>,
     newest: u64,
+    /// True if a majority stores the done record.
     done: bool,
-}
-
-impl MessageState {
-    fn completed(self, token: u64) -> Option<Self> {
-        let free = self.holder.is_none_or(|holder| holder == token) && token >= self.newest;
-        (free && !self.done).then_some(Self { holder: None, newest: token, done: true })
-    }
+    /// True if a minority may store a done record.
+    traces: bool,
 }
 
 impl Specification for Message {
@@ -62,19 +62,22 @@ impl Specification for Message {
     }
 
     fn apply(state: &MessageState, call: &MessageCall) -> Option<MessageState> {
-        let MessageState { holder, newest, done } = *state;
+        let MessageState { holder, newest, done, traces } = *state;
         match *call {
             MessageCall::Claimed { token } => (!done && holder.is_none() && token > newest)
-                .then_some(MessageState { holder: Some(token), newest: token, done }),
+                .then_some(MessageState { holder: Some(token), newest: token, ..*state }),
             // Completing ends the claim too, so the holder may be none already.
             MessageCall::Ended { token } => {
                 let own = holder.unwrap_or(newest) == token;
                 own.then_some(MessageState { holder: None, ..*state })
             }
-            MessageCall::Completed { token } => state.completed(token),
-            MessageCall::CompleteUnanswered { token } => Some(state.completed(token).unwrap_or(*state)),
-            MessageCall::FoundDone => done.then_some(*state),
-            MessageCall::Forgotten => Some(MessageState { done: false, ..*state }),
+            MessageCall::Completed { token } => {
+                let free = holder.is_none_or(|holder| holder == token) && token >= newest;
+                (free && !done).then_some(MessageState { holder: None, newest: token, done: true, traces })
+            }
+            MessageCall::CompleteUnanswered { .. } => Some(MessageState { traces: true, ..*state }),
+            MessageCall::FoundDone => (done || traces).then_some(*state),
+            MessageCall::Forgotten => Some(MessageState { done: false, traces: done || traces, ..*state }),
         }
     }
 }
@@ -123,24 +126,32 @@ mod tests {
     }
 
     #[test]
-    fn an_unanswered_completion_may_have_taken_effect() {
+    fn an_unanswered_completion_leaves_traces() {
         let tried = [
             during(1, 2, claimed(5)),
             during(3, 4, ended(5)),
             open(4, MessageCall::CompleteUnanswered { token: 5 }),
         ];
-        let then = |call| accepted::<Message>(&[tried.to_vec(), vec![during(7, 8, call)]].concat());
-        assert!(then(MessageCall::FoundDone));
-        assert!(then(claimed(7)));
-        let both = [during(7, 8, MessageCall::FoundDone), during(9, 10, claimed(7))];
-        assert!(!accepted::<Message>(&[tried.to_vec(), both.to_vec()].concat()), "it was found done");
+        let then = |more: &[_]| accepted::<Message>(&[tried.to_vec(), more.to_vec()].concat());
+        let (found, again) = (during(7, 8, MessageCall::FoundDone), during(9, 10, claimed(7)));
+        assert!(then(&[found.clone()]) && then(&[again.clone()]));
+        assert!(then(&[found.clone(), again.clone(), during(11, 12, MessageCall::FoundDone)]));
+        let early = during(2, 3, MessageCall::FoundDone);
+        assert!(!then(&[early]), "it was found done before it was tried");
+        assert!(!accepted::<Message>(&[tried[0].clone(), tried[1].clone(), found]), "no worker tried");
+        let confirmed = [during(9, 10, claimed(7)), during(11, 12, completed(7)), during(13, 14, claimed(8))];
+        assert!(then(&confirmed[..2]));
+        assert!(!then(&confirmed), "the second completion was confirmed");
     }
 
     #[test]
     fn lost_data_excuses_a_second_claim_from_then_on() {
         let done = [during(1, 2, claimed(5)), during(3, 4, completed(5)), during(7, 8, claimed(7))];
         assert!(!accepted::<Message>(&done));
-        assert!(accepted::<Message>(&[done.to_vec(), vec![open(5, MessageCall::Forgotten)]].concat()));
+        let lost = [done.to_vec(), vec![open(5, MessageCall::Forgotten)]].concat();
+        assert!(accepted::<Message>(&lost));
+        let trace = during(9, 10, MessageCall::FoundDone);
+        assert!(accepted::<Message>(&[lost, vec![trace]].concat()), "a minority still has it");
         assert!(!accepted::<Message>(&[done.to_vec(), vec![open(9, MessageCall::Forgotten)]].concat()));
     }
 }

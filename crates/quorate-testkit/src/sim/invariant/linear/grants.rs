@@ -11,8 +11,8 @@ pub(super) struct Grants {
     kinds: &'static [ResourceKind],
     /// The moment at which each attempt reached its first server.
     attempts: BTreeMap<Owner, Moment>,
-    /// For each resource and worker, the first such moment since the worker's last grant. It is used for terms and
-    /// claims, whose owner token is not accessible.
+    /// For each resource and worker, the first such moment since the worker's last grant, or since it last found the
+    /// message done. It is used for terms and claims, whose owner token is not accessible.
     since: BTreeMap<(Resource, Arc<str>), Moment>,
     /// The grants that their workers believe in, by number.
     believed: BTreeMap<u64, Believed>,
@@ -63,6 +63,11 @@ impl Grants {
             Event::Looked(beliefs) => self.looked(at, beliefs),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the moment at which the attempt of a worker began that ends now without a grant.
+    pub(super) fn ends_without_grant(&mut self, resource: &Resource, worker: &Arc<str>) -> Option<Moment> {
+        self.since.remove(&(resource.clone(), Arc::clone(worker)))
     }
 
     fn judges(&self, resource: &Resource) -> bool {

@@ -72,7 +72,9 @@ impl Invariant for MessageHistory {
                 self.push(resource, Operation::during(&(*worker).into(), call, begun, at));
             }
             Event::ToldDone { worker, resource, .. } => {
-                self.push(resource, Operation::at(&(*worker).into(), MessageCall::FoundDone, at));
+                let worker: Arc<str> = (*worker).into();
+                let begun = self.grants.ends_without_grant(resource, &worker).unwrap_or(at);
+                self.push(resource, Operation::during(&worker, MessageCall::FoundDone, begun, at));
             }
             Event::Forgot { node } => self.forgot(node, at),
             Event::Over => {

@@ -89,10 +89,7 @@ impl RunHistory {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::super::pool_log::made::{ended, start},
-        *,
-    };
+    use super::{super::super::pool_log::made::start, *};
 
     fn run(job: &str, times: u64) -> Result<(), String> {
         let mut runs = RunHistory::default();
