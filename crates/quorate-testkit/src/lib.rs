@@ -14,6 +14,7 @@
 
 pub mod conformance;
 pub mod differential;
+pub mod history;
 pub mod hostile;
 pub mod model;
 mod not_run;

@@ -39,8 +39,8 @@ pub(crate) enum Event {
     /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds. During
     /// that time, a node may have stored the record and then lost its data.
     MessageDone { message: u64, token: u64, nodes: usize, took: u64 },
-    /// A message was found to be done already.
-    MessageFoundDone { message: u64 },
+    /// A message was found to be done already. The claim that found it was requested at `requested`.
+    MessageFoundDone { message: u64, requested: u64 },
     /// This process was not scheduled from `from` until now.
     Stalled { from: u64 },
     /// The worker has reached this point of its work. `element` is the element that it adds to a set, or the
@@ -48,6 +48,18 @@ pub(crate) enum Event {
     Reached { point: Point, element: u64 },
     /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },
+    /// A batch of messages was claimed by a request that began at `requested`: the messages that this worker has claimed,
+    /// each with its token, and those that were found to be done already.
+    BatchClaimed { requested: u64, claimed: Vec<(u64, u64)>, done: Vec<u64> },
+    /// The claims of a batch were completed, from `requested` on. `stored` has the messages of which the worker knows that
+    /// a majority stores the done record, each with its token.
+    BatchCompleted { requested: u64, stored: Vec<(u64, u64)> },
+    /// The worker calls the store that its lock protects. A write replaces a set by another one, and a set is given by
+    /// its fingerprint. If the process ends before `StoreReturned`, it is not known whether the call took effect.
+    StoreCalled { token: u64, write: Option<[u64; 2]> },
+    /// The last call has returned, with the fingerprint that was read or written. `None` if the store refused the
+    /// call.
+    StoreReturned { value: Option<u64> },
     /// A contender has requested, acquired and released the lease.
     Turn { requested: u64, acquired: u64, released: u64 },
 }

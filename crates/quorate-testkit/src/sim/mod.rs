@@ -116,7 +116,7 @@ mod sweep;
 mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
-pub use event::{Belief, Event, RunOutcome, TickStart, Waiter, Working, Write};
+pub use event::{Belief, Event, RunOutcome, StoreRead, TickStart, Waiter, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
     AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,

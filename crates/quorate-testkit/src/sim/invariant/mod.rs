@@ -15,6 +15,7 @@ mod freeze_rows;
 mod freezes;
 mod histories;
 mod leftovers;
+mod linear;
 mod liveness;
 mod memories;
 mod node_sets;
@@ -96,6 +97,11 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<reservations::Reservations>::default(),
         Box::new(liveness::Liveness),
         Box::new(leftovers::Leftovers),
+        Box::<linear::LockHistory>::default(),
+        Box::<linear::RegisterHistory>::default(),
+        Box::<linear::TickHistory>::default(),
+        Box::<linear::RunHistory>::default(),
+        Box::<linear::MessageHistory>::default(),
     ]
 }
 
