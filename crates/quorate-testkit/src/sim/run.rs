@@ -4,7 +4,7 @@ mod faults;
 use super::{
     Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, Plan, Referee,
     Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
-    judged_server::JudgedHooks,
+    judged_server::{JudgedHooks, Runs},
     log_capture::capture_log,
     scenario::{NODES, WORKERS},
     worker::{Duties, Freezer, Inbox, Operator, Outside, RESOURCES, Sinks, Worker},
@@ -144,9 +144,14 @@ struct Run {
 
 impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
+        let runs = if scenario.scripts { Runs::Scripts(plan.script_fault) } else { Runs::Engine };
+        if scenario.scripts {
+            trace.note(format_args!("the servers run the scripts"));
+            referee.count("run with scripts");
+        }
         let server = |(at, clock): (usize, &_)| {
             let name = format!("n{at}");
-            let hooks = JudgedHooks::new(Arc::clone(&referee), plan.node_fault);
+            let hooks = JudgedHooks::new(Arc::clone(&referee), runs, plan.node_fault);
             Server::start(&name, truth, *clock, plan.setup.durable, Arc::new(hooks), None)
         };
         let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();

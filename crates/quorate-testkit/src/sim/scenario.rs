@@ -2,6 +2,7 @@ use super::{
     Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeFault, Parted, Promises, SeedRng,
     SimClock,
 };
+use crate::simulated_redis::ScriptFault;
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -9,6 +10,10 @@ use std::{ops::RangeInclusive, time::Duration};
 pub const NODES: usize = 5;
 /// The number of workers.
 pub const WORKERS: usize = 3;
+
+/// The number of seeds in a thousand in which the servers run the Lua scripts. With this number the average seed
+/// takes about a tenth longer.
+const SCRIPTS: u64 = 100;
 
 /// The largest rate error of a clock, in millionths. If no clock exceeds it, the rates of any two clocks
 /// differ by less than `drift_rate`.
@@ -47,6 +52,11 @@ pub struct Plan {
     pub setup: QuorumConfig,
     /// The way in which servers violate their contract. `None` if all servers are honest.
     pub node_fault: Option<NodeFault>,
+    /// The number of seeds in a thousand in which the servers run the Lua scripts of Redis nodes in place of the
+    /// engine.
+    pub scripts: u64,
+    /// The change of these scripts, by which the servers violate their contract.
+    pub script_fault: Option<ScriptFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,
     /// Lets servers' clocks step, but no further than `clock_step_allowance` permits.
@@ -96,6 +106,8 @@ impl Default for Plan {
         Self {
             setup,
             node_fault: None,
+            scripts: SCRIPTS,
+            script_fault: None,
             length: Duration::from_secs(20),
             steps: true,
             wild_clocks: false,
@@ -124,6 +136,8 @@ pub struct Scenario {
     pub operator: (SimClock, SimClock),
     /// Each server's wall clock.
     pub servers: Vec<SimClock>,
+    /// True if the servers run the Lua scripts in place of the engine.
+    pub scripts: bool,
     /// The network conditions until the faults end.
     pub weather: NetworkConditions,
     /// The faults and the times at which they happen, in order.
@@ -159,7 +173,8 @@ impl Scenario {
         faults.sort_by_key(|(at, _)| *at);
         // A random stream of its own keeps this draw from changing the clocks of the workers.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
-        Self { seed, workers, operator, servers, weather, faults, length: plan.length }
+        let scripts = SeedRng::new(seed, "scripts").chance(plan.scripts);
+        Self { seed, workers, operator, servers, scripts, weather, faults, length: plan.length }
     }
 }
 
