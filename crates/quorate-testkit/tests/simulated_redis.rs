@@ -12,7 +12,7 @@ use quorate::env::{SystemWorld, World};
 use quorate_redis::probe;
 use quorate_testkit::{
     redis::RedisServer,
-    simulated_redis::{Connection, Database, Facts, Server},
+    simulated_redis::{Connection, Database, Facts, ServerProcess},
 };
 use redis::Value;
 use std::{
@@ -136,26 +136,29 @@ fn command() -> impl Strategy<Value = Command> {
         "GET",
         "SET K",
     ];
+    let one = |texts: &[&'static str]| select(texts.to_vec());
     let numbers =
         ["0", "1", "-1", "7", "9007199254740991", "9223372036854775807", "01", "+1", " 1", "1.5", "x"];
-    let letters = (select(&["a", "b", "c", "d"][..]), select(&["", "1", "9", "x y", "17", "-5"][..]));
-    let draw =
-        (letters, select(&numbers[..]), select(&["f", "g", "h"][..]), select(&["100000", "5000000"][..]));
-    let word = (draw, select(&["1", "1000", "99999999999999"][..]));
-    (select(forms.to_vec()), proptest::collection::vec(word, 8)).prop_map(|(form, draws)| {
-        let fill = |(word, draw): (String, &_)| {
-            let (((key, value), number, field, life), end): &(((&str, &str), &str, &str, &str), &str) = draw;
-            match &*word {
-                "K" => format!("k:{key}"),
-                "V" => (*value).to_owned(),
-                "N" | "(N" => word.replace('N', number),
-                "F" => (*field).to_owned(),
-                "T" => (*life).to_owned(),
-                "E" => (*end).to_owned(),
-                _ => word,
-            }
+    let draw = (
+        one(&["k:a", "k:b", "k:c", "k:d"]),
+        one(&["", "1", "9", "x y", "17", "-5"]),
+        one(&numbers),
+        one(&["f", "g", "h"]),
+        one(&["100000", "5000000"]),
+        one(&["1", "1000", "99999999999999"]),
+    );
+    (select(forms.to_vec()), proptest::collection::vec(draw, 8)).prop_map(|(form, draws)| {
+        let fill = |(word, (key, value, number, field, life, end))| match word {
+            "K" => String::from(key),
+            "V" => String::from(value),
+            "N" => String::from(number),
+            "(N" => format!("({number}"),
+            "F" => String::from(field),
+            "T" => String::from(life),
+            "E" => String::from(end),
+            word => String::from(word),
         };
-        words(form).into_iter().zip(draws.iter().cycle()).map(fill).collect()
+        form.split(' ').zip(draws).map(fill).collect()
     })
 }
 
@@ -218,7 +221,7 @@ const FAILING: [&str; 8] = [
 struct Pair {
     _server: RedisServer,
     stream: TcpStream,
-    process: Server,
+    process: ServerProcess,
     database: Database,
     connection: Connection,
     facts: Facts,
@@ -232,7 +235,7 @@ impl Pair {
         Self {
             _server: server,
             stream,
-            process: Server::default(),
+            process: ServerProcess::default(),
             database: Database::default(),
             connection: Connection::default(),
             facts: Facts { run_id: "simulated".into(), uptime_seconds: 0, durable: false },

@@ -2,13 +2,13 @@ use super::connection::Connection;
 use quorate::node::Resource;
 use std::sync::{Arc, Weak};
 
-/// The connections of a server, as the subscribers of released leases.
+/// The connections of a server, as the subscribers of released leases. Clones share the list.
 #[derive(Clone, Debug, Default)]
-pub struct Listeners(Vec<Weak<Connection>>);
+pub struct Listeners(Arc<[Weak<Connection>]>);
 
 impl Listeners {
-    pub(super) fn new(connections: Vec<Weak<Connection>>) -> Self {
-        Self(connections)
+    pub(super) fn new(connections: &[Weak<Connection>]) -> Self {
+        Self(connections.into())
     }
 
     /// Returns the number of connections on which a client waits for any resource.

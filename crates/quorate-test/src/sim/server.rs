@@ -62,6 +62,8 @@ struct State {
     /// The number of requests that the server has run.
     requests: u64,
     connections: Vec<Weak<Connection>>,
+    /// The same connections, for the store.
+    listeners: Listeners,
 }
 
 impl Server {
@@ -86,6 +88,7 @@ impl Server {
             forgot: None,
             requests: 0,
             connections: Vec::new(),
+            listeners: Listeners::default(),
         };
         Arc::new(Self {
             name: name.to_owned(),
@@ -116,6 +119,7 @@ impl Server {
         let mut state = self.state();
         state.up = false;
         let connections = std::mem::take(&mut state.connections);
+        state.listeners = Listeners::default();
         drop(state);
         connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.reset_by_server());
     }
@@ -229,6 +233,7 @@ impl Server {
         }
         state.connections.retain(|other| other.strong_count() > 0);
         state.connections.push(Arc::downgrade(connection));
+        state.listeners = Listeners::new(&state.connections);
         let Ok(marker) = state.store.marker();
         let facts = Hello {
             node_time: self.clocks(&state).wall,
@@ -255,8 +260,8 @@ impl Server {
         }
         state.requests += batch.requests.len() as u64;
         let mut freed = Vec::new();
-        let connections = Listeners::new(state.connections.clone());
-        let reply = self.hooks.run(&mut *state.store, batch, clocks, &connections, &mut freed);
+        let State { store, listeners, .. } = &mut *state;
+        let reply = self.hooks.run(&mut **store, batch, clocks, listeners, &mut freed);
         let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),

@@ -79,59 +79,73 @@ impl KeySpace {
 /// A hash. The fields are in the order of a number that is derived from the field, which is the cursor of HSCAN.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Hash {
-    fields: BTreeMap<(u64, Bytes), Bytes>,
+    /// The fields with their values, by place. Two fields with one place are rare.
+    fields: BTreeMap<u64, Vec<(Bytes, Bytes)>>,
+    len: usize,
     /// True once the hash was too large to be packed. It stays so.
     unpacked: bool,
 }
 
 impl Hash {
     pub(super) fn get(&self, field: &[u8]) -> Option<&Bytes> {
-        self.fields.get(&place(field))
+        let found = self.fields.get(&place(field))?;
+        found.iter().find(|(name, _)| **name == *field).map(|(_, value)| value)
     }
 
     /// Sets a field, and returns `true` if it is new.
     pub(super) fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let new = self.fields.insert(place(field), value.into()).is_none();
+        let there = self.fields.entry(place(field)).or_default();
+        let before = there.iter_mut().find(|(name, _)| **name == *field);
+        let new = before.is_none();
+        match before {
+            Some((_, before)) => *before = value.into(),
+            None => there.push((field.into(), value.into())),
+        }
+        self.len += usize::from(new);
         let long = field.len().max(value.len()) > PACKED_VALUE_MAX;
-        self.unpacked |= long || self.fields.len() > PACKED_FIELDS_MAX;
+        self.unpacked |= long || self.len > PACKED_FIELDS_MAX;
         new
     }
 
     pub(super) fn remove(&mut self, field: &[u8]) -> bool {
-        self.fields.remove(&place(field)).is_some()
+        let place = place(field);
+        let Some(there) = self.fields.get_mut(&place) else { return false };
+        let before = there.len();
+        there.retain(|(name, _)| **name != *field);
+        let removed = there.len() < before;
+        if there.is_empty() {
+            self.fields.remove(&place);
+        }
+        self.len -= usize::from(removed);
+        removed
     }
 
     pub(super) fn len(&self) -> usize {
-        self.fields.len()
+        self.len
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
-        self.fields.iter().map(|((_, field), value)| (field, value))
+        self.fields.values().flatten().map(|(field, value)| (field, value))
     }
 
     /// Returns about `count` fields from `cursor` on, and the next cursor, which is 0 at the end. A packed hash is
     /// returned whole.
     pub(super) fn scan(&self, cursor: u64, count: usize) -> (u64, Vec<(Bytes, Bytes)>) {
-        let from = (cursor, Bytes::default());
         let mut found: Vec<(Bytes, Bytes)> = Vec::new();
-        let mut last = None;
-        for ((place, field), value) in self.fields.range(from..) {
-            if self.unpacked && found.len() >= count && last != Some(*place) {
+        for (place, there) in self.fields.range(cursor..) {
+            if self.unpacked && found.len() >= count {
                 return (*place, found);
             }
-            last = Some(*place);
-            found.push((Arc::clone(field), Arc::clone(value)));
+            found.extend(there.iter().cloned());
         }
         (0, found)
     }
 }
 
 /// Returns the place of a field in the order of its hash: FNV-1a, and never 0.
-fn place(field: &[u8]) -> (u64, Bytes) {
-    let hash = field.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    ((hash >> 16).max(1), field.into())
+fn place(field: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    (field.iter().fold(0xcbf2_9ce4_8422_2325, mix) >> 16).max(1)
 }
 
 /// A sorted set: members with scores, in the order of the scores and then of the members.

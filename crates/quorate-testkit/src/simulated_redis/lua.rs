@@ -100,7 +100,16 @@ impl Interpreter {
         let database = Rc::new(RefCell::new(Database::default()));
         let shared = Rc::clone(&database);
         let command = lua.create_function(move |lua, args: MultiValue| {
-            let reply = command(&mut shared.borrow_mut(), &args, &format)?;
+            let texts = texts(lua, &args, &format)?;
+            let bytes: Vec<_> = texts.iter().map(LuaString::as_bytes).collect();
+            let bytes: Vec<&[u8]> = bytes.iter().map(|text| &**text).collect();
+            let reply = match (args.is_empty(), bytes.len() == args.len()) {
+                (true, _) => {
+                    Reply::error("ERR Please specify at least one argument for this redis.call() call")
+                }
+                (_, false) => Reply::error("ERR Lua redis lib command arguments must be strings or integers"),
+                _ => shared.borrow_mut().run(&bytes),
+            };
             to_lua(lua, reply)
         })?;
         let runner = lua.load(SETUP).set_name("=setup").call(command)?;
@@ -132,24 +141,25 @@ impl Interpreter {
     }
 }
 
-/// Runs a command with the arguments that a script gave.
-fn command(database: &mut Database, args: &MultiValue, format: &Function) -> Result<Reply, Error> {
-    if args.is_empty() {
-        return Ok(Reply::error("ERR Please specify at least one argument for this redis.call() call"));
-    }
-    let mut texts: Vec<LuaString> = Vec::with_capacity(args.len());
+/// Returns the arguments of a command up to the first one that is no text and no number.
+fn texts(lua: &Lua, args: &MultiValue, format: &Function) -> Result<Vec<LuaString>, Error> {
+    let mut texts = Vec::with_capacity(args.len());
     for arg in args {
-        match arg {
-            Value::String(text) => texts.push(text.clone()),
-            // A number is written with 17 digits, so that it is never rounded.
-            Value::Integer(_) | Value::Number(_) => texts.push(format.call(("%.17g", arg))?),
-            _ => return Ok(Reply::error("ERR Lua redis lib command arguments must be strings or integers")),
-        }
+        texts.push(match arg {
+            Value::String(text) => text.clone(),
+            Value::Integer(number) if number.unsigned_abs() < EXACT => {
+                lua.create_string(number.to_string())?
+            }
+            // A server writes a number with 17 digits, so that it is never rounded.
+            Value::Integer(_) | Value::Number(_) => format.call(("%.17g", arg))?,
+            _ => break,
+        });
     }
-    let bytes: Vec<_> = texts.iter().map(LuaString::as_bytes).collect();
-    let bytes: Vec<&[u8]> = bytes.iter().map(|text| &**text).collect();
-    Ok(database.run(&bytes))
+    Ok(texts)
 }
+
+/// Whole numbers below this one are written as integers.
+const EXACT: u64 = 10_u64.pow(15);
 
 /// Converts a command's reply for a script.
 fn to_lua(lua: &Lua, reply: Reply) -> Result<Value, Error> {

@@ -13,10 +13,9 @@
 //! # What is not guaranteed
 //!
 //! The server has the commands of [`quorate_redis::COMMANDS`] and some related ones, for keys that hold a string,
-//! a hash or a sorted set. It has no users, no limit on memory, no replication and one database. Sets of
-//! fields are small in memory but never packed, so HGETALL and HSCAN return another order than a real server.
-//! The clock stands still while a script runs, as in Redis 7. No text of an error is promised, only its first
-//! word.
+//! a hash or a sorted set. It has no users, no limit on memory, no replication and one database. HGETALL and
+//! HSCAN return the fields of a hash in another order than a real server. The clock stands still while a script
+//! runs, as in Redis 7. Of an error only the first word is that of a real server, and often the rest.
 
 mod arguments;
 mod commands;
@@ -27,7 +26,7 @@ mod node;
 mod resp;
 mod rows;
 mod script_fault;
-mod server;
+mod server_process;
 mod store;
 mod stored_claim;
 mod stream;
@@ -37,5 +36,5 @@ pub use key_space::KeySpace;
 pub use node::{SimulatedRedis, SimulatedRedisNode};
 pub use resp::Reply;
 pub use script_fault::ScriptFault;
-pub use server::{Connection, Facts, Server};
+pub use server_process::{Connection, Facts, ServerProcess};
 pub use store::ScriptStore;

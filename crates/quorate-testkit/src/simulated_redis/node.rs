@@ -1,5 +1,5 @@
 use super::{
-    Database, Facts, Server,
+    Database, Facts, ServerProcess,
     stream::{Hub, Stream, lock},
 };
 use quorate::{
@@ -25,7 +25,7 @@ impl SimulatedRedis {
         let clock = Arc::clone(&world);
         let facts = Facts { run_id: "simulated-0".into(), uptime_seconds: 0, durable: false };
         let micros = move || clock.wall().as_micros();
-        let hub = Hub::new(Server::default(), Database::default(), facts, micros);
+        let hub = Hub::new(ServerProcess::default(), Database::default(), facts, micros);
         Self { hub: Arc::new(Mutex::new(hub)), world }
     }
 

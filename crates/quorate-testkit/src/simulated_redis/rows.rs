@@ -125,9 +125,11 @@ impl Store for ScriptStore {
             };
             return Ok(Some(row).filter(|_| open.until_ms > 0));
         }
-        let Some((owner, last)) = string(keys, &lock_key(resource)) else { return Ok(None) };
-        let readers = if owner == Owner::READERS { readers(keys, resource) } else { Vec::new() };
-        Ok(Some(LeaseRow { owner: owner.into(), until_nanos: end(last, NANOS), readers }))
+        let Some(entry) = entry(keys, &lock_key(resource)) else { return Ok(None) };
+        let Value::String(owner) = &entry.value else { return Ok(None) };
+        let owner: Arc<str> = String::from_utf8_lossy(owner).as_ref().into();
+        let readers = if *owner == *Owner::READERS { readers(keys, resource) } else { Vec::new() };
+        Ok(Some(LeaseRow { owner, until_nanos: end(entry.last_ms, NANOS), readers }))
     }
 
     fn set_lease(&mut self, resource: &Resource, row: Option<LeaseRow>) -> Result<(), Infallible> {

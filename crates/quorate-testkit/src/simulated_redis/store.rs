@@ -1,5 +1,5 @@
 use super::{
-    Connection, Database, Facts, KeySpace, ScriptFault, Server, Subscribers, resp,
+    Connection, Database, Facts, KeySpace, ScriptFault, ServerProcess, Subscribers, resp,
     rows::PREFIX,
     stream::{Hub, Stream, lock},
 };
@@ -22,7 +22,7 @@ const SWEEP_EVERY: u32 = 500;
 /// bytes of the protocol.
 #[derive(Debug)]
 pub struct ScriptStore {
-    server: Server,
+    server: ServerProcess,
     database: Database,
     connection: Connection,
     facts: Facts,
@@ -37,7 +37,7 @@ impl ScriptStore {
     /// Returns an empty store. Its server changes the scripts by `fault`.
     pub fn new(fault: Option<ScriptFault>) -> Self {
         Self {
-            server: Server::new(fault),
+            server: ServerProcess::new(fault),
             database: Database::default(),
             connection: Connection::default(),
             facts: Facts { run_id: "".into(), uptime_seconds: 0, durable: false },

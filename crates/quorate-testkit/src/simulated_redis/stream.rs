@@ -1,4 +1,4 @@
-use super::{Connection, Database, Facts, Server, Subscribers, resp};
+use super::{Connection, Database, Facts, ServerProcess, Subscribers, resp};
 use std::{
     collections::BTreeMap,
     io,
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A server with the connections of its clients.
 pub(super) struct Hub {
-    pub(super) server: Server,
+    pub(super) server: ServerProcess,
     pub(super) database: Database,
     pub(super) facts: Facts,
     /// Returns the server's clock, in microseconds.
@@ -49,7 +49,7 @@ impl Subscribers for Counts {
 
 impl Hub {
     pub(super) fn new(
-        server: Server,
+        server: ServerProcess,
         database: Database,
         facts: Facts,
         clock: impl Fn() -> u64 + Send + 'static,
@@ -149,6 +149,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing more comes from the client, and all its commands have run. So the server closes its end, too.
+        if let Some(client) = lock(&self.hub).clients.get_mut(&self.number) {
+            client.closed = true;
+            client.wake();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -40,12 +40,12 @@ impl Connection {
 
 /// The process of a server: what belongs to no client and is not stored with the keys.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct ServerProcess {
     scripts: BTreeMap<Arc<str>, Arc<str>>,
     fault: Option<ScriptFault>,
 }
 
-impl Server {
+impl ServerProcess {
     /// Returns a process that changes the scripts that are loaded into it by `fault`.
     pub fn new(fault: Option<ScriptFault>) -> Self {
         Self { fault, ..Self::default() }
