@@ -1,7 +1,7 @@
 //! The parts of a cluster that its workers share.
 
 use crate::sim::{Changes, Server, SimClock, Truth};
-use quorate::{QuorumConfig, env::WallTime, internals::Marker, node::engine::Store, quorum::SharedSettings};
+use quorate::{QuorumConfig, env::WallTime, internals::Marker, quorum::SharedSettings};
 use std::{sync::Arc, time::Duration};
 
 /// The age of the nodes' memories when a cluster begins. A node counts for a tick only if its memory is

@@ -1,11 +1,8 @@
 use super::{
-    AdjustableClock, Changes, ServerHooks, SimClock, Truth, connection::Connection,
+    AdjustableClock, Changes, Listeners, ServerHooks, ServerStore, SimClock, Truth, connection::Connection,
     execution_gate::ExecutionGate,
 };
-use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource,
-    engine::{Clocks, Store},
-};
+use quorate::node::{Batch, BatchReply, Hello, NodeTime, Reply, Request, Resource, engine::Clocks};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -40,7 +37,7 @@ pub struct ClockChange {
     pub after: u64,
 }
 
-/// One simulated server. It runs the shipped engine over a store in memory, on a clock of its own.
+/// One simulated server. It runs requests on its [`ServerStore`], on a clock of its own.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -52,12 +49,12 @@ pub struct Server {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     clock: AdjustableClock,
     changes: Vec<ClockChange>,
-    store: MemoryStore,
-    snapshot: (Duration, MemoryStore),
+    store: Box<dyn ServerStore>,
+    snapshot: (Duration, Box<dyn ServerStore>),
     up: bool,
     run: u32,
     born: Duration,
@@ -65,6 +62,8 @@ struct State {
     /// The number of requests that the server has run.
     requests: u64,
     connections: Vec<Weak<Connection>>,
+    /// The same connections, for the store.
+    listeners: Listeners,
 }
 
 impl Server {
@@ -78,7 +77,19 @@ impl Server {
         hooks: Arc<dyn ServerHooks>,
         changes: Option<Arc<Changes>>,
     ) -> Arc<Self> {
-        let state = State { up: true, clock: AdjustableClock::new(clock), ..State::default() };
+        let state = State {
+            clock: AdjustableClock::new(clock),
+            changes: Vec::new(),
+            store: hooks.store(),
+            snapshot: (Duration::ZERO, hooks.store()),
+            up: true,
+            run: 0,
+            born: Duration::ZERO,
+            forgot: None,
+            requests: 0,
+            connections: Vec::new(),
+            listeners: Listeners::default(),
+        };
         Arc::new(Self {
             name: name.to_owned(),
             truth,
@@ -108,6 +119,7 @@ impl Server {
         let mut state = self.state();
         state.up = false;
         let connections = std::mem::take(&mut state.connections);
+        state.listeners = Listeners::default();
         drop(state);
         connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.reset_by_server());
     }
@@ -119,16 +131,18 @@ impl Server {
         if memory == Memory::Kept {
             state.run += 1;
             state.born = self.truth.now();
+            state.store.process_restarted();
             return;
         }
         let before = match memory {
-            Memory::Snapshot => state.snapshot.1.clone(),
-            Memory::Empty | Memory::Kept => MemoryStore::default(),
+            Memory::Snapshot => state.snapshot.1.snapshot(),
+            Memory::Empty | Memory::Kept => state.store.emptied(),
         };
         let before = std::mem::replace(&mut state.store, before);
+        state.store.process_restarted();
         state.forgot = Some(self.truth.now());
         if self.hooks.hides_losses() {
-            Self::keep_marker(&before, &mut state.store);
+            Self::keep_marker(&*before, &mut *state.store);
         } else {
             state.run += 1;
             state.born = self.truth.now();
@@ -158,10 +172,11 @@ impl Server {
     /// Deletes every key, as FLUSHALL does. The process continues to run.
     pub fn flush(&self) {
         let mut state = self.state();
-        let before = std::mem::take(&mut state.store);
+        let empty = state.store.emptied();
+        let before = std::mem::replace(&mut state.store, empty);
         state.forgot = Some(self.truth.now());
         if self.hooks.hides_losses() {
-            Self::keep_marker(&before, &mut state.store);
+            Self::keep_marker(&*before, &mut *state.store);
         }
         drop(state);
         self.hooks.forgot(&self.name);
@@ -186,7 +201,7 @@ impl Server {
         state.changes.push(ClockChange { at: now, before, after });
     }
 
-    fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
+    fn keep_marker(before: &dyn ServerStore, after: &mut dyn ServerStore) {
         let Ok(marker) = before.marker();
         if let Some(marker) = marker {
             let Ok(()) = after.set_marker(marker);
@@ -218,8 +233,9 @@ impl Server {
         }
         state.connections.retain(|other| other.strong_count() > 0);
         state.connections.push(Arc::downgrade(connection));
+        state.listeners = Listeners::new(&state.connections);
         let Ok(marker) = state.store.marker();
-        Some(Hello {
+        let facts = Hello {
             node_time: self.clocks(&state).wall,
             run_id: self.run_id_of(&state),
             marker,
@@ -229,21 +245,23 @@ impl Server {
             eviction: Some("noeviction".into()),
             durable: Some(self.durable),
             volatile: None,
-        })
+        };
+        Some(state.store.handshake(facts))
     }
 
-    /// Runs a batch on the engine.
+    /// Runs a batch on the store.
     pub(super) fn run(&self, batch: &Batch) -> BatchReply {
         let mut state = self.state();
         let clocks = self.clocks(&state);
         let now = self.truth.now();
         let saves = self.hooks.takes_snapshots() && now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
         if saves {
-            state.snapshot = (now, state.store.clone());
+            state.snapshot = (now, state.store.snapshot());
         }
         state.requests += batch.requests.len() as u64;
         let mut freed = Vec::new();
-        let reply = self.hooks.run(&mut state.store, batch, clocks, &mut freed);
+        let State { store, listeners, .. } = &mut *state;
+        let reply = self.hooks.run(&mut **store, batch, clocks, listeners, &mut freed);
         let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),
@@ -267,10 +285,10 @@ impl Server {
     }
 
     /// Calls `look` with the server's data and its present clocks.
-    pub fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore, Clocks) -> T) -> T {
+    pub fn with_store<T>(&self, look: impl FnOnce(&mut dyn ServerStore, Clocks) -> T) -> T {
         let mut state = self.state();
         let clocks = self.clocks(&state);
-        look(&mut state.store, clocks)
+        look(&mut *state.store, clocks)
     }
 
     /// Returns the true time.

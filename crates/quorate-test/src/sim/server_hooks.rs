@@ -1,20 +1,25 @@
-use quorate::node::{
-    Batch, BatchReply, MemoryStore, ReleasedLease,
-    engine::{self, Clocks},
-};
+use super::{Listeners, ServerStore};
+use quorate::node::{Batch, BatchReply, MemoryStore, ReleasedLease, engine::Clocks};
 use std::fmt::Debug;
 
-/// The observer of a [`Server`](super::Server), which may also replace the engine by a faulty one.
+/// The observer of a [`Server`](super::Server), which also chooses the server's store, and may make the server a
+/// faulty one.
 pub trait ServerHooks: Debug + Send + Sync {
-    /// Runs a batch. The default is the shipped engine.
+    /// Returns the empty store of a new server. The default runs the shipped engine.
+    fn store(&self) -> Box<dyn ServerStore> {
+        Box::<MemoryStore>::default()
+    }
+
+    /// Runs a batch. The default leaves it to the store.
     fn run(
         &self,
-        store: &mut MemoryStore,
+        store: &mut dyn ServerStore,
         batch: &Batch,
         clocks: Clocks,
+        listeners: &Listeners,
         freed: &mut Vec<ReleasedLease>,
     ) -> BatchReply {
-        engine::run_telling(store, batch, clocks, freed)
+        store.run(batch, clocks, listeners, freed)
     }
 
     /// Returns `true` if a server that forgot its data keeps its run id and its marker, so that no worker

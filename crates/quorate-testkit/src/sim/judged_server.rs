@@ -1,14 +1,14 @@
 //! The view of the [`Referee`] on a [`Server`].
 
 use super::{Event, NodeFault, Referee, Server, scenario::true_wall};
+use crate::simulated_redis::{ScriptFault, ScriptStore};
 use quorate::{
     env::WallTime,
     node::{
-        Batch, BatchReply, MemoryStore, NodeTime, ReleasedLease, Resource,
-        engine::{self, Clocks, Store},
+        Batch, BatchReply, MemoryStore, NodeTime, Refusal, ReleasedLease, Reply, Resource, engine::Clocks,
     },
 };
-use quorate_test::sim::{ClockChange, ServerHooks};
+use quorate_test::sim::{ClockChange, Listeners, ServerHooks, ServerStore};
 use std::{sync::Arc, time::Duration};
 
 /// The time for which a server must not vote after it lost data. By the end of this time, every lease that
@@ -19,34 +19,52 @@ const QUARANTINED: Duration = Duration::from_secs(3);
 /// may count the server's votes until every lease that the server granted before would have ended.
 const FAR: Duration = Duration::from_millis(100);
 
+/// The code that runs the requests of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// The engine, as a memory node or a file node.
+    Engine,
+    /// The Lua scripts, as a Redis node, with a change if there is one.
+    Scripts(Option<ScriptFault>),
+}
+
 /// The hooks of a server that the referee observes, and that may have a fault.
 #[derive(Debug)]
 pub(super) struct JudgedHooks {
     referee: Arc<Referee>,
+    runs: Runs,
     node_fault: Option<NodeFault>,
 }
 
 impl JudgedHooks {
-    pub(super) fn new(referee: Arc<Referee>, node_fault: Option<NodeFault>) -> Self {
-        Self { referee, node_fault }
+    pub(super) fn new(referee: Arc<Referee>, runs: Runs, node_fault: Option<NodeFault>) -> Self {
+        Self { referee, runs, node_fault }
     }
 }
 
 impl ServerHooks for JudgedHooks {
+    fn store(&self) -> Box<dyn ServerStore> {
+        match self.runs {
+            Runs::Engine => Box::<MemoryStore>::default(),
+            Runs::Scripts(fault) => Box::new(ScriptStore::new(fault)),
+        }
+    }
+
     fn run(
         &self,
-        store: &mut MemoryStore,
+        store: &mut dyn ServerStore,
         batch: &Batch,
         clocks: Clocks,
+        listeners: &Listeners,
         freed: &mut Vec<ReleasedLease>,
     ) -> BatchReply {
         match self.node_fault {
             Some(NodeFault::Timeless) => {
                 let forever = NodeTime::from_micros(u64::MAX);
                 let batch = Batch { not_after: forever, ..batch.clone() };
-                engine::run_telling(store, &batch, clocks, freed)
+                store.run(&batch, clocks, listeners, freed)
             }
-            Some(NodeFault::Forgetful) | None => engine::run_telling(store, batch, clocks, freed),
+            Some(NodeFault::Forgetful) | None => store.run(batch, clocks, listeners, freed),
             Some(node_fault) => super::node_fault::run(store, batch, clocks, node_fault),
         }
     }
@@ -72,6 +90,12 @@ impl ServerHooks for JudgedHooks {
     }
 
     fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
+        for (request, reply) in batch.requests.iter().zip(&reply.replies) {
+            // No simulated server is out of memory, and no other program writes to it.
+            if let Reply::Refused(refusal @ (Refusal::Failed(_) | Refusal::WrongType(_))) = reply {
+                self.referee.fail(&format!("{node} cannot serve {request:?}: {refusal}"));
+            }
+        }
         self.referee.ran(node, batch, reply);
     }
 
@@ -123,9 +147,12 @@ pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::sim::{Plan, SimClock, Trace, Truth};
+    use quorate::node::engine;
 
-    fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {
-        Arc::new(JudgedHooks::new(referee, None))
+    const KINDS: [Runs; 2] = [Runs::Engine, Runs::Scripts(None)];
+
+    fn hooks(referee: Arc<Referee>, runs: Runs) -> Arc<JudgedHooks> {
+        Arc::new(JudgedHooks::new(referee, runs, None))
     }
 
     /// Checks that a durable server that is down counts only for the leases that it stores. Such a server
@@ -134,9 +161,10 @@ mod tests {
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
-        for durable in [false, true] {
+        for (durable, runs) in [false, true].into_iter().flat_map(|durable| KINDS.map(|runs| (durable, runs)))
+        {
             let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-            let server = Server::start("n0", truth, SimClock::default(), durable, hooks(referee), None);
+            let server = Server::start("n0", truth, SimClock::default(), durable, hooks(referee, runs), None);
             assert!(!backs(&server, &resource, |_| true));
             server.crash();
             assert_eq!(backs(&server, &resource, |_| true), !durable);
@@ -154,7 +182,8 @@ mod tests {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-        let server = Server::start("n0", truth, SimClock::default(), false, hooks(referee), None);
+        let server =
+            Server::start("n0", truth, SimClock::default(), false, hooks(referee, Runs::Engine), None);
         server.step(95);
         assert!(!backs(&server, &resource, |_| true), "within what the margins are for");
         server.step(1_000);
@@ -169,7 +198,7 @@ mod tests {
         let truth = Truth::begin();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
         let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };
-        let server = Server::start("n0", truth, right, false, hooks(referee), None);
+        let server = Server::start("n0", truth, right, false, hooks(referee, Runs::Engine), None);
         let (second, ms) = (Duration::from_secs(1), Duration::from_millis(90));
         server.step(90);
         truth.pass(second).await;

@@ -4,8 +4,9 @@
 //!
 //! A seed produces one of very many possible histories. Time passes in whole milliseconds, so a fault that
 //! needs two events within one millisecond is not tried. Lost, doubled or reordered bytes inside a connection
-//! are not tried either. The scripts that Redis runs are not simulated: the servers run the engine written in
-//! Rust. The conformance suite checks that the scripts and the engine behave the same.
+//! are not tried either. The Lua scripts run in a [simulated Redis](crate::simulated_redis), and not in a real one:
+//! its commands are an emulation, which is compared with a real server. A [`NodeFault`] changes the rows of a
+//! server, whether these are rows of the engine or keys of the scripts.
 //!
 //! Quorate gives no guarantee in the following cases, and the invariants do not judge them:
 //!
@@ -65,8 +66,9 @@
 //! # What runs
 //!
 //! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally,
-//! renewer, leases. Below it are five simulated [`Server`]s (the shipped engine over a store in memory). A
-//! simulated link connects each of three workers with each server. Every worker and every server has clocks of
+//! renewer, leases. Below it are five simulated [`Server`]s. In most seeds they run the shipped engine over a store
+//! in memory, as memory nodes and file nodes do. In some seeds, and in all of the plan `scripts`, they run the
+//! shipped Lua scripts: each batch goes through the encoder and the parser of `quorate-redis` as bytes. A simulated link connects each of three workers with each server. Every worker and every server has clocks of
 //! its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.

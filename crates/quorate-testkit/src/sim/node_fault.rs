@@ -1,11 +1,12 @@
 use quorate::{
     internals::JobRow,
     node::{
-        Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
-        engine::{self, Clocks, CounterRow, Store},
+        Batch, BatchReply, FencingToken, LedgerState, Refusal, Reply, Request, Resource,
+        engine::{Clocks, CounterRow},
     },
     scheduler::HistoryEntry,
 };
+use quorate_test::sim::{Listeners, ServerStore};
 use std::{sync::Arc, time::Duration};
 
 /// A way in which a server violates its contract. Tests show that an invariant detects the effects of most of
@@ -59,7 +60,7 @@ pub enum NodeFault {
 
 /// Runs the requests of a batch one by one, and applies the fault to each.
 pub(super) fn run(
-    store: &mut MemoryStore,
+    store: &mut dyn ServerStore,
     batch: &Batch,
     clocks: Clocks,
     node_fault: NodeFault,
@@ -70,7 +71,7 @@ pub(super) fn run(
 }
 
 struct FaultyNode<'a> {
-    store: &'a mut MemoryStore,
+    store: &'a mut dyn ServerStore,
     batch: &'a Batch,
     clocks: Clocks,
 }
@@ -144,7 +145,7 @@ impl FaultyNode<'_> {
 
     fn honestly(&mut self, request: &Request) -> Reply {
         let one = Batch { requests: vec![request.clone()], ..self.batch.clone() };
-        engine::run(self.store, &one, self.clocks).replies.remove(0)
+        self.store.run(&one, self.clocks, &Listeners::default(), &mut Vec::new()).replies.remove(0)
     }
 
     fn uncounted(&mut self, resource: &Resource, request: &Request) -> Reply {

@@ -1,0 +1,43 @@
+//! Parses the arguments of commands.
+
+use super::Reply;
+
+pub(super) fn syntax_error() -> Reply {
+    Reply::error("ERR syntax error")
+}
+
+pub(super) fn not_an_integer() -> Reply {
+    Reply::error("ERR value is not an integer or out of range")
+}
+
+/// Parses an integer as a server does: no sign but a minus, no leading zero, no space.
+pub(super) fn integer(arg: &[u8]) -> Result<i64, Reply> {
+    let number = std::str::from_utf8(arg).ok().and_then(|text| text.parse::<i64>().ok());
+    // Only the text that the number is written as is accepted: this excludes +1, 01 and -0.
+    number.filter(|number| number.to_string().as_bytes() == arg).ok_or_else(not_an_integer)
+}
+
+/// Parses a score or a bound: a decimal number or an infinity.
+pub(super) fn double(arg: &[u8]) -> Result<f64, Reply> {
+    let bad = || Reply::error("ERR value is not a valid float");
+    let text = std::str::from_utf8(arg).map_err(|_| bad())?;
+    let lower = text.to_ascii_lowercase();
+    match &*lower {
+        "inf" | "+inf" | "infinity" => Ok(f64::INFINITY),
+        "-inf" | "-infinity" => Ok(f64::NEG_INFINITY),
+        _ => text.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(bad),
+    }
+}
+
+/// Returns whether `arg` is the option `name`, in any case.
+pub(super) fn is(arg: &[u8], name: &str) -> bool {
+    arg.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Returns the text of a score.
+pub(super) fn double_text(number: f64) -> String {
+    if number.is_infinite() {
+        return if number > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    format!("{number}")
+}
