@@ -81,6 +81,7 @@ mod resp;
 mod scripts;
 mod server_version;
 mod session;
+mod session_io;
 pub mod streams;
 mod tls;
 mod wire;

@@ -10,7 +10,7 @@ use quorate::{
     plain::plain,
 };
 use redis::Value;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration, vec};
 
 /// The maximum number of bytes of a text from a server or another client that an error or an owner token
 /// keeps.
@@ -24,45 +24,85 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     if values.len() != runs.len() {
         return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
     }
-    let mut replies = Vec::with_capacity(runs.iter().sum());
-    let mut node_time = NodeTime::default();
-    for (value, &items) in values.into_iter().zip(runs) {
+    let mut replies = Replies::new(runs.to_vec());
+    values.into_iter().for_each(|value| replies.add(value, None));
+    replies.finish(None)
+}
+
+/// The replies to a batch, as far as they have arrived.
+pub(crate) struct Replies {
+    /// The number of items of each command that has not been answered.
+    runs: vec::IntoIter<usize>,
+    node_time: NodeTime,
+    replies: Vec<Reply>,
+    /// The first error.
+    failed: Option<Cause>,
+}
+
+impl Replies {
+    /// Begins with no replies. `runs` has the number of items of each command of the batch.
+    pub(crate) fn new(runs: Vec<usize>) -> Self {
+        let replies = Vec::with_capacity(runs.iter().sum());
+        Self { runs: runs.into_iter(), node_time: NodeTime::default(), replies, failed: None }
+    }
+
+    /// Returns whether every command has been answered.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.runs.len() == 0
+    }
+
+    /// Parses the reply to the next command. An error that repeats `secret` gets a cause of its own.
+    pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
+        let Some(items) = self.runs.next() else { return };
+        if let (Value::ServerError(error), Some(secret)) = (&value, secret)
+            && let Err(cause) = fault::check_for_secret(error, secret)
+        {
+            self.failed = Some(cause);
+        }
+        if self.failed.is_none()
+            && let Err(cause) = self.parse(value, items)
+        {
+            self.failed = Some(cause);
+        }
+    }
+
+    fn parse(&mut self, value: Value, items: usize) -> Result<(), Cause> {
         let parts = match value {
             Value::ServerError(error) => return Err(fault::of_server(&error)),
             Value::Array(parts) => parts,
             other => return Err(unexpected(&format!("{} for a script's reply", kind(&other)))),
         };
         if items == 0 {
-            node_time = time(&parts)?;
-            continue;
+            self.node_time = time(&parts)?;
+            return Ok(());
         }
         if parts.len() != items + 1 {
             return Err(unexpected(&format!("{} replies to {items} requests", parts.len())));
         }
-        node_time = NodeTime::from_micros(number(&parts[0])?);
+        self.node_time = NodeTime::from_micros(number(&parts[0])?);
         for part in &parts[1..] {
-            replies.push(item(part)?);
+            self.replies.push(item(part)?);
         }
+        Ok(())
     }
-    Ok(BatchReply { node_time, replies })
-}
 
-/// Parses replies like [`read`], and removes `secret` from errors, in case the server repeats it.
-pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
-    for value in &values {
-        if let Value::ServerError(error) = value {
-            fault::check_for_secret(error, secret)?;
+    /// Returns the reply to the batch. Removes `secret` from errors, in case the server repeats it.
+    pub(crate) fn finish(mut self, secret: Option<&str>) -> Result<BatchReply, Cause> {
+        if let Some(cause) = self.failed {
+            return Err(match secret {
+                Some(secret) => fault::redact(cause, secret),
+                None => cause,
+            });
         }
-    }
-    let mut reply = read(values, runs).map_err(|cause| fault::redact(cause, secret))?;
-    for reply in &mut reply.replies {
-        if let Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)) = reply
-            && text.contains(secret)
-        {
-            *text = text.replace(secret, "***").into();
+        for reply in &mut self.replies {
+            if let (Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)), Some(secret)) = (reply, secret)
+                && text.contains(secret)
+            {
+                *text = text.replace(secret, "***").into();
+            }
         }
+        Ok(BatchReply { node_time: self.node_time, replies: self.replies })
     }
-    Ok(reply)
 }
 
 /// Parses the reply to TIME.

@@ -4,9 +4,10 @@ use combine::{
 };
 use redis::{RedisError, Value};
 use std::{
+    future::poll_fn,
     io,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
@@ -26,7 +27,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
     (
-        Reader { read: LimitedReader { read, remaining: 0 }, decoder: Decoder::new(), most: ANSWER_MAX },
+        Reader {
+            read: LimitedReader { read, remaining: ANSWER_MAX },
+            decoder: Decoder::new(),
+            most: ANSWER_MAX,
+        },
         Writer { write },
     )
 }
@@ -42,13 +47,26 @@ impl Reader {
     /// Raises the limit for the length of a reply. Called after the handshake. Until then, the server is not
     /// trusted to send long replies.
     pub(crate) fn allow_long_replies(&mut self) {
-        self.most = REPLY_MAX;
+        (self.most, self.read.remaining) = (REPLY_MAX, REPLY_MAX);
     }
 
     /// Returns the next reply.
+    ///
+    /// # Cancel safety
+    /// Safe: the part of a reply that has arrived is kept.
     pub(crate) async fn next(&mut self) -> Result<Value, RedisError> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Polls for the next reply.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, RedisError>> {
+        // The decoder keeps the state of an incomplete reply. So the future may be dropped after each poll.
+        let value = {
+            let next = pin!(redis::parse_redis_value_async(&mut self.decoder, &mut self.read));
+            ready!(next.poll(context))
+        };
         self.read.remaining = self.most;
-        redis::parse_redis_value_async(&mut self.decoder, &mut self.read).await
+        Poll::Ready(value)
     }
 }
 
@@ -64,9 +82,54 @@ impl Writer {
         self.write.flush().await
     }
 
+    /// Passes bytes of `output` to the kernel, and removes these from `output`. Ready once all of them were
+    /// passed.
+    pub(crate) fn poll_send(&mut self, output: &mut Output, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let rest @ [_, ..] = &output.bytes[output.sent..] {
+            let count = ready!(Pin::new(&mut self.write).poll_write(context, rest))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            output.sent += count;
+            output.is_flushed = false;
+        }
+        output.bytes.clear();
+        output.sent = 0;
+        if !output.is_flushed {
+            ready!(Pin::new(&mut self.write).poll_flush(context))?;
+            output.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Closes the sending direction. Bytes that have been sent still arrive at the server.
-    pub(crate) async fn finish(&mut self) -> io::Result<()> {
-        self.write.shutdown().await
+    pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(context)
+    }
+}
+
+/// Bytes to send with [`Writer::poll_send`].
+#[derive(Debug)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// The number of bytes at the beginning of `bytes` that were sent.
+    sent: usize,
+    /// False if bytes were written since the last flush. A transport such as TLS has a buffer of its own.
+    is_flushed: bool,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { bytes: Vec::new(), sent: 0, is_flushed: true }
+    }
+
+    /// Appends bytes to send.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+        } else {
+            self.bytes.extend_from_slice(&bytes);
+        }
     }
 }
 
