@@ -82,6 +82,7 @@ mod scripts;
 mod server_version;
 mod session;
 mod session_io;
+mod short_reply;
 pub mod streams;
 mod tls;
 mod wire;

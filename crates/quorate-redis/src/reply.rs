@@ -51,6 +51,20 @@ impl Replies {
         self.runs.len() == 0
     }
 
+    /// Returns the number of items of the next command, and the list to which the replies to them are appended. The
+    /// caller that has parsed the reply to that command calls [`Replies::parsed`]. Returns `None` if an earlier
+    /// command failed.
+    pub(crate) fn next_items(&mut self) -> Option<(usize, &mut Vec<Reply>)> {
+        let items = *self.runs.as_slice().first()?;
+        self.failed.is_none().then_some((items, &mut self.replies))
+    }
+
+    /// Notes that the reply to the next command was parsed.
+    pub(crate) fn parsed(&mut self, node_time: NodeTime) {
+        self.runs.next();
+        self.node_time = node_time;
+    }
+
     /// Parses the reply to the next command. An error that repeats `secret` gets a cause of its own.
     pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
         let Some(items) = self.runs.next() else { return };
@@ -95,7 +109,8 @@ impl Replies {
             });
         }
         for reply in &mut self.replies {
-            if let (Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)), Some(secret)) = (reply, secret)
+            if let (Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)), Some(secret)) =
+                (reply, secret)
                 && text.contains(secret)
             {
                 *text = text.replace(secret, "***").into();
@@ -151,12 +166,12 @@ pub(crate) fn shown(text: &str) -> Arc<str> {
 }
 
 /// Returns at most [`TEXT_MAX`] bytes of `text`, cut between two characters.
-pub(crate) fn cut(text: &str) -> Arc<str> {
+pub(crate) fn cut(text: &str) -> &str {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text[..end].into()
+    &text[..end]
 }
 
 fn item(value: &Value) -> Result<Reply, Cause> {
@@ -204,10 +219,14 @@ fn item(value: &Value) -> Result<Reply, Cause> {
 
 /// Parses a grant in its shortest form, a number: the counter after the grant.
 fn count_granted(count: i64) -> Result<Reply, Cause> {
-    match u64::try_from(count) {
-        Ok(count) => Ok(Reply::Granted { counter: FencingToken::new(count), begun: None }),
-        Err(_) => Err(unexpected(&format!("{count} for a count"))),
-    }
+    let reply = u64::try_from(count).ok().and_then(granted);
+    reply.ok_or_else(|| unexpected(&format!("{count} for a count")))
+}
+
+/// Returns the grant with this counter. Returns `None` if the number is not one that a server can send.
+pub(crate) fn granted(count: u64) -> Option<Reply> {
+    let counter = i64::try_from(count).ok().map(|_| FencingToken::new(count))?;
+    Some(Reply::Granted { counter, begun: None })
 }
 
 fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
@@ -319,7 +338,7 @@ fn record(text: &str) -> Option<Record> {
 }
 
 /// Parses `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`. PAYLOAD and ATTEMPTS are empty if the record has none.
-fn done(text: &str) -> Option<DoneRecord> {
+pub(crate) fn done(text: &str) -> Option<DoneRecord> {
     let mut parts = text.strip_prefix("d:")?.splitn(5, ':');
     let token = FencingToken::new(digits(parts.next()?)?);
     let at = digits(parts.next()?)?;
@@ -352,7 +371,12 @@ fn payload(text: &str) -> Option<Option<Arc<str>>> {
 }
 
 fn owner_of(value: &Value) -> Result<Owner, Cause> {
-    Ok(Owner::from_node(&cut(&word(value)?)))
+    Ok(owner(&word(value)?))
+}
+
+/// Returns the owner token in a reply, cut to [`TEXT_MAX`] bytes.
+pub(crate) fn owner(text: &str) -> Owner {
+    Owner::from_node(cut(text))
 }
 
 /// Parses the result of PTTL. The result is `-1` for a key that never expires. One millisecond is added,
@@ -361,7 +385,12 @@ fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
     }
-    Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
+    Ok(Some(remaining_of(number(value)?)))
+}
+
+/// Returns the remaining time of a key for which PTTL is `millis`.
+pub(crate) fn remaining_of(millis: u64) -> Duration {
+    Duration::from_millis(millis.saturating_add(1))
 }
 
 fn flag(value: &Value) -> Result<bool, Cause> {
@@ -382,7 +411,7 @@ fn number(value: &Value) -> Result<u64, Cause> {
     digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
 }
 
-fn digits(text: &str) -> Option<u64> {
+pub(crate) fn digits(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 

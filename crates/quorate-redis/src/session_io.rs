@@ -7,6 +7,7 @@ use crate::{
     address::Secret,
     pubsub::{PubSub, confirms},
     reply::Replies,
+    short_reply,
     wire::{Output, Reader, Writer},
 };
 use quorate::node::{BatchReply, Cause, PushSender};
@@ -16,7 +17,7 @@ use std::{
     mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 use tokio::sync::oneshot;
 
@@ -158,11 +159,10 @@ impl SessionIo {
     /// Reads and writes as much as possible. Ready once the connection has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // Reading comes first. So a reply that has arrived is delivered even if the connection has broken since.
-        while let Some((reader, _)) = &mut self.connection
-            && let Poll::Ready(value) = reader.poll_next(context)
-        {
-            if !value.is_ok_and(|value| self.deliver(value, context)) {
+        while let Poll::Ready(delivered) = self.poll_read(context) {
+            if !delivered {
                 self.end();
+                return Poll::Ready(());
             }
         }
         let Some((_, writer)) = &mut self.connection else { return Poll::Ready(()) };
@@ -177,6 +177,22 @@ impl SessionIo {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+
+    /// Reads and delivers one value of the server. Returns false once the connection has ended.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let Some((reader, _)) = &mut self.connection else { return Poll::Ready(false) };
+        if let Some(PendingReply::Batch { replies, .. }) = self.pending.front_mut()
+            && let Some((items, into)) = replies.next_items()
+            && let Some(node_time) =
+                ready!(reader.poll_parsed(context, |bytes| short_reply::parse(bytes, items, into)))
+        {
+            replies.parsed(node_time);
+            self.deliver_batch(context);
+            return Poll::Ready(true);
+        }
+        let value = ready!(reader.poll_next(context));
+        Poll::Ready(value.is_ok_and(|value| self.deliver(value, context)))
     }
 
     fn end(&mut self) {
@@ -214,16 +230,23 @@ impl SessionIo {
             }
             (value, Some(PendingReply::Batch { replies, .. })) => {
                 replies.add(value, self.password.as_deref().map(Secret::reveal));
-                if replies.is_complete()
-                    && let Some(PendingReply::Batch { replies, delivery }) = self.pending.pop_front()
-                {
-                    let reply = replies.finish(self.password.as_deref().map(Secret::reveal));
-                    delivery.deliver(reply, context.waker());
-                }
+                self.deliver_batch(context);
             }
             (_, Some(PendingReply::Confirmation { .. }) | None) => return false,
         }
         true
+    }
+
+    /// Delivers the replies to the first batch if all of them have arrived.
+    fn deliver_batch(&mut self, context: &Context<'_>) {
+        match self.pending.pop_front() {
+            Some(PendingReply::Batch { replies, delivery }) if replies.is_complete() => {
+                let reply = replies.finish(self.password.as_deref().map(Secret::reveal));
+                delivery.deliver(reply, context.waker());
+            }
+            Some(first) => self.pending.push_front(first),
+            None => {}
+        }
     }
 }
 
