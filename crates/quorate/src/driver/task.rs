@@ -63,15 +63,8 @@ pub(crate) struct DriverChannels {
 /// requests, and ends.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = PushSender::channel();
-    let mut driver = Driver {
-        node: &node,
-        env: &env,
-        core,
-        session: None,
-        opening: None,
-        pushes,
-        replies: Vec::new(),
-    };
+    let mut driver =
+        Driver { node: &node, env: &env, core, session: None, opening: None, pushes, replies: Vec::new() };
     let mut ends: Option<BootTime> = None;
     let mut timer = Timer::new(&env);
     let mut flushed = pin!(channels.flush.clone().cancelled_owned());

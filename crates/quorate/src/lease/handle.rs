@@ -183,6 +183,7 @@ impl Lease {
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
+        votes.wake_after(pool.majority());
         self.post_release(Some(ReplyTo { sender, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         // The number of nodes that confirmed the release, and the number of nodes to which no message of the

@@ -235,10 +235,13 @@ impl LeaseRenewer {
             kept.tell(event);
         }
         kept.answer_extensions(&self.pool);
-        for node in due {
+        if !due.is_empty() {
             let LeaseState { resource, owner, params, token, .. } = &kept.held;
-            let request = params.extend(resource.clone(), owner.clone(), *token);
-            self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
+            let request = Arc::new(params.extend(resource.clone(), owner.clone(), *token));
+            for node in due {
+                let reply = ReplyTo { sender: self.sender.clone(), ticket: id };
+                self.pool.ask(node, Arc::clone(&request), reply);
+            }
         }
         let mut wake = kept.held.wake();
         if self.pool.config().sabotaged(Sabotage::LossFromVotesOnly) {
@@ -258,7 +261,7 @@ impl LeaseRenewer {
         if let Some(held) = self.end(id) {
             let unasked: Vec<usize> = held.unasked().collect();
             let LeaseState { resource, owner, params, .. } = held;
-            self.pool.free(&params.release(resource, owner), |node| !unasked.contains(&node), reply);
+            self.pool.free(params.release(resource, owner), |node| !unasked.contains(&node), reply);
             if let Some(reply) = reply {
                 unasked.into_iter().for_each(|node| self.pool.holds_nothing(node, reply));
             }
@@ -270,14 +273,14 @@ impl LeaseRenewer {
     /// the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
         let Some(held) = self.end(id) else { return };
+        let request = Arc::new(Request::Reserve {
+            resource: held.resource.clone(),
+            owner: held.owner.clone(),
+            successor: successor.clone(),
+            ttl: lasts,
+        });
         for node in 0..self.pool.len() {
-            let request = Request::Reserve {
-                resource: held.resource.clone(),
-                owner: held.owner.clone(),
-                successor: successor.clone(),
-                ttl: lasts,
-            };
-            self.pool.ask(node, request, reply.clone());
+            self.pool.ask(node, Arc::clone(&request), reply.clone());
         }
         // A node that did not store the reservation must release the key, as after any lease. On a node that
         // did store it, the release has no effect, because the owner differs.
