@@ -437,10 +437,11 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
+        let shared = inner.share(params);
         let adopt = |mut attempt: Attempt<D>| {
             let token = match attempt.step {
                 Step::Won(token) => token,
-                Step::Lost => return AttemptResult::Lost(attempt.tally.clone()),
+                Step::Lost => return AttemptResult::Lost(attempt.tally.take()),
                 _ => return AttemptResult::Closed,
             };
             let pool = inner.pool();
@@ -451,11 +452,11 @@ impl<'a, D: RoundData> Round<'a, D> {
             let Some(valid_until) = valid_until.filter(|&until| now.until(until) > params.min_validity)
             else {
                 attempt.release();
-                return AttemptResult::Lost(attempt.tally.clone());
+                return AttemptResult::Lost(attempt.tally.take());
             };
             let granted: Vec<usize> = attempt.tally.granted().map(|(node, _)| node).collect();
             let may_hold = (0..pool.len()).filter(|node| attempt.tally.may_hold(*node));
-            let on = may_hold.map(|node| (node, granted.contains(&node))).collect();
+            let on = may_hold.map(|node| (node, granted.contains(&node)));
             let deadline = Arc::new(LeaseDeadline::new(valid_until).on(on));
             let id = inner.next_lease();
             let adoption = Adoption {
@@ -463,7 +464,7 @@ impl<'a, D: RoundData> Round<'a, D> {
                 resource: attempt.resource.clone(),
                 owner: attempt.owner.clone(),
                 token,
-                params,
+                params: Arc::clone(&shared),
                 grants: attempt.tally.granted().collect(),
                 spared: attempt.tally.spared().collect(),
                 late: late.take(),
@@ -474,8 +475,9 @@ impl<'a, D: RoundData> Round<'a, D> {
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            let lease = Lease::new(Arc::clone(inner), id, resource, owner, token, params, deadline);
-            AttemptResult::Held(lease, attempt.tally.clone())
+            let lease =
+                Lease::new(Arc::clone(inner), id, resource, owner, token, Arc::clone(&shared), deadline);
+            AttemptResult::Held(lease, attempt.tally.take())
         };
         self.attempts.into_iter().map(adopt).collect()
     }

@@ -55,7 +55,7 @@ pub struct Lease {
     resource: Resource,
     owner: Owner,
     token: FencingToken,
-    params: LeaseParams,
+    params: Arc<LeaseParams>,
     deadline: Arc<LeaseDeadline>,
 }
 
@@ -66,7 +66,7 @@ impl Lease {
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        params: LeaseParams,
+        params: Arc<LeaseParams>,
         deadline: Arc<LeaseDeadline>,
     ) -> Self {
         Self { inner, id, resource, owner, token, params, deadline }
@@ -261,7 +261,7 @@ impl Lease {
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
     /// grant had been received by the end of the attempt.
-    pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
+    pub(crate) fn granted_on(&self) -> impl Iterator<Item = (usize, bool)> {
         self.deadline.granted_on()
     }
 
@@ -273,7 +273,7 @@ impl Lease {
 
     /// Returns the parameters with which the lease is held.
     pub(super) fn params(&self) -> LeaseParams {
-        self.params
+        *self.params
     }
 
     /// Returns the quorum whose nodes granted the lease.
