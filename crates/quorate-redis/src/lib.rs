@@ -81,6 +81,8 @@ mod resp;
 mod scripts;
 mod server_version;
 mod session;
+mod session_io;
+mod short_reply;
 pub mod streams;
 mod tls;
 mod wire;

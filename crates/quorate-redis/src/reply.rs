@@ -10,7 +10,7 @@ use quorate::{
     plain::plain,
 };
 use redis::Value;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration, vec};
 
 /// The maximum number of bytes of a text from a server or another client that an error or an owner token
 /// keeps.
@@ -24,45 +24,100 @@ pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cau
     if values.len() != runs.len() {
         return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
     }
-    let mut replies = Vec::with_capacity(runs.iter().sum());
-    let mut node_time = NodeTime::default();
-    for (value, &items) in values.into_iter().zip(runs) {
+    let mut replies = Replies::new(runs.to_vec());
+    values.into_iter().for_each(|value| replies.add(value, None));
+    replies.finish(None)
+}
+
+/// The replies to a batch, as far as they have arrived.
+pub(crate) struct Replies {
+    /// The number of items of each command that has not been answered.
+    runs: vec::IntoIter<usize>,
+    node_time: NodeTime,
+    replies: Vec<Reply>,
+    /// The first error.
+    failed: Option<Cause>,
+}
+
+impl Replies {
+    /// Begins with no replies. `runs` has the number of items of each command of the batch.
+    pub(crate) fn new(runs: Vec<usize>) -> Self {
+        let replies = Vec::with_capacity(runs.iter().sum());
+        Self { runs: runs.into_iter(), node_time: NodeTime::default(), replies, failed: None }
+    }
+
+    /// Returns whether every command has been answered.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.runs.len() == 0
+    }
+
+    /// Returns the number of items of the next command, and the list to which the replies to them are appended. The
+    /// caller that has parsed the reply to that command calls [`Replies::parsed`]. Returns `None` if an earlier
+    /// command failed.
+    pub(crate) fn next_items(&mut self) -> Option<(usize, &mut Vec<Reply>)> {
+        let items = *self.runs.as_slice().first()?;
+        self.failed.is_none().then_some((items, &mut self.replies))
+    }
+
+    /// Notes that the reply to the next command was parsed.
+    pub(crate) fn parsed(&mut self, node_time: NodeTime) {
+        self.runs.next();
+        self.node_time = node_time;
+    }
+
+    /// Parses the reply to the next command. An error that repeats `secret` gets a cause of its own.
+    pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
+        let Some(items) = self.runs.next() else { return };
+        if let (Value::ServerError(error), Some(secret)) = (&value, secret)
+            && let Err(cause) = fault::check_for_secret(error, secret)
+        {
+            self.failed = Some(cause);
+        }
+        if self.failed.is_none()
+            && let Err(cause) = self.parse(value, items)
+        {
+            self.failed = Some(cause);
+        }
+    }
+
+    fn parse(&mut self, value: Value, items: usize) -> Result<(), Cause> {
         let parts = match value {
             Value::ServerError(error) => return Err(fault::of_server(&error)),
             Value::Array(parts) => parts,
             other => return Err(unexpected(&format!("{} for a script's reply", kind(&other)))),
         };
         if items == 0 {
-            node_time = time(&parts)?;
-            continue;
+            self.node_time = time(&parts)?;
+            return Ok(());
         }
         if parts.len() != items + 1 {
             return Err(unexpected(&format!("{} replies to {items} requests", parts.len())));
         }
-        node_time = NodeTime::from_micros(number(&parts[0])?);
+        self.node_time = NodeTime::from_micros(number(&parts[0])?);
         for part in &parts[1..] {
-            replies.push(item(part)?);
+            self.replies.push(item(part)?);
         }
+        Ok(())
     }
-    Ok(BatchReply { node_time, replies })
-}
 
-/// Parses replies like [`read`], and removes `secret` from errors, in case the server repeats it.
-pub(crate) fn read_redacted(values: Vec<Value>, runs: &[usize], secret: &str) -> Result<BatchReply, Cause> {
-    for value in &values {
-        if let Value::ServerError(error) = value {
-            fault::check_for_secret(error, secret)?;
+    /// Returns the reply to the batch. Removes `secret` from errors, in case the server repeats it.
+    pub(crate) fn finish(mut self, secret: Option<&str>) -> Result<BatchReply, Cause> {
+        if let Some(cause) = self.failed {
+            return Err(match secret {
+                Some(secret) => fault::redact(cause, secret),
+                None => cause,
+            });
         }
-    }
-    let mut reply = read(values, runs).map_err(|cause| fault::redact(cause, secret))?;
-    for reply in &mut reply.replies {
-        if let Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)) = reply
-            && text.contains(secret)
-        {
-            *text = text.replace(secret, "***").into();
+        for reply in &mut self.replies {
+            if let (Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)), Some(secret)) =
+                (reply, secret)
+                && text.contains(secret)
+            {
+                *text = text.replace(secret, "***").into();
+            }
         }
+        Ok(BatchReply { node_time: self.node_time, replies: self.replies })
     }
-    Ok(reply)
 }
 
 /// Parses the reply to TIME.
@@ -111,12 +166,12 @@ pub(crate) fn shown(text: &str) -> Arc<str> {
 }
 
 /// Returns at most [`TEXT_MAX`] bytes of `text`, cut between two characters.
-pub(crate) fn cut(text: &str) -> Arc<str> {
+pub(crate) fn cut(text: &str) -> &str {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text[..end].into()
+    &text[..end]
 }
 
 fn item(value: &Value) -> Result<Reply, Cause> {
@@ -164,10 +219,14 @@ fn item(value: &Value) -> Result<Reply, Cause> {
 
 /// Parses a grant in its shortest form, a number: the counter after the grant.
 fn count_granted(count: i64) -> Result<Reply, Cause> {
-    match u64::try_from(count) {
-        Ok(count) => Ok(Reply::Granted { counter: FencingToken::new(count), begun: None }),
-        Err(_) => Err(unexpected(&format!("{count} for a count"))),
-    }
+    let reply = u64::try_from(count).ok().and_then(granted);
+    reply.ok_or_else(|| unexpected(&format!("{count} for a count")))
+}
+
+/// Returns the grant with this counter. Returns `None` if the number is not one that a server can send.
+pub(crate) fn granted(count: u64) -> Option<Reply> {
+    let counter = i64::try_from(count).ok().map(|_| FencingToken::new(count))?;
+    Some(Reply::Granted { counter, begun: None })
 }
 
 fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
@@ -279,7 +338,7 @@ fn record(text: &str) -> Option<Record> {
 }
 
 /// Parses `d:TOKEN:AT:PAYLOAD:ATTEMPTS:RESULT`. PAYLOAD and ATTEMPTS are empty if the record has none.
-fn done(text: &str) -> Option<DoneRecord> {
+pub(crate) fn done(text: &str) -> Option<DoneRecord> {
     let mut parts = text.strip_prefix("d:")?.splitn(5, ':');
     let token = FencingToken::new(digits(parts.next()?)?);
     let at = digits(parts.next()?)?;
@@ -312,7 +371,12 @@ fn payload(text: &str) -> Option<Option<Arc<str>>> {
 }
 
 fn owner_of(value: &Value) -> Result<Owner, Cause> {
-    Ok(Owner::from_node(&cut(&word(value)?)))
+    Ok(owner(&word(value)?))
+}
+
+/// Returns the owner token in a reply, cut to [`TEXT_MAX`] bytes.
+pub(crate) fn owner(text: &str) -> Owner {
+    Owner::from_node(cut(text))
 }
 
 /// Parses the result of PTTL. The result is `-1` for a key that never expires. One millisecond is added,
@@ -321,7 +385,12 @@ fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
     }
-    Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
+    Ok(Some(remaining_of(number(value)?)))
+}
+
+/// Returns the remaining time of a key for which PTTL is `millis`.
+pub(crate) fn remaining_of(millis: u64) -> Duration {
+    Duration::from_millis(millis.saturating_add(1))
 }
 
 fn flag(value: &Value) -> Result<bool, Cause> {
@@ -342,7 +411,7 @@ fn number(value: &Value) -> Result<u64, Cause> {
     digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
 }
 
-fn digits(text: &str) -> Option<u64> {
+pub(crate) fn digits(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 

@@ -4,9 +4,10 @@ use combine::{
 };
 use redis::{RedisError, Value};
 use std::{
+    future::poll_fn,
     io,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 
@@ -17,6 +18,20 @@ const REPLY_MAX: usize = 64 << 20;
 /// The maximum number of bytes of one reply during a handshake.
 const ANSWER_MAX: usize = 1 << 20;
 
+/// The size of the input buffer of a connection. A longer reply is left to the decoder.
+const BUFFER: usize = 16 << 10;
+
+/// The result of an attempt to parse the beginning of some bytes.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Parsed<T> {
+    /// The bytes begin with a reply of this length.
+    Reply { length: usize, reply: T },
+    /// The bytes may be the beginning of a reply.
+    Incomplete,
+    /// The bytes begin with something else.
+    Other,
+}
+
 /// A connection over any transport.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -25,15 +40,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 /// Splits a connection into a reader and a writer.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
-    (
-        Reader { read: LimitedReader { read, remaining: 0 }, decoder: Decoder::new(), most: ANSWER_MAX },
-        Writer { write },
-    )
+    (Reader { input: Input::new(read), decoder: Decoder::new(), most: ANSWER_MAX }, Writer { write })
 }
 
 /// Reads the replies of a server, one after the other.
 pub(crate) struct Reader {
-    read: LimitedReader,
+    input: Input,
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
     most: usize,
 }
@@ -42,13 +54,56 @@ impl Reader {
     /// Raises the limit for the length of a reply. Called after the handshake. Until then, the server is not
     /// trusted to send long replies.
     pub(crate) fn allow_long_replies(&mut self) {
-        self.most = REPLY_MAX;
+        (self.most, self.input.remaining) = (REPLY_MAX, REPLY_MAX);
     }
 
     /// Returns the next reply.
+    ///
+    /// # Cancel safety
+    /// Safe: the part of a reply that has arrived is kept.
     pub(crate) async fn next(&mut self) -> Result<Value, RedisError> {
-        self.read.remaining = self.most;
-        redis::parse_redis_value_async(&mut self.decoder, &mut self.read).await
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Polls for the next reply.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, RedisError>> {
+        let value = {
+            // The decoder keeps the state of an incomplete reply. So the future may be dropped after each poll.
+            let next = pin!(redis::parse_redis_value_async(&mut self.decoder, &mut self.input));
+            ready!(next.poll(context))
+        };
+        if self.input.give_back(self.decoder.buffer()) {
+            self.decoder = Decoder::new();
+        }
+        self.input.remaining = self.most;
+        Poll::Ready(value)
+    }
+
+    /// Polls for bytes that `parse` accepts. The function `parse` returns the result and the number of bytes, or
+    /// `None` if more bytes are needed. Returns `None` if `parse` refuses the bytes, or if the decoder has taken a
+    /// part of the reply: then [`Reader::poll_next`] must be called.
+    pub(crate) fn poll_parsed<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut parse: impl FnMut(&[u8]) -> Parsed<T>,
+    ) -> Poll<Option<T>> {
+        while self.input.taken == 0 {
+            let unread = &self.input.bytes[self.input.start..self.input.end];
+            match parse(unread) {
+                Parsed::Reply { length, reply } => {
+                    self.input.start += length;
+                    self.input.remaining = self.most;
+                    return Poll::Ready(Some(reply));
+                }
+                Parsed::Incomplete if unread.len() < self.input.bytes.len() => {
+                    if !ready!(self.input.poll_fill(context)) {
+                        break;
+                    }
+                }
+                Parsed::Incomplete | Parsed::Other => break,
+            }
+        }
+        Poll::Ready(None)
     }
 }
 
@@ -64,31 +119,137 @@ impl Writer {
         self.write.flush().await
     }
 
+    /// Passes bytes of `output` to the kernel, and removes these from `output`. Ready once all of them were
+    /// passed.
+    pub(crate) fn poll_send(
+        &mut self,
+        output: &mut Output,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while let rest @ [_, ..] = &output.bytes[output.sent..] {
+            let count = ready!(Pin::new(&mut self.write).poll_write(context, rest))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            output.sent += count;
+            output.is_flushed = false;
+        }
+        output.bytes.clear();
+        output.sent = 0;
+        if !output.is_flushed {
+            ready!(Pin::new(&mut self.write).poll_flush(context))?;
+            output.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Closes the sending direction. Bytes that have been sent still arrive at the server.
-    pub(crate) async fn finish(&mut self) -> io::Result<()> {
-        self.write.shutdown().await
+    pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(context)
     }
 }
 
-/// A reader that fails after `remaining` bytes. This limits the length of a reply.
-struct LimitedReader {
-    read: ReadHalf<Box<dyn Duplex>>,
-    remaining: usize,
+/// Bytes to send with [`Writer::poll_send`].
+#[derive(Debug)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// The number of bytes at the beginning of `bytes` that were sent.
+    sent: usize,
+    /// False if bytes were written since the last flush. A transport such as TLS has a buffer of its own.
+    is_flushed: bool,
 }
 
-impl AsyncRead for LimitedReader {
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { bytes: Vec::new(), sent: 0, is_flushed: true }
+    }
+
+    /// Appends bytes to send.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+        if self.bytes.is_empty() {
+            self.bytes = bytes;
+        } else {
+            self.bytes.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// The input of a connection. It fails after `remaining` bytes, which limits the length of a reply.
+struct Input {
+    read: ReadHalf<Box<dyn Duplex>>,
+    remaining: usize,
+    /// A buffer, of which the bytes from `start` to `end` have not been used.
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The number of bytes of the present reply that the decoder has taken.
+    taken: usize,
+}
+
+impl Input {
+    fn new(read: ReadHalf<Box<dyn Duplex>>) -> Self {
+        let bytes = vec![0; BUFFER].into_boxed_slice();
+        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0 }
+    }
+
+    /// Reads into the buffer, which must have room. Returns false if the input has ended or failed: then the decoder
+    /// gets the same error.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.remaining == 0 {
+            return Poll::Ready(false);
+        }
+        let mut into = ReadBuf::new(&mut self.bytes[self.end..]);
+        let read = ready!(Pin::new(&mut self.read).poll_read(context, &mut into));
+        let count = into.filled().len();
+        self.end += count;
+        self.remaining = self.remaining.saturating_sub(count);
+        Poll::Ready(read.is_ok() && count > 0)
+    }
+
+    /// Puts bytes back that the decoder has taken and not used. Returns false if there is no room for them. Then the
+    /// decoder keeps them.
+    fn give_back(&mut self, unused: &[u8]) -> bool {
+        let kept = self.end - self.start;
+        if unused.len() + kept > self.bytes.len() {
+            self.taken = unused.len();
+            return false;
+        }
+        if !unused.is_empty() {
+            self.bytes.copy_within(self.start..self.end, unused.len());
+            self.bytes[..unused.len()].copy_from_slice(unused);
+            (self.start, self.end) = (0, unused.len() + kept);
+        }
+        self.taken = 0;
+        true
+    }
+}
+
+impl AsyncRead for Input {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.remaining == 0 {
+        let before = into.filled().len();
+        let polled = if self.start < self.end {
+            let end = self.end.min(self.start + into.remaining());
+            into.put_slice(&self.bytes[self.start..end]);
+            self.start = end;
+            Poll::Ready(Ok(()))
+        } else if self.remaining == 0 {
             let why = "a reply is longer than any valid one";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
-        }
-        let before = into.filled().len();
-        let polled = Pin::new(&mut self.read).poll_read(context, into);
-        self.remaining = self.remaining.saturating_sub(into.filled().len() - before);
+        } else {
+            let polled = Pin::new(&mut self.read).poll_read(context, into);
+            let count = into.filled().len() - before;
+            self.remaining = self.remaining.saturating_sub(count);
+            polled
+        };
+        self.taken += into.filled().len() - before;
         polled
     }
 }

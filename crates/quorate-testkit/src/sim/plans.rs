@@ -2,7 +2,7 @@ use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 10] = [
+pub const PLANS: [(&str, &str); 11] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     (
         "scripts",

@@ -110,9 +110,12 @@ async fn ask(pool: &NodePool, all: &mut [Completing<'_>]) {
         one.votes.forget(|node| pool.epoch(node));
     }
     let (sender, mut votes) = vote_channel();
+    let requests: Vec<Arc<Request>> = asked.iter().map(|one| Arc::new(one.request())).collect();
     for node in 0..pool.len() {
-        for (ticket, one) in (0..).zip(&asked).filter(|(_, one)| !one.votes.stands_at(node)) {
-            pool.ask(node, one.request(), ReplyTo { sender: sender.clone(), ticket });
+        let unrecorded =
+            |(_, (one, _)): &(u64, (&&mut Completing<'_>, &Arc<Request>))| !one.votes.stands_at(node);
+        for (ticket, (_, request)) in (0..).zip(asked.iter().zip(&requests)).filter(unrecorded) {
+            pool.ask(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
         }
     }
     drop(sender);

@@ -265,12 +265,12 @@ impl SlotClaim {
     /// Returns whether a count under this claim can reach a majority. A node counts only if it may have
     /// granted the claim, and if its memory covers the slot's `at`.
     fn can_take(&self) -> bool {
-        let old = |(node, _): &&(usize, bool)| remembers(&self.quorum, *node, self.slot.at);
-        self.lease.granted_on().iter().filter(old).count() >= self.quorum.pool().majority()
+        let old = |(node, _): &(usize, bool)| remembers(&self.quorum, *node, self.slot.at);
+        self.lease.granted_on().filter(old).count() >= self.quorum.pool().majority()
     }
 
     fn granted_by(&self, node: usize) -> bool {
-        self.lease.granted_on().contains(&(node, true))
+        self.lease.granted_on().any(|granted| granted == (node, true))
     }
 
     /// Asks the nodes to count the one attempt of the slot, and returns whether this claim owns the slot from

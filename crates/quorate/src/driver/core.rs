@@ -393,7 +393,7 @@ impl Core {
             if !late.is_zero()
                 && let Some(request) = &mut pending.request
             {
-                request.sent_later(late + self.policy.config.node_timeout);
+                Arc::make_mut(request).sent_later(late + self.policy.config.node_timeout);
             }
             pending.deadline = pending.deadline.max(deadline);
             self.push(pending);

@@ -73,7 +73,7 @@ impl Harness {
         reply: Option<ReplyTo>,
     ) {
         self.core.enqueue(DriverMessage::Request(PendingRequest {
-            request: Some(request),
+            request: Some(request.into()),
             deadline: at(deadline),
             not_after,
             reply,

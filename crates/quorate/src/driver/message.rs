@@ -4,6 +4,7 @@ use crate::{
     trust::{Marking, NodeEpoch},
     vote::ReplyTo,
 };
+use std::sync::Arc;
 
 /// A message to a driver.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub(crate) enum DriverMessage {
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     /// The request to the node. `None` stands for an operator's request to end the node's quarantine, for which
-    /// the driver writes a new marker.
-    pub(crate) request: Option<Request>,
+    /// the driver writes a new marker. The nodes of a round share one request.
+    pub(crate) request: Option<Arc<Request>>,
     /// The time at which the caller is answered *timed out*. A release is dropped then, since its key has
     /// expired.
     pub(crate) deadline: BootTime,
@@ -38,7 +39,7 @@ impl PendingRequest {
     /// it would also free the locks of later readers.
     pub(crate) fn is_release(&self) -> bool {
         let every_reader = |request: &Request| matches!(request, Request::Release { owner, .. } if owner.as_str() == Owner::READERS);
-        self.request.as_ref().is_some_and(|request| request.is_release() && !every_reader(request))
+        self.request.as_deref().is_some_and(|request| request.is_release() && !every_reader(request))
     }
 }
 
@@ -67,7 +68,7 @@ impl InFlightBatch {
     /// checked.
     pub(crate) fn is_answered_by(&self, reply: &BatchReply) -> bool {
         self.requests.iter().zip(&reply.replies).all(|(pending, reply)| {
-            let request = pending.as_ref().and_then(|pending| pending.request.as_ref());
+            let request = pending.as_ref().and_then(|pending| pending.request.as_deref());
             request.is_none_or(|request| request.is_answered_by(reply))
         })
     }

@@ -155,7 +155,8 @@ impl NodePool {
         if self.config.sabotaged(Sabotage::TokenReused) {
             return Owner::sign(&self.config.worker, 0, 0);
         }
-        Owner::sign(&self.config.worker, self.env.random(), self.env.random())
+        let (high, low) = self.env.random_pair();
+        Owner::sign(&self.config.worker, high, low)
     }
 
     /// Returns the nodes in the order in which a round for `resource` asks them. All workers compute the same
@@ -200,17 +201,23 @@ impl NodePool {
     }
 
     /// Sends a request to one node. The vote comes within the node timeout.
-    pub(crate) fn ask(&self, node: usize, request: Request, reply: ReplyTo) {
+    pub(crate) fn ask(&self, node: usize, request: impl Into<Arc<Request>>, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
-        let request = Some(request);
+        let request = Some(request.into());
         self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
     }
 
     /// Sends a request like [`NodePool::ask`]. The node must not execute the request once its clock is past
     /// `not_after`.
-    pub(crate) fn ask_until(&self, node: usize, request: Request, not_after: NodeTime, reply: ReplyTo) {
+    pub(crate) fn ask_until(
+        &self,
+        node: usize,
+        request: impl Into<Arc<Request>>,
+        not_after: NodeTime,
+        reply: ReplyTo,
+    ) {
         let deadline = self.env.now() + self.config.node_timeout;
-        let (request, not_after) = (Some(request), Some(not_after));
+        let (request, not_after) = (Some(request.into()), Some(not_after));
         self.send(node, PendingRequest { request, deadline, not_after, reply: Some(reply) });
     }
 
@@ -244,14 +251,20 @@ impl NodePool {
         reply: Option<&ReplyTo>,
     ) {
         let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
-        self.free(&request, may_hold, reply);
+        self.free(request, may_hold, reply);
     }
 
     /// Sends a request like [`NodePool::release`]. `release` may be any request that only removes keys.
-    pub(crate) fn free(&self, release: &Request, may_hold: impl Fn(usize) -> bool, reply: Option<&ReplyTo>) {
+    pub(crate) fn free(
+        &self,
+        release: impl Into<Arc<Request>>,
+        may_hold: impl Fn(usize) -> bool,
+        reply: Option<&ReplyTo>,
+    ) {
+        let release = release.into();
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
         for node in (0..self.len()).filter(|&node| may_hold(node)) {
-            let request = Some(release.clone());
+            let request = Some(Arc::clone(&release));
             self.send(node, PendingRequest { request, deadline, not_after: None, reply: reply.cloned() });
         }
     }

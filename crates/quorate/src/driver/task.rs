@@ -7,11 +7,16 @@ use crate::{
     node::{BatchReply, Cause, Hello, Node, Push, PushSender, ReleasedLease, Session},
 };
 use futures_util::{
-    FutureExt, StreamExt,
+    FutureExt,
     future::{BoxFuture, OptionFuture},
-    stream::FuturesUnordered,
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +28,7 @@ const MESSAGES_MAX: usize = 1024;
 const GATHERING_ROUNDS: u32 = 2;
 
 type OnRelease = Box<dyn Fn(&ReleasedLease, u32) + Send + Sync>;
-type BatchReplyFuture = BoxFuture<'static, (u64, Result<BatchReply, Cause>)>;
+type BatchReplyFuture = BoxFuture<'static, Result<BatchReply, Cause>>;
 type SessionOpening<'a, S> = BoxFuture<'a, Result<(S, Hello), Cause>>;
 
 /// The task of one driver. The task owns the session, carries out the commands of its [`Core`], and reports
@@ -35,7 +40,8 @@ pub(crate) struct Driver<'a, N: Node> {
     session: Option<N::Session>,
     opening: Option<SessionOpening<'a, N::Session>>,
     pushes: mpsc::Receiver<Push>,
-    replies: FuturesUnordered<BatchReplyFuture>,
+    /// The batches in flight, by their ids, in the order of sending. There are few, so all of them are polled.
+    replies: Vec<(u64, BatchReplyFuture)>,
 }
 
 /// The channels between a driver and its pool.
@@ -57,15 +63,8 @@ pub(crate) struct DriverChannels {
 /// requests, and ends.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = PushSender::channel();
-    let mut driver = Driver {
-        node: &node,
-        env: &env,
-        core,
-        session: None,
-        opening: None,
-        pushes,
-        replies: FuturesUnordered::new(),
-    };
+    let mut driver =
+        Driver { node: &node, env: &env, core, session: None, opening: None, pushes, replies: Vec::new() };
     let mut ends: Option<BootTime> = None;
     let mut timer = Timer::new(&env);
     let mut flushed = pin!(channels.flush.clone().cancelled_owned());
@@ -92,7 +91,9 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
         let wake = driver.core.wake();
         timer.set(ends.map_or(wake, |at| at.min(wake)));
         tokio::select! { biased;
-            Some((in_flight, result)) = driver.replies.next() => driver.replied(in_flight, result),
+            (in_flight, result) = poll_fn(|context| poll_replies(&mut driver.session, &mut driver.replies, context)) => {
+                driver.replied(in_flight, result);
+            }
             Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
             count = channels.messages.recv_many(&mut messages, MESSAGES_MAX), if ends.is_none() => {
                 messages.drain(..).for_each(|message| driver.core.enqueue(message));
@@ -114,6 +115,25 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
             () = timer.elapsed() => {}
         }
     }
+}
+
+/// Continues the input and output of the session, and polls for the reply to a batch.
+fn poll_replies(
+    session: &mut Option<impl Session>,
+    replies: &mut Vec<(u64, BatchReplyFuture)>,
+    context: &mut Context<'_>,
+) -> Poll<(u64, Result<BatchReply, Cause>)> {
+    if let Some(session) = session {
+        session.poll_io(context);
+    }
+    for (at, (in_flight, reply)) in replies.iter_mut().enumerate() {
+        if let Poll::Ready(result) = reply.as_mut().poll(context) {
+            let in_flight = *in_flight;
+            drop(replies.remove(at));
+            return Poll::Ready((in_flight, result));
+        }
+    }
+    Poll::Pending
 }
 
 /// A timer that is set very often, nearly always to a later time than before. A later time is only noted, and
@@ -164,7 +184,7 @@ impl<N: Node> Driver<'_, N> {
                 Command::Send { in_flight, batch } => {
                     let Some(session) = &mut self.session else { continue };
                     let reply = session.send(batch);
-                    self.replies.push(async move { (in_flight, reply.await) }.boxed());
+                    self.replies.push((in_flight, reply.boxed()));
                 }
             }
         }
@@ -208,6 +228,6 @@ impl<N: Node> Driver<'_, N> {
     fn close(&mut self) {
         self.session = None;
         self.opening = None;
-        self.replies = FuturesUnordered::new();
+        self.replies.clear();
     }
 }

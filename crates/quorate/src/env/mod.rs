@@ -47,6 +47,10 @@ pub trait World: Debug + Send + Sync + 'static {
     fn wall(&self) -> WallTime;
     /// Returns 64 unpredictable bits.
     fn random(&self) -> u64;
+    /// Returns 128 unpredictable bits, the high half first.
+    fn random_pair(&self) -> (u64, u64) {
+        (self.random(), self.random())
+    }
     /// Sleeps until about `at`. It may return early or late: [`Env::sleep_until`] reads the clock again.
     ///
     /// # Cancel safety
@@ -112,6 +116,11 @@ impl Env {
     /// Returns 64 random bits.
     pub fn random(&self) -> u64 {
         self.world.random()
+    }
+
+    /// Returns 128 random bits, the high half first.
+    pub fn random_pair(&self) -> (u64, u64) {
+        self.world.random_pair()
     }
 
     /// Returns a random duration, evenly distributed in `[0, below)`. The result is zero if `below` is zero.

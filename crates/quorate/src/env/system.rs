@@ -37,6 +37,15 @@ impl World for SystemWorld {
         getrandom::u64().expect("the operating system gives random bits")
     }
 
+    // Each owner token gets its bits from the kernel. A buffer would give the same bits to all copies of a virtual machine.
+    fn random_pair(&self) -> (u64, u64) {
+        let mut bytes = [0; 16];
+        #[expect(clippy::expect_used, reason = "an owner token that can be guessed is worse than no worker")]
+        getrandom::fill(&mut bytes).expect("the operating system gives random bits");
+        let bits = u128::from_ne_bytes(bytes);
+        ((bits >> 64) as u64, bits as u64)
+    }
+
     fn sleep_until(&self, at: BootTime) -> BoxFuture<'static, ()> {
         let time = self.now().until(at).min(TIMER_MAX);
         #[expect(clippy::disallowed_methods, reason = "the only place that starts timers")]

@@ -194,17 +194,17 @@ impl<D: RoundData> Attempt<D> {
         if !matches!(self.step, Step::Lost | Step::Adopted) {
             self.step = Step::Lost;
             let release = self.params.release(self.resource.clone(), self.owner.clone());
-            self.inner.pool().free(&release, |node| self.tally.may_hold(node), None);
+            self.inner.pool().free(release, |node| self.tally.may_hold(node), None);
         }
     }
 
-    /// Sends the first request of the attempt to one node.
-    fn post(&self, node: usize, opening: &Opening, propose: FencingToken, reply: ReplyTo) {
-        let (pool, params) = (self.inner.pool(), self.params);
+    /// Returns the first request of the attempt, which is the same for all nodes.
+    fn first_request(&self, opening: &Opening, propose: FencingToken) -> Arc<Request> {
+        let params = self.params;
         let (resource, owner) = (self.resource.clone(), self.owner.clone());
-        let request = match opening {
+        Arc::new(match opening {
             Opening::Acquire(ticket) => {
-                let tolerance = pool.config().max_clock_offset;
+                let tolerance = self.inner.config().max_clock_offset;
                 params.acquire(resource, owner, propose, tolerance, ticket.clone())
             }
             Opening::Downgrade(from, token) => Request::Downgrade {
@@ -214,8 +214,13 @@ impl<D: RoundData> Attempt<D> {
                 reader: owner,
                 ttl: params.ttl,
             },
-        };
-        match params.not_after {
+        })
+    }
+
+    /// Sends a request of the attempt to one node.
+    fn post(&self, node: usize, request: Arc<Request>, reply: ReplyTo) {
+        let pool = self.inner.pool();
+        match self.params.not_after {
             Some(not_after) => pool.ask_until(node, request, not_after, reply),
             None => pool.ask(node, request, reply),
         }
@@ -248,14 +253,11 @@ impl<'a, D: RoundData> Round<'a, D> {
         let spared = contact.spared(inner, resources, &params);
         attempts.iter_mut().for_each(|attempt| attempt.tally.spare(&spared));
         let propose = FencingToken::new(pool.env().wall().as_micros());
+        let requests: Vec<Arc<Request>> =
+            attempts.iter().map(|attempt| attempt.first_request(opening, propose)).collect();
         for node in (0..pool.len()).filter(|node| !spared.contains(node)) {
-            for (ticket, attempt) in attempts.iter().enumerate() {
-                attempt.post(
-                    node,
-                    opening,
-                    propose,
-                    ReplyTo { sender: sender.clone(), ticket: ticket as u64 },
-                );
+            for (ticket, (attempt, request)) in (0..).zip(attempts.iter().zip(&requests)) {
+                attempt.post(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
             }
         }
         let is_partial = !spared.is_empty();
@@ -264,6 +266,7 @@ impl<'a, D: RoundData> Round<'a, D> {
             Rest { opening, propose, sender, patience, late_at: pool.env().now() + patience }
         });
         let open = attempts.len();
+        votes.wake_after(open * pool.majority());
         Self { inner, params, attempts, votes, raises, raised, open, is_partial, rest }
     }
 
@@ -293,8 +296,9 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn ask_rest(&mut self) {
         let Some(Rest { opening, propose, sender, .. }) = self.rest.take() else { return };
         for (ticket, attempt) in (0..).zip(&mut self.attempts) {
+            let request = attempt.first_request(&opening, propose);
             for node in attempt.tally.ask_spared() {
-                attempt.post(node, &opening, propose, ReplyTo { sender: sender.clone(), ticket });
+                attempt.post(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket });
             }
         }
     }
@@ -433,10 +437,11 @@ impl<'a, D: RoundData> Round<'a, D> {
     fn hand_over(self) -> Vec<AttemptResult<D>> {
         let (inner, params, only) = (self.inner, self.params, self.attempts.len() == 1);
         let mut late = only.then_some(self.votes);
+        let shared = inner.share(params);
         let adopt = |mut attempt: Attempt<D>| {
             let token = match attempt.step {
                 Step::Won(token) => token,
-                Step::Lost => return AttemptResult::Lost(attempt.tally.clone()),
+                Step::Lost => return AttemptResult::Lost(attempt.tally.take()),
                 _ => return AttemptResult::Closed,
             };
             let pool = inner.pool();
@@ -447,11 +452,11 @@ impl<'a, D: RoundData> Round<'a, D> {
             let Some(valid_until) = valid_until.filter(|&until| now.until(until) > params.min_validity)
             else {
                 attempt.release();
-                return AttemptResult::Lost(attempt.tally.clone());
+                return AttemptResult::Lost(attempt.tally.take());
             };
             let granted: Vec<usize> = attempt.tally.granted().map(|(node, _)| node).collect();
             let may_hold = (0..pool.len()).filter(|node| attempt.tally.may_hold(*node));
-            let on = may_hold.map(|node| (node, granted.contains(&node))).collect();
+            let on = may_hold.map(|node| (node, granted.contains(&node)));
             let deadline = Arc::new(LeaseDeadline::new(valid_until).on(on));
             let id = inner.next_lease();
             let adoption = Adoption {
@@ -459,7 +464,7 @@ impl<'a, D: RoundData> Round<'a, D> {
                 resource: attempt.resource.clone(),
                 owner: attempt.owner.clone(),
                 token,
-                params,
+                params: Arc::clone(&shared),
                 grants: attempt.tally.granted().collect(),
                 spared: attempt.tally.spared().collect(),
                 late: late.take(),
@@ -470,8 +475,9 @@ impl<'a, D: RoundData> Round<'a, D> {
             }
             attempt.step = Step::Adopted;
             let (resource, owner) = (attempt.resource.clone(), attempt.owner.clone());
-            let lease = Lease::new(Arc::clone(inner), id, resource, owner, token, params, deadline);
-            AttemptResult::Held(lease, attempt.tally.clone())
+            let lease =
+                Lease::new(Arc::clone(inner), id, resource, owner, token, Arc::clone(&shared), deadline);
+            AttemptResult::Held(lease, attempt.tally.take())
         };
         self.attempts.into_iter().map(adopt).collect()
     }

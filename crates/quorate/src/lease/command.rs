@@ -37,7 +37,7 @@ pub(crate) struct Adoption {
     pub(crate) resource: Resource,
     pub(crate) owner: Owner,
     pub(crate) token: FencingToken,
-    pub(crate) params: LeaseParams,
+    pub(crate) params: Arc<LeaseParams>,
     pub(crate) grants: Vec<(usize, Grant)>,
     /// The nodes that the acquire did not ask.
     pub(crate) spared: Vec<usize>,

@@ -36,7 +36,7 @@ pub(crate) struct LeaseDeadline {
     granted_until: BootTime,
     /// The nodes that may have granted the lease when it was acquired. The flag is true if the node's grant
     /// arrived before the end of the attempt.
-    granted_on: Vec<(usize, bool)>,
+    granted_on: Box<[(u32, bool)]>,
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. The reason is stored before the signal `step_down` fires.
     why: AtomicU8,
@@ -50,7 +50,7 @@ impl LeaseDeadline {
     pub(crate) fn new(valid_until: BootTime) -> Self {
         Self {
             granted_until: valid_until,
-            granted_on: Vec::new(),
+            granted_on: Box::default(),
             valid_until: AtomicU64::new(valid_until.as_nanos().max(RELEASED + 1)),
             why: AtomicU8::new(NO_CAUSE),
             step_down: Signal::default(),
@@ -60,8 +60,10 @@ impl LeaseDeadline {
     }
 
     /// Sets the nodes that may have granted the lease. The flag is true for a node whose grant has arrived.
-    pub(crate) fn on(self, nodes: Vec<(usize, bool)>) -> Self {
-        Self { granted_on: nodes, ..self }
+    pub(crate) fn on(self, nodes: impl Iterator<Item = (usize, bool)>) -> Self {
+        // There are far fewer than 2^32 nodes, so no node is left out.
+        let nodes = nodes.filter_map(|(node, granted)| Some((u32::try_from(node).ok()?, granted)));
+        Self { granted_on: nodes.collect(), ..self }
     }
 
     /// Reports the deadline and each later change of it to these gauges.
@@ -72,8 +74,8 @@ impl LeaseDeadline {
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
     /// grant arrived before the end of the attempt.
-    pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
-        &self.granted_on
+    pub(crate) fn granted_on(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.granted_on.iter().map(|&(node, granted)| (node as usize, granted))
     }
 
     /// Returns the end of the validity that was granted when the lease was acquired, without any extension.

@@ -55,7 +55,7 @@ pub struct Lease {
     resource: Resource,
     owner: Owner,
     token: FencingToken,
-    params: LeaseParams,
+    params: Arc<LeaseParams>,
     deadline: Arc<LeaseDeadline>,
 }
 
@@ -66,7 +66,7 @@ impl Lease {
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        params: LeaseParams,
+        params: Arc<LeaseParams>,
         deadline: Arc<LeaseDeadline>,
     ) -> Self {
         Self { inner, id, resource, owner, token, params, deadline }
@@ -183,6 +183,7 @@ impl Lease {
     pub(crate) async fn end(&self) -> Result<(), NoMajority> {
         let pool = Arc::clone(self.inner.pool());
         let (sender, mut votes) = vote_channel();
+        votes.wake_after(pool.majority());
         self.post_release(Some(ReplyTo { sender, ticket: 0 }));
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         // The number of nodes that confirmed the release, and the number of nodes to which no message of the
@@ -262,7 +263,7 @@ impl Lease {
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
     /// grant had been received by the end of the attempt.
-    pub(crate) fn granted_on(&self) -> &[(usize, bool)] {
+    pub(crate) fn granted_on(&self) -> impl Iterator<Item = (usize, bool)> {
         self.deadline.granted_on()
     }
 
@@ -274,7 +275,7 @@ impl Lease {
 
     /// Returns the parameters with which the lease is held.
     pub(super) fn params(&self) -> LeaseParams {
-        self.params
+        *self.params
     }
 
     /// Returns the quorum whose nodes granted the lease.

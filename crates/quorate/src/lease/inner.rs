@@ -2,13 +2,16 @@ use crate::{
     config::{QuorumConfig, SettingError},
     driver::{NodeFactory, NodePool},
     env::Env,
-    lease::{AcquireError, command::RenewerCommand, majority_log::MajorityLog, renewer::LeaseRenewer},
+    lease::{
+        AcquireError, command::RenewerCommand, majority_log::MajorityLog, params::LeaseParams,
+        renewer::LeaseRenewer,
+    },
     measure::AcquireMeasures,
 };
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -21,6 +24,8 @@ pub(crate) struct QuorumInner {
     leases: AtomicU64,
     majority_log: MajorityLog,
     measures: AcquireMeasures,
+    /// The parameters of the latest lease.
+    params: Mutex<Option<Arc<LeaseParams>>>,
 }
 
 /// The text is kept short, because the `Debug` text of every handle contains it.
@@ -53,6 +58,7 @@ impl QuorumInner {
             leases: AtomicU64::new(0),
             majority_log: MajorityLog::default(),
             measures: AcquireMeasures::new(),
+            params: Mutex::default(),
         })
     }
 
@@ -85,6 +91,16 @@ impl QuorumInner {
             self.majority_log.reached(now);
         } else {
             self.majority_log.missing(now, self.pool.has_had_quorum(), error);
+        }
+    }
+
+    /// Returns these parameters, shared with earlier leases that have the same. A process may hold very many leases,
+    /// nearly all of them with the same parameters.
+    pub(crate) fn share(&self, params: LeaseParams) -> Arc<LeaseParams> {
+        let mut latest = self.params.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*latest {
+            Some(shared) if **shared == params => Arc::clone(shared),
+            _ => Arc::clone(latest.insert(Arc::new(params))),
         }
     }
 

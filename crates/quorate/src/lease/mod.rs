@@ -87,6 +87,7 @@ mod handle;
 mod heartbeat;
 mod inner;
 mod inspect;
+mod lease_map;
 mod lock;
 mod majority_log;
 mod many;

@@ -181,6 +181,6 @@ struct WriterKeys {
 impl Drop for WriterKeys {
     fn drop(&mut self) {
         let (resource, owner) = (self.lease.resource().clone(), self.lease.owner().clone());
-        self.inner.pool().free(&Request::Release { resource, owner }, |_| true, None);
+        self.inner.pool().free(Request::Release { resource, owner }, |_| true, None);
     }
 }

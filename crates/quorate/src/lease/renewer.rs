@@ -8,17 +8,14 @@ use crate::{
         error::{LeaseError, LeaseLost},
         event::LeaseEvent,
         heartbeat::Health,
+        lease_map::LeaseMap,
         state::LeaseState,
     },
     node::{Owner, Reply, Request},
     sabotage::Sabotage,
     vote::{Answer, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Span, field::Empty};
 
@@ -34,9 +31,8 @@ pub(crate) struct LeaseRenewer {
     events: mpsc::UnboundedReceiver<PoolEvent>,
     sender: VoteSender,
     votes: VoteReceiver,
-    /// The leases, by their ids. The entries are boxed, because they are large: a B-tree may reserve room for
-    /// twice as many entries as it has.
-    kept: BTreeMap<u64, Box<RenewalEntry>>,
+    /// The leases, by their ids.
+    kept: LeaseMap<RenewalEntry>,
     wheel: BTreeSet<(BootTime, u64)>,
 }
 
@@ -48,10 +44,18 @@ struct RenewalEntry {
     wake: BootTime,
     /// The health check that must succeed before each extension, and the time at which it was set.
     heartbeat: Option<Box<(BootTime, Health)>>,
-    watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
+    /// `None` if the lease never had a watcher, and no caller waits for an extension.
+    callers: Option<Box<Callers>>,
     /// The span of the present round of extensions. `None` if no subscriber is interested, or once a majority
     /// has extended the lease. Boxed, because a worker may have many leases.
     renewal: Option<Box<Span>>,
+}
+
+/// The callers that are notified about a lease. Boxed, because most leases have none.
+#[derive(Debug, Default)]
+struct Callers {
+    watchers: Vec<mpsc::UnboundedSender<LeaseEvent>>,
+    /// The callers that wait for an extension, each with the time of its request.
     extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,
 }
 
@@ -62,7 +66,7 @@ impl LeaseRenewer {
         events: mpsc::UnboundedReceiver<PoolEvent>,
     ) -> Self {
         let (sender, votes) = vote_channel();
-        Self { pool, commands, events, sender, votes, kept: BTreeMap::new(), wheel: BTreeSet::new() }
+        Self { pool, commands, events, sender, votes, kept: LeaseMap::new(), wheel: BTreeSet::new() }
     }
 
     /// Renews leases until the quorum is closed or its last handle is dropped, then releases the remaining leases.
@@ -92,9 +96,8 @@ impl LeaseRenewer {
         while let Ok(command) = self.commands.try_recv() {
             self.handle_command(env.now(), command);
         }
-        while let Some((&id, _)) = self.kept.first_key_value() {
-            self.release(id, None);
-        }
+        let left: Vec<u64> = self.kept.ids().collect();
+        left.into_iter().for_each(|id| self.release(id, None));
         self.pool.flush();
     }
 
@@ -107,16 +110,16 @@ impl LeaseRenewer {
             }
             RenewerCommand::Forget { id } => drop(self.end(id)),
             RenewerCommand::Limit { id, until, heartbeat } => {
-                if let Some(kept) = self.kept.get_mut(&id) {
+                if let Some(kept) = self.kept.get_mut(id) {
                     kept.held.limit(until);
                     kept.heartbeat = heartbeat.map(|heartbeat| Box::new((now, heartbeat)));
                     self.attend(now, id);
                 }
             }
-            RenewerCommand::Extend { id, done } => match self.kept.get_mut(&id) {
+            RenewerCommand::Extend { id, done } => match self.kept.get_mut(id) {
                 Some(kept) => {
                     kept.held.renew_now(now);
-                    kept.extending.push((now, done));
+                    kept.callers.get_or_insert_default().extending.push((now, done));
                     self.attend(now, id);
                 }
                 None => {
@@ -126,12 +129,13 @@ impl LeaseRenewer {
             RenewerCommand::Watch { id, events } => {
                 // A lease that has been released is not in the map. Its watcher gets no event: the channel
                 // closes.
-                if let Some(kept) = self.kept.get_mut(&id) {
+                if let Some(kept) = self.kept.get_mut(id) {
                     let _ = events.send(kept.held.stage());
                     // Closed watchers are removed here, and not only when an event is reported. A lease may get
                     // many watchers, and may have no event for a long time.
-                    kept.watchers.retain(|watcher| !watcher.is_closed());
-                    kept.watchers.push(events);
+                    let watchers = &mut kept.callers.get_or_insert_default().watchers;
+                    watchers.retain(|watcher| !watcher.is_closed());
+                    watchers.push(events);
                 }
             }
         }
@@ -149,16 +153,8 @@ impl LeaseRenewer {
         // count.
         let pool = &self.pool;
         held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
-        let kept = RenewalEntry {
-            held,
-            deadline,
-            late,
-            wake: now,
-            heartbeat: None,
-            watchers: Vec::new(),
-            renewal: None,
-            extending: Vec::new(),
-        };
+        let kept =
+            RenewalEntry { held, deadline, late, wake: now, heartbeat: None, callers: None, renewal: None };
         self.wheel.insert((now, id));
         self.kept.insert(id, Box::new(kept));
         self.attend(now, id);
@@ -174,9 +170,9 @@ impl LeaseRenewer {
     }
 
     fn forget(&mut self, now: BootTime) {
-        let ids: Vec<u64> = self.kept.keys().copied().collect();
+        let ids: Vec<u64> = self.kept.ids().collect();
         for id in ids {
-            if let Some(kept) = self.kept.get_mut(&id) {
+            if let Some(kept) = self.kept.get_mut(id) {
                 kept.take_late(&self.pool);
                 let pool = &self.pool;
                 kept.held.forget_unless(now, |node, epoch| pool.epoch(node) == epoch);
@@ -186,7 +182,7 @@ impl LeaseRenewer {
     }
 
     fn count(&mut self, now: BootTime, vote: &Vote) {
-        if let Some(kept) = self.kept.get_mut(&vote.ticket) {
+        if let Some(kept) = self.kept.get_mut(vote.ticket) {
             if vote.memory.epoch == self.pool.epoch(vote.node) {
                 kept.held.count(now, vote);
             } else {
@@ -199,7 +195,7 @@ impl LeaseRenewer {
     /// Handles one lease that may be due: its health check, its deadline, its events, its extensions and its
     /// next wake-up.
     fn attend(&mut self, now: BootTime, id: u64) {
-        let Some(kept) = self.kept.get_mut(&id) else { return };
+        let Some(kept) = self.kept.get_mut(id) else { return };
         kept.ask_health(now);
         let round = kept.held.round();
         let due = kept.held.due(now);
@@ -235,10 +231,13 @@ impl LeaseRenewer {
             kept.tell(event);
         }
         kept.answer_extensions(&self.pool);
-        for node in due {
+        if !due.is_empty() {
             let LeaseState { resource, owner, params, token, .. } = &kept.held;
-            let request = params.extend(resource.clone(), owner.clone(), *token);
-            self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
+            let request = Arc::new(params.extend(resource.clone(), owner.clone(), *token));
+            for node in due {
+                let reply = ReplyTo { sender: self.sender.clone(), ticket: id };
+                self.pool.ask(node, Arc::clone(&request), reply);
+            }
         }
         let mut wake = kept.held.wake();
         if self.pool.config().sabotaged(Sabotage::LossFromVotesOnly) {
@@ -258,7 +257,7 @@ impl LeaseRenewer {
         if let Some(held) = self.end(id) {
             let unasked: Vec<usize> = held.unasked().collect();
             let LeaseState { resource, owner, params, .. } = held;
-            self.pool.free(&params.release(resource, owner), |node| !unasked.contains(&node), reply);
+            self.pool.free(params.release(resource, owner), |node| !unasked.contains(&node), reply);
             if let Some(reply) = reply {
                 unasked.into_iter().for_each(|node| self.pool.holds_nothing(node, reply));
             }
@@ -273,15 +272,15 @@ impl LeaseRenewer {
         let ended = if outlives { self.remove(id).map(|kept| kept.held) } else { self.end(id) };
         let Some(held) = ended else { return };
         let extends = self.pool.config().sabotaged(Sabotage::ExtendedAfterTransfer);
+        let LeaseState { resource, owner, params, token, .. } = &held;
+        let request = Arc::new(Request::Reserve {
+            resource: resource.clone(),
+            owner: owner.clone(),
+            successor: successor.clone(),
+            ttl: lasts,
+        });
         for node in 0..self.pool.len() {
-            let LeaseState { resource, owner, params, token, .. } = &held;
-            let request = Request::Reserve {
-                resource: resource.clone(),
-                owner: owner.clone(),
-                successor: successor.clone(),
-                ttl: lasts,
-            };
-            self.pool.ask(node, request, reply.clone());
+            self.pool.ask(node, Arc::clone(&request), reply.clone());
             if extends {
                 let request = params.extend(resource.clone(), owner.clone(), *token);
                 self.pool.ask(node, request, ReplyTo { sender: self.sender.clone(), ticket: id });
@@ -302,7 +301,7 @@ impl LeaseRenewer {
     }
 
     fn remove(&mut self, id: u64) -> Option<RenewalEntry> {
-        let kept = *self.kept.remove(&id)?;
+        let kept = *self.kept.remove(id)?;
         self.wheel.remove(&(kept.wake, id));
         Some(kept)
     }
@@ -363,7 +362,7 @@ impl RenewalEntry {
         for event in self.held.finish() {
             self.tell(event);
         }
-        for (_, done) in self.extending.drain(..) {
+        for (_, done) in self.callers.iter_mut().flat_map(|callers| callers.extending.drain(..)) {
             let _ = done.send(Err(LeaseLost.into()));
         }
     }
@@ -378,12 +377,15 @@ impl RenewalEntry {
             }
             LeaseEvent::Held | LeaseEvent::AtRisk => {}
         }
-        self.watchers.retain(|watcher| watcher.send(event).is_ok());
+        if let Some(callers) = &mut self.callers {
+            callers.watchers.retain(|watcher| watcher.send(event).is_ok());
+        }
     }
 
     fn answer_extensions(&mut self, pool: &NodePool) {
+        let Some(callers) = &mut self.callers else { return };
         let mut waiting = Vec::new();
-        for (began, done) in self.extending.drain(..) {
+        for (began, done) in callers.extending.drain(..) {
             match self.held.round_since(began) {
                 None => waiting.push((began, done)),
                 Some(true) => {
@@ -395,6 +397,6 @@ impl RenewalEntry {
                 }
             }
         }
-        self.extending = waiting;
+        callers.extending = waiting;
     }
 }

@@ -7,10 +7,11 @@ use crate::{
     node::{FencingToken, Owner, Reply, Resource},
     vote::{Answer, NodeOutcome, Vote, quorum_th},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The number of steps into which a third of the TTL is divided. Renewal times are rounded to these steps.
 const TICKS: u32 = 128;
+const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
 
 /// The state of one held lease, on which the renewer's decisions depend.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct LeaseState {
     pub(crate) resource: Resource,
     pub(crate) owner: Owner,
     pub(crate) token: FencingToken,
-    pub(crate) params: LeaseParams,
+    pub(crate) params: Arc<LeaseParams>,
     slots: Box<[Slot]>,
     spread: Spread,
     /// The time at which the latest round of extensions began. `None` before the first round.
@@ -36,22 +37,30 @@ pub(crate) struct LeaseState {
     asked_for: bool,
 }
 
+/// The state of one node. It is kept small, because a worker may hold very many leases.
 #[derive(Debug)]
 struct Slot {
-    /// The time at which the latest request that this node granted was sent, with the node's memory epoch at
-    /// that grant.
-    granted: Option<(BootTime, u64)>,
+    /// The time at which the latest request that this node granted was sent. [`NEVER`] without a grant.
+    sent: BootTime,
+    /// The node's memory epoch at that grant.
+    memory: u64,
+    /// The time at which the node is asked again. [`NEVER`] if it is not.
+    retry_at: BootTime,
+    /// The last reply of the node, if the node did not grant. Nearly always, it granted.
+    otherwise: Option<Box<NodeOutcome>>,
+    has_granted: bool,
     asked: bool,
-    retry_at: Option<BootTime>,
-    said: NodeReply,
 }
 
-/// The last reply of a node. Nearly always, it is one of the first two variants, which need no allocation.
-#[derive(Debug)]
-enum NodeReply {
-    Nothing,
-    Granted,
-    Otherwise(Box<NodeOutcome>),
+impl Slot {
+    fn new() -> Self {
+        Self { sent: NEVER, memory: 0, retry_at: NEVER, otherwise: None, has_granted: false, asked: false }
+    }
+
+    /// Returns the time at which the latest request that this node granted was sent.
+    fn granted(&self) -> Option<BootTime> {
+        (self.sent < NEVER).then_some(self.sent)
+    }
 }
 
 impl LeaseState {
@@ -59,19 +68,18 @@ impl LeaseState {
         resource: Resource,
         owner: Owner,
         token: FencingToken,
-        params: LeaseParams,
+        params: impl Into<Arc<LeaseParams>>,
         config: &QuorumConfig,
         nodes: usize,
         now: BootTime,
     ) -> Self {
-        let slot = || Slot { granted: None, asked: false, retry_at: None, said: NodeReply::Nothing };
+        let params = params.into();
         let renew_at = next_renewal(now, &params);
         Self {
             resource,
             owner,
             token,
-            params,
-            slots: (0..nodes).map(|_| slot()).collect(),
+            slots: (0..nodes).map(|_| Slot::new()).collect(),
             spread: Spread::default(),
             round: None,
             renew_at,
@@ -82,6 +90,7 @@ impl LeaseState {
             hold_until: None,
             unhealthy: false,
             asked_for: false,
+            params,
         }
     }
 
@@ -111,7 +120,7 @@ impl LeaseState {
         self.unhealthy = !healthy;
         if !healthy {
             self.renew_at = now + self.retry_every;
-            self.slots.iter_mut().for_each(|slot| slot.retry_at = None);
+            self.slots.iter_mut().for_each(|slot| slot.retry_at = NEVER);
         }
     }
 
@@ -128,10 +137,10 @@ impl LeaseState {
     /// one of the same memory epoch.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
         let slot = &mut self.slots[node];
-        slot.said = NodeReply::Granted;
-        slot.retry_at = None;
-        if slot.granted.is_none_or(|(before, memory)| memory != epoch || before < sent) {
-            slot.granted = Some((sent, epoch));
+        (slot.has_granted, slot.otherwise) = (true, None);
+        slot.retry_at = NEVER;
+        if slot.granted().is_none_or(|before| slot.memory != epoch || before < sent) {
+            (slot.sent, slot.memory) = (sent, epoch);
         }
     }
 
@@ -145,10 +154,10 @@ impl LeaseState {
                 // The vote is on a request of an earlier round, which the node had not answered when the
                 // present round began. So the node has not been asked in this round, and is asked now.
                 let behind = self.round.is_some_and(|began| sent < began);
-                self.slots[vote.node].retry_at = behind.then_some(now);
+                self.slots[vote.node].retry_at = if behind { now } else { NEVER };
             }
             (answer, _) => {
-                slot.said = NodeReply::Otherwise(Box::new(NodeOutcome::of(answer)));
+                slot.otherwise = Some(Box::new(NodeOutcome::of(answer)));
                 // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
@@ -167,7 +176,7 @@ impl LeaseState {
     /// extensions, the spread sets this time for the nodes that the acquire did not ask.
     fn ask_again(&mut self, now: BootTime, node: usize, again: bool) {
         let spreads = again && self.round.is_none() && self.spread.failed(node, now);
-        self.slots[node].retry_at = (again && !spreads).then_some(now + self.retry_every);
+        self.slots[node].retry_at = if again && !spreads { now + self.retry_every } else { NEVER };
     }
 
     /// Removes the grants of nodes that may have lost their memory, that is, for which `remembers` returns
@@ -175,8 +184,8 @@ impl LeaseState {
     /// once.
     pub(crate) fn forget_unless(&mut self, now: BootTime, remembers: impl Fn(usize, u64) -> bool) {
         for (node, slot) in self.slots.iter_mut().enumerate() {
-            if slot.granted.is_some_and(|(_, epoch)| !remembers(node, epoch)) {
-                slot.granted = None;
+            if slot.granted().is_some() && !remembers(node, slot.memory) {
+                slot.sent = NEVER;
                 if self.params.extended {
                     self.renew_at = now;
                 }
@@ -200,7 +209,7 @@ impl LeaseState {
         if self.covered() && !self.asked_for {
             // The grants already last until `hold_until`. A further extension would only keep the keys on the
             // nodes beyond that time.
-            self.renew_at = BootTime::from_nanos(u64::MAX);
+            self.renew_at = NEVER;
         }
         let whole_round = now >= self.renew_at;
         if whole_round {
@@ -209,7 +218,7 @@ impl LeaseState {
             self.renew_at = next_renewal(now, &self.params);
         }
         let settled = self.settled();
-        let ask = |slot: &Slot| whole_round || (!settled && slot.retry_at.is_some_and(|retry| now >= retry));
+        let ask = |slot: &Slot| whole_round || (!settled && now >= slot.retry_at);
         let due = |node: &usize| {
             let slot = &self.slots[*node];
             !slot.asked && (ask(slot) || self.spread.is_due(*node, now))
@@ -217,8 +226,12 @@ impl LeaseState {
         let due: Vec<usize> = (0..self.slots.len()).filter(due).collect();
         for &node in &due {
             self.slots[node].asked = true;
-            self.slots[node].retry_at = None;
+            self.slots[node].retry_at = NEVER;
             self.spread.asked(node);
+        }
+        if whole_round {
+            // Every node has been asked, so the spread has ended.
+            self.spread = Spread::default();
         }
         due
     }
@@ -236,8 +249,8 @@ impl LeaseState {
 
     /// Returns the time until which the lease would be valid without the limit `hold_until`.
     fn extended_until(&self) -> Option<BootTime> {
-        let sent = self.slots.iter().filter_map(|slot| slot.granted).map(|(sent, _)| sent);
-        quorum_th(sent, self.majority()).map(|sent| sent + self.validity)
+        quorum_th(self.slots.iter().filter_map(Slot::granted), self.majority())
+            .map(|sent| sent + self.validity)
     }
 
     /// Moves the lease to the stage that applies at `now`, and returns the events of this change. First `Held`
@@ -286,7 +299,7 @@ impl LeaseState {
     /// Returns the time at which nodes are asked again to extend the lease. There are no requests after the
     /// step-down has begun.
     fn asks_at(&self) -> BootTime {
-        let retries = self.slots.iter().filter(|slot| !slot.asked).filter_map(|slot| slot.retry_at);
+        let retries = self.slots.iter().filter(|slot| !slot.asked).map(|slot| slot.retry_at);
         let retry = if self.settled() { None } else { retries.min() };
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
@@ -299,7 +312,8 @@ impl LeaseState {
     /// Returns whether a majority has granted a request that was sent at `began` or later. Returns `None` while
     /// this is not decided, because votes are pending that may complete a majority.
     pub(crate) fn round_since(&self, began: BootTime) -> Option<bool> {
-        let extended = self.slots.iter().filter(|s| s.granted.is_some_and(|(sent, _)| sent >= began)).count();
+        let extended =
+            self.slots.iter().filter(|slot| slot.granted().is_some_and(|sent| sent >= began)).count();
         let pending = self.slots.iter().filter(|slot| slot.asked).count();
         if extended >= self.majority() {
             Some(true)
@@ -312,10 +326,10 @@ impl LeaseState {
 
     /// Returns the last reply of each node.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
-        self.slots.iter().map(|slot| match &slot.said {
-            NodeReply::Nothing => NodeOutcome::Pending,
-            NodeReply::Granted => NodeOutcome::Granted,
-            NodeReply::Otherwise(what) => (**what).clone(),
+        self.slots.iter().map(|slot| match &slot.otherwise {
+            Some(what) => (**what).clone(),
+            None if slot.has_granted => NodeOutcome::Granted,
+            None => NodeOutcome::Pending,
         })
     }
 
@@ -348,7 +362,7 @@ impl LeaseState {
 /// node does not get all renewals at once. A lease that is not extended automatically has no next renewal.
 fn next_renewal(now: BootTime, params: &LeaseParams) -> BootTime {
     if !params.extended {
-        return BootTime::from_nanos(u64::MAX);
+        return NEVER;
     }
     let third = params.ttl / 3;
     let tick = u64::try_from((third / TICKS).as_nanos()).unwrap_or(u64::MAX).max(1);

@@ -53,6 +53,8 @@ pub use request::{Batch, INVALID_REQUEST, Request};
 #[doc(hidden)]
 pub use stored_names::{NamesQuery, StoredNames};
 
+use std::task::Context;
+
 /// One server that sessions can be opened to.
 pub trait Node: Send + Sync + 'static {
     /// The type of session that [`Node::open`] returns.
@@ -98,6 +100,14 @@ pub trait Session: Send + 'static {
     /// # Cancel safety
     /// Dropping the reply future loses the reply, not the batch.
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static;
+
+    /// Continues the input and output of the session, on behalf of the task of the driver. The driver calls this
+    /// function in each of its turns after all calls of [`Session::send`], and polls the reply futures afterwards. So
+    /// requests and replies pass through no other task. A session must also work without these calls. The default
+    /// implementation does nothing, for a session whose input and output need no polling.
+    fn poll_io(&mut self, context: &mut Context<'_>) {
+        let _ = context;
+    }
 
     /// Subscribes to releases of one resource ([`Push::Released`]), or ends the subscription.
     ///

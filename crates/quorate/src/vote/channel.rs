@@ -1,4 +1,7 @@
-use crate::vote::Vote;
+use crate::{
+    node::Reply,
+    vote::{Answer, Vote},
+};
 use std::{
     collections::VecDeque,
     future::poll_fn,
@@ -9,7 +12,7 @@ use std::{
 /// Creates a channel of votes. Every acquire uses one, and every lease keeps one for some time. An `mpsc`
 /// channel would need kilobytes for each lease, because it allocates room for 32 votes at once.
 pub(crate) fn vote_channel() -> (VoteSender, VoteReceiver) {
-    let state = State { votes: VecDeque::new(), senders: 1, receiver: None, closed: false };
+    let state = State { votes: VecDeque::new(), senders: 1, receiver: None, unneeded: 0, closed: false };
     let shared = Arc::new(Mutex::new(state));
     (VoteSender(Arc::clone(&shared)), VoteReceiver(shared))
 }
@@ -37,6 +40,8 @@ struct State {
     senders: usize,
     /// The task that waits for a vote.
     receiver: Option<Waker>,
+    /// The number of agreeing votes that need not wake the receiver.
+    unneeded: usize,
     /// True once the receiver has been dropped.
     closed: bool,
 }
@@ -48,13 +53,33 @@ impl VoteSender {
         if state.closed {
             return Err(Box::new(vote));
         }
+        let wakes = state.is_needed(&vote);
         state.votes.push_back(vote);
-        let receiver = state.receiver.take();
+        let receiver = if wakes { state.receiver.take() } else { None };
         drop(state);
         if let Some(receiver) = receiver {
             receiver.wake();
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// Returns whether this vote wakes the receiver.
+    fn is_needed(&mut self, vote: &Vote) -> bool {
+        if self.unneeded == 0 {
+            return true;
+        }
+        let agrees = matches!(
+            vote.answer,
+            Answer::Reply(Reply::Granted { .. } | Reply::Shared | Reply::Released(_) | Reply::Completed)
+        );
+        if !agrees {
+            self.unneeded = 0;
+        } else if vote.sent.is_some() {
+            self.unneeded -= 1;
+        }
+        !agrees
     }
 }
 
@@ -78,6 +103,12 @@ impl Drop for VoteSender {
 }
 
 impl VoteReceiver {
+    /// Makes the channel wake the receiver only once `count` nodes have agreed, by votes on requests that were sent,
+    /// or once any other vote has arrived. The receiver still gets every vote.
+    pub(crate) fn wake_after(&self, count: usize) {
+        lock(&self.0).unneeded = count.saturating_sub(1);
+    }
+
     /// Returns the next vote, or `None` once every sender is gone and no vote is left.
     ///
     /// # Cancel safety
@@ -142,7 +173,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{node::Cause, trust::NodeEpoch, vote::Answer};
+    use crate::{env::BootTime, node::Cause, trust::NodeEpoch};
     use futures_util::FutureExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -195,6 +226,34 @@ mod tests {
         assert!(votes.recv().poll_unpin_pending(&mut context));
         drop(sender);
         assert_eq!(woken(), 2);
+    }
+
+    #[test]
+    fn a_receiver_that_needs_a_majority_is_woken_by_its_last_vote_or_by_any_other_vote() {
+        let agrees = |sent: Option<u64>| Vote {
+            sent: sent.map(BootTime::from_nanos),
+            answer: Answer::Reply(Reply::Released(true)),
+            ..vote(0)
+        };
+        let wakes = |votes: Vec<Vote>| {
+            let (sender, mut receiver) = vote_channel();
+            receiver.wake_after(3);
+            let count = Arc::new(Count(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&count));
+            let mut context = Context::from_waker(&waker);
+            let mut after = Vec::new();
+            for vote in votes {
+                assert!(receiver.recv().poll_unpin_pending(&mut context));
+                sender.send(vote).unwrap();
+                after.push(count.0.load(Ordering::Relaxed));
+                assert!(receiver.try_recv().is_some());
+            }
+            after
+        };
+        let sent = || agrees(Some(1));
+        assert_eq!(wakes(vec![sent(), sent(), sent(), sent()]), [0, 0, 1, 2]);
+        assert_eq!(wakes(vec![agrees(None), agrees(None), sent(), sent(), sent()]), [0, 0, 0, 0, 1]);
+        assert_eq!(wakes(vec![sent(), vote(1), sent()]), [0, 1, 2], "a node did not agree");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{
     trust::NodeEpoch,
     vote::{Answer, NodeOutcome, Vote},
 };
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, mem, time::Duration};
 
 /// The result of a round, as far as the counted votes decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,11 @@ impl<D: RoundData> Tally<D> {
     /// Creates the tally of a round over `nodes` nodes that also collects `data`.
     pub fn with_data(nodes: usize, data: D) -> Self {
         Self { slots: vec![Slot::Pending; nodes], data }
+    }
+
+    /// Moves the votes out, and leaves a tally that must not be used any more.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { slots: mem::take(&mut self.slots), data: self.data.clone() }
     }
 
     /// Notes that the round does not ask `nodes` at first.

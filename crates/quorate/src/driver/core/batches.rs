@@ -67,7 +67,7 @@ impl Core {
                     self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
                 }
                 (Some(request), _) => {
-                    requests.push(request.clone());
+                    requests.push(Request::clone(request));
                     sent.push(Some(pending));
                 }
             }

@@ -198,8 +198,8 @@ fn a_lease_that_is_still_held_is_extended_to_the_nodes_that_were_spared() {
 
 #[test]
 fn a_short_lease_is_spread_sooner() {
-    let params = LeaseParams { ttl: Duration::from_millis(200), ..held().params };
-    let mut short = LeaseState { params, ..held() };
+    let params = LeaseParams { ttl: Duration::from_millis(200), ..*held().params };
+    let mut short = LeaseState { params: params.into(), ..held() };
     short.spare(at(1000), &[4]);
     assert_eq!(short.spread.next(), Some(at(1020)));
 }

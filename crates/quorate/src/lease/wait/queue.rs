@@ -102,7 +102,7 @@ impl QueueTicket {
     fn give_up(&mut self) {
         if self.asked.take().is_some() {
             let (resource, ticket) = (self.resource.clone(), self.ticket.clone());
-            self.inner.pool().free(&Request::LeaveQueue { resource, ticket }, |_| true, None);
+            self.inner.pool().free(Request::LeaveQueue { resource, ticket }, |_| true, None);
         }
     }
 }

@@ -1,0 +1,210 @@
+//! Parses the most common replies of scripts directly from the bytes. Every other reply is decoded by the `redis`
+//! crate and parsed by [`reply`](crate::reply), with the same result.
+
+use crate::{reply, wire::Parsed};
+use quorate::node::{NodeTime, Reply};
+use std::str;
+
+/// The longest line that begins a value: a kind, a number of 20 digits, and the end of the line.
+const LINE_MAX: usize = 23;
+
+/// Parses the reply to a script call of `items` items, and appends the replies to the items to `replies`. The result
+/// is the time of the node's clock.
+pub(crate) fn parse(bytes: &[u8], items: usize, replies: &mut Vec<Reply>) -> Parsed<NodeTime> {
+    let before = replies.len();
+    let mut values = Values { bytes, at: 0 };
+    match values.reply(items, replies) {
+        Ok(node_time) => Parsed::Reply { length: values.at, reply: node_time },
+        Err(stop) => {
+            replies.truncate(before);
+            match stop {
+                Stop::Incomplete => Parsed::Incomplete,
+                Stop::Other => Parsed::Other,
+            }
+        }
+    }
+}
+
+enum Stop {
+    Incomplete,
+    Other,
+}
+
+/// The values in some bytes.
+struct Values<'a> {
+    bytes: &'a [u8],
+    /// The beginning of the next value.
+    at: usize,
+}
+
+impl<'a> Values<'a> {
+    fn reply(&mut self, items: usize, replies: &mut Vec<Reply>) -> Result<NodeTime, Stop> {
+        if items == 0 || self.number(b'*')? != items as u64 + 1 {
+            return Err(Stop::Other);
+        }
+        let node_time = digits(self.text()?)?;
+        for _ in 0..items {
+            let reply = self.item()?;
+            replies.push(reply);
+        }
+        Ok(NodeTime::from_micros(node_time))
+    }
+
+    fn item(&mut self) -> Result<Reply, Stop> {
+        match self.bytes.get(self.at) {
+            None => Err(Stop::Incomplete),
+            Some(b':') => reply::granted(self.number(b':')?).ok_or(Stop::Other),
+            Some(b'$') => match self.text()? {
+                "freed" => Ok(Reply::Released(true)),
+                "absent" => Ok(Reply::Released(false)),
+                "extended" => Ok(Reply::Extended),
+                "completed" => Ok(Reply::Completed),
+                "counted" => Ok(Reply::Counted),
+                _ => Err(Stop::Other),
+            },
+            Some(_) => match (self.number(b'*')?, self.text()?) {
+                (3, "held") => {
+                    let (owner, left) = (self.text()?, self.text()?);
+                    let remaining =
+                        if left == "-1" { None } else { Some(reply::remaining_of(digits(left)?)) };
+                    Ok(Reply::Held { owner: reply::owner(owner), remaining })
+                }
+                (2, "done") => reply::done(self.text()?).map(Reply::Done).ok_or(Stop::Other),
+                _ => Err(Stop::Other),
+            },
+        }
+    }
+
+    /// Returns the number in a line of this kind.
+    fn number(&mut self, kind: u8) -> Result<u64, Stop> {
+        let rest = &self.bytes[self.at..];
+        match rest.first() {
+            None => return Err(Stop::Incomplete),
+            Some(first) if *first != kind => return Err(Stop::Other),
+            Some(_) => {}
+        }
+        let Some(end) = rest.iter().take(LINE_MAX).position(|byte| *byte == b'\r') else {
+            return Err(if rest.len() < LINE_MAX { Stop::Incomplete } else { Stop::Other });
+        };
+        match rest.get(end + 1) {
+            None => return Err(Stop::Incomplete),
+            Some(b'\n') => {}
+            Some(_) => return Err(Stop::Other),
+        }
+        self.at += end + 2;
+        digits(str::from_utf8(&rest[1..end]).map_err(|_| Stop::Other)?)
+    }
+
+    /// Returns the text of a bulk string.
+    fn text(&mut self) -> Result<&'a str, Stop> {
+        let length = usize::try_from(self.number(b'$')?).map_err(|_| Stop::Other)?;
+        let rest = &self.bytes[self.at..];
+        let end = length.checked_add(2).ok_or(Stop::Other)?;
+        let Some(text) = rest.get(..end) else { return Err(Stop::Incomplete) };
+        let text = text.strip_suffix(b"\r\n").ok_or(Stop::Other)?;
+        self.at += end;
+        str::from_utf8(text).map_err(|_| Stop::Other)
+    }
+}
+
+fn digits(text: &str) -> Result<u64, Stop> {
+    reply::digits(text).ok_or(Stop::Other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe;
+
+    /// Returns the reply by the decoder of the `redis` crate.
+    fn decoded(bytes: &[u8], items: usize) -> Option<(NodeTime, Vec<Reply>)> {
+        let (mut values, _) = probe::values(bytes, usize::MAX);
+        values.truncate(1);
+        let reply = reply::read(values, &[items]).ok()?;
+        Some((reply.node_time, reply.replies))
+    }
+
+    fn short(bytes: &[u8], items: usize) -> (Parsed<NodeTime>, Vec<Reply>) {
+        let mut replies = Vec::new();
+        (parse(bytes, items, &mut replies), replies)
+    }
+
+    const COMMON: [&str; 9] = [
+        ":5",
+        "$5\r\nfreed",
+        "$6\r\nabsent",
+        "$8\r\nextended",
+        "$9\r\ncompleted",
+        "$7\r\ncounted",
+        "*3\r\n$4\r\nheld\r\n$3\r\nw:1\r\n$2\r\n99",
+        "*3\r\n$4\r\nheld\r\n$2\r\n\u{fc}\r\n$2\r\n-1",
+        "*2\r\n$4\r\ndone\r\n$10\r\nd:7:9:ab::",
+    ];
+
+    fn reply_of(items: &[&str]) -> Vec<u8> {
+        format!("*{}\r\n$2\r\n17\r\n{}\r\n", items.len() + 1, items.join("\r\n")).into_bytes()
+    }
+
+    #[test]
+    fn a_common_reply_is_parsed_as_the_decoder_does_and_never_before_its_end() {
+        for count in 1..=COMMON.len() {
+            for items in COMMON.windows(count) {
+                let bytes = reply_of(items);
+                let followed = [&bytes[..], b"*1\r\n"].concat();
+                let (parsed, replies) = short(&followed, count);
+                let node_time = NodeTime::from_micros(17);
+                assert_eq!(parsed, Parsed::Reply { length: bytes.len(), reply: node_time }, "{items:?}");
+                assert_eq!(Some((node_time, replies)), decoded(&bytes, count), "{items:?}");
+                for end in 0..bytes.len() {
+                    assert_eq!(
+                        short(&bytes[..end], count),
+                        (Parsed::Incomplete, Vec::new()),
+                        "{end} bytes of {items:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_other_reply_is_left_to_the_decoder() {
+        let uncommon = [
+            ":-1",
+            ":9223372036854775808",
+            "$6\r\nraised",
+            "+freed",
+            "$5\r\nfreedom",
+            "*2\r\n$7\r\ngranted\r\n$1\r\n5",
+            "*3\r\n$4\r\nheld\r\n$1\r\n\u{fc}\r\n$2\r\n99",
+            "*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n-",
+            "*2\r\n$4\r\ndone\r\n$1\r\nx",
+            "*2\r\n$7\r\nrefused\r\n$5\r\nstale",
+            "_",
+            "$-1",
+            ":000000000000000000000000000001",
+        ];
+        for item in uncommon {
+            assert_eq!(short(&reply_of(&[item]), 1), (Parsed::Other, Vec::new()), "{item:?}");
+            assert_eq!(short(&reply_of(&[":5", item]), 2), (Parsed::Other, Vec::new()), "{item:?}");
+        }
+        for bytes in ["-ERR no\r\n", ">3\r\n", "*3\r\n$2\r\n17\r\n:5\r\n", "*2\r\n:17\r\n:5\r\n", "*2\n"] {
+            assert_eq!(short(bytes.as_bytes(), 1).0, Parsed::Other, "{bytes:?}");
+        }
+    }
+
+    /// Checks that a change of any byte never leads to another reply than that of the decoder.
+    #[test]
+    fn a_changed_byte_gives_no_other_reply_than_that_of_the_decoder() {
+        let bytes = reply_of(&COMMON);
+        for at in 0..bytes.len() {
+            for byte in [b'0', b'9', b'-', b':', b'$', b'*', b'\r', b'\n', b'x', 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                let (parsed, replies) = short(&changed, COMMON.len());
+                if let Parsed::Reply { reply: node_time, .. } = parsed {
+                    assert_eq!(Some((node_time, replies)), decoded(&changed, COMMON.len()), "{byte} at {at}");
+                }
+            }
+        }
+    }
+}
