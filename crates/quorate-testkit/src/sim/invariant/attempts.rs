@@ -60,9 +60,12 @@ impl Invariant for Attempts {
                     }
                     Ok(())
                 }
-                AttemptStepKind::GivenUp { attempts, .. }
-                | AttemptStepKind::ToldDead { attempts, note: None } => {
-                    self.give_up(worker, resource, *attempts)
+                AttemptStepKind::GivenUp { attempts, valid } => {
+                    self.give_up(worker, resource, *attempts, *valid)
+                }
+                // By now the worker has released the claim, and another worker may have reset the message.
+                AttemptStepKind::ToldDead { attempts, note: None } => {
+                    self.give_up(worker, resource, *attempts, false)
                 }
                 _ => Ok(()),
             },
@@ -98,11 +101,22 @@ impl Attempts {
         Ok(())
     }
 
-    fn give_up(&mut self, worker: &str, resource: &Resource, attempts: u32) -> Result<(), String> {
-        self.given_up += 1;
+    /// Judges a message that is given up. If `holds` is false, the worker may hold the claim no longer, and then only
+    /// the number of attempts is judged.
+    fn give_up(
+        &mut self,
+        worker: &str,
+        resource: &Resource,
+        attempts: u32,
+        holds: bool,
+    ) -> Result<(), String> {
         if attempts < ATTEMPT_LIMIT {
             return Err(format!("{worker} gives {resource} up after {attempts} of {ATTEMPT_LIMIT} attempts"));
         }
+        if !holds {
+            return Ok(());
+        }
+        self.given_up += 1;
         let message = self.log.message(resource);
         let counts = |attempt: &&super::attempt_log::Attempt| {
             let is_left = attempt.began || attempt.seen || !attempt.counted.is_empty();

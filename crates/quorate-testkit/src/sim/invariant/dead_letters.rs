@@ -96,7 +96,7 @@ impl DeadLetters {
                 if taken.any(|(_, other)| **other == **note) {
                     return Ok(());
                 }
-                Err(format!("{worker} is told that {resource} was handed over with {note:?}"))
+                Err(format!("{worker} is informed that {resource} was handed over with {note:?}"))
             }
             _ => Ok(()),
         }

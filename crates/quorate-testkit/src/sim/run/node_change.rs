@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 /// The time that the command may take in the fault-free phase, without its waits: the rest of a visit to a server that
 /// does not answer, the pause after a crash, and the steps themselves.
 const REPLACED_IN: Duration = Duration::from_secs(5);
-/// The number of waits in that time. A server that starts again when the faults end may have to be closed anew.
+/// The number of waits in that time. A server that starts again when the faults end may have to be closed again.
 const WAITS: u32 = 2;
 /// The time for which the workers work with the new list before the end of the run.
 const NEW_LIST_FOR: Duration = Duration::from_millis(1_500);

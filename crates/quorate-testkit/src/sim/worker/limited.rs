@@ -23,7 +23,7 @@ pub(super) async fn work(worker: Worker) {
     consumer.ttl = Duration::from_millis([1_000, 1_500, 2_500][consumer.worker.rng.index(3)]);
     while !consumer.worker.is_stopped() {
         let is_calm = consumer.worker.referee.is_calm();
-        consumer.worker.think(if is_calm { &[120] } else { &[100, 600, 1_500] }).await;
+        consumer.worker.think(if is_calm { &[80] } else { &[100, 600, 1_500] }).await;
         if is_calm {
             consumer.calm_since.get_or_insert(consumer.worker.referee.truth().now());
         }
