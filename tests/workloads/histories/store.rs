@@ -74,12 +74,13 @@ mod tests {
     use super::*;
     use crate::checks::testing::{line, who};
 
-    /// Returns the number of violations in calls, each with its worker, its begin, its token, its write, and its end
-    /// and result.
-    fn found(
-        fences: bool,
-        calls: &[(usize, u64, u64, Option<[u64; 2]>, Option<(u64, Option<u64>)>)],
-    ) -> usize {
+    /// The end of a call, and the value that it returned. `None` if it did not return.
+    type Returned = Option<(u64, Option<u64>)>;
+    /// A call: its worker, its begin, its token, its write, and its return.
+    type Row = (usize, u64, u64, Option<[u64; 2]>, Returned);
+
+    /// Returns the number of violations in calls.
+    fn found(fences: bool, calls: &[Row]) -> usize {
         let mut all = Calls::new(fences);
         for (member, begin, token, write, returned) in calls {
             all.on_event(who(*member), &line(*begin, Event::StoreCalled { token: *token, write: *write }));
