@@ -187,7 +187,13 @@ mod tests {
             assert_eq!(short(&reply_of(&[item]), 1), (Parsed::Other, Vec::new()), "{item:?}");
             assert_eq!(short(&reply_of(&[":5", item]), 2), (Parsed::Other, Vec::new()), "{item:?}");
         }
-        for bytes in ["-ERR no\r\n", ">3\r\n", "*3\r\n$2\r\n17\r\n:5\r\n", "*2\r\n:17\r\n:5\r\n", "*2\n"] {
+        for bytes in [
+            "-ERR no\r\n",
+            ">3\r\n",
+            "*3\r\n$2\r\n17\r\n:5\r\n",
+            "*2\r\n:17\r\n:5\r\n",
+            "*2\n$2\n17\n:5\n:6\n:7\n:8\n:9\n",
+        ] {
             assert_eq!(short(bytes.as_bytes(), 1).0, Parsed::Other, "{bytes:?}");
         }
     }
