@@ -32,6 +32,12 @@ use std::{
 /// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
 /// as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
+/// The longest time for which a due job waits for jobs that are due shortly after it. Runs that start together share
+/// the calls to the nodes, and a call costs much more than one run in it.
+const GROUPED: Duration = Duration::from_millis(2);
+/// The longest time between two writes of the mark while no job is due. In this time no tick comes before the next
+/// leader that the old mark does not describe as well.
+const MARK_IDLE: Duration = Duration::from_secs(60);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
 const MARK: &str = "looked";
@@ -68,6 +74,9 @@ pub(in crate::scheduler) struct Planner {
     is_complete: bool,
     /// The time up to which this leader has made decisions on all ticks.
     decided: Option<WallTime>,
+    /// The mark that was written last, and whether a job was due since.
+    marked: Option<WallTime>,
+    was_due: bool,
     /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
     /// warning only once.
     warned: bool,
@@ -93,6 +102,8 @@ impl Planner {
             deferred: BTreeMap::new(),
             is_complete: false,
             decided: None,
+            marked: None,
+            was_due: false,
             warned: false,
             superseded: false,
         }
@@ -123,6 +134,12 @@ impl Planner {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()
+    }
+
+    /// Returns the time at which the next jobs are handled. Jobs that are due within [`GROUPED`] are handled together.
+    /// A job that is due alone is not delayed.
+    pub(in crate::scheduler) fn next_group(&self) -> Option<WallTime> {
+        self.jobs.table().next_group(GROUPED)
     }
 
     /// Returns the reporter, which creates the reports for the history.
@@ -185,6 +202,7 @@ impl Planner {
             if !self.jobs.plan_next(now, &mut out) {
                 break;
             }
+            self.was_due = true;
         }
         let more = self.next_due().is_some_and(|at| at <= now);
         if !more && self.to_take.is_empty() && self.deferred.is_empty() {
@@ -293,9 +311,16 @@ impl Planner {
     /// Returns the effect that writes the mark, or `None` if the leader has not yet decided on all ticks that
     /// are due. The next leader reports a tick as missed if the tick is later than the mark, older than the
     /// misfire window, and has no record.
-    pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
-        let value = self.decided?.as_micros().to_string().into();
-        Some(Effect::PutRow { key: MARK.into(), value })
+    pub(in crate::scheduler) fn mark(&mut self) -> Option<Effect> {
+        let decided = self.decided?;
+        (self.marked, self.was_due) = (Some(decided), false);
+        Some(Effect::PutRow { key: MARK.into(), value: decided.as_micros().to_string().into() })
+    }
+
+    /// Returns whether the mark is worth a write: a job was due since the last one, or it was long ago.
+    pub(in crate::scheduler) fn needs_mark(&self) -> bool {
+        let is_old = |marked: WallTime| self.decided.is_some_and(|decided| marked + MARK_IDLE <= decided);
+        self.was_due || self.marked.is_none_or(is_old)
     }
 
     /// Returns the low-water mark. The ledger may prune the records before this time, because no job needs
