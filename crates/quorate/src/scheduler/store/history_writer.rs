@@ -46,7 +46,7 @@ const ENTRY_WRITES_MAX: usize = 128;
 /// each further attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
 /// The longest time for which an entry waits for others. Entries that are written together cost the nodes and this
-/// worker much less than single ones, and nothing waits for an entry.
+/// worker much less than single ones. Only an entry that the next leader can create from the run's record waits.
 const GATHERING: Duration = Duration::from_millis(20);
 /// The number of histories that are read together for the first time in a term, and the pause before the next ones. So
 /// the histories of very many jobs do not delay the runs that are due.
@@ -203,6 +203,14 @@ enum Finished {
     Closed,
 }
 
+impl RunReport {
+    /// Returns whether the entry may wait for others. If this leader crashes meanwhile, the next leader must be able
+    /// to create the entry from the closed record of the run, and it does so for a tick that has run only.
+    fn may_wait(&self) -> bool {
+        self.close.is_none() && self.entry.started.is_some() && self.entry.cause.request().is_none()
+    }
+}
+
 impl HistoryTask {
     async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
@@ -239,8 +247,7 @@ impl HistoryTask {
                     }
                 },
                 order = orders.recv(), if room => match order {
-                    // Other entries may follow at once. A closed record is not delayed.
-                    Some(Order::Enter(report)) if report.close.is_none() => {
+                    Some(Order::Enter(report)) if report.may_wait() => {
                         self.write_at.get_or_insert(env.now() + GATHERING);
                         self.gather(*report);
                     }
