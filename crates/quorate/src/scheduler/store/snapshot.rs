@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, btree_map},
+    collections::{BTreeMap, BTreeSet, btree_map},
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -107,9 +107,7 @@ impl LedgerSnapshot {
         max_clock_offset: Duration,
     ) -> Self {
         let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
-        // A hash map finds the records of one key much faster than an ordered map. Its order does not matter: the rows
-        // are sorted at the end.
-        let mut rows = HashMap::new();
+        let mut rows = BTreeMap::new();
         for (node, answer) in answers.into_iter().enumerate() {
             for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
                 sealed.add(node, key, record, &mut rows);
@@ -118,7 +116,7 @@ impl LedgerSnapshot {
                 }
             }
         }
-        sealed.rows = Arc::new(rows.into_iter().collect());
+        sealed.rows = Arc::new(rows);
         sealed
     }
 
@@ -137,7 +135,7 @@ impl LedgerSnapshot {
         node: usize,
         key: Arc<str>,
         record: Record,
-        rows: &mut HashMap<Arc<str>, Vec<Option<Record>>>,
+        rows: &mut BTreeMap<Arc<str>, Vec<Option<Record>>>,
     ) {
         if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
             let since = self.nodes[node].since + self.max_clock_offset;
