@@ -141,7 +141,6 @@ const CASES: &[Case] = &[
     Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(30),
     Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100),
     Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
-    Case::worker("a lease outlives its transfer", &[Sabotage::LeaseOutlivesTransfer], "exclusion", 100),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
     Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
     // --- freezes ---
