@@ -152,10 +152,9 @@ const CASES: &[Case] = &[
     Case::node("a reader beside a writer", NodeFault::Mingling, "readers", 100),
     Case::node("one reader releases for all", NodeFault::Dispersing, "readers", 100),
     Case::node("a grant without regard to the queue", NodeFault::Unqueueing, "fair", 100),
-    Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100),
+    Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(30),
     Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100),
     Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
-    Case::worker("a lease outlives its transfer", &[Sabotage::LeaseOutlivesTransfer], "exclusion", 100),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
     Case::node("a reservation that is not kept", NodeFault::Unreserving, "reservations", 100),
     // --- attempts and dead letters ---

@@ -241,6 +241,20 @@ fn all_is_reached(total: &Summary) {
         ("freeze entry judged", 20),
         ("frozen tick reckoned", 1),
         ("history entry judged", 800),
+        // Three seeds of twenty have readers and writers. One seed of ten has a queue, one has slots, and one has
+        // a lock that is transferred to waiting workers.
+        ("reader's lease granted", 50),
+        ("lease downgraded", 4),
+        ("writer judged after readers", 15),
+        ("downgrade judged", 8),
+        ("fair wait rewarded", 60),
+        ("order of waiters judged", 4),
+        ("slot acquired", 200),
+        ("full slots judged", 10),
+        ("free slot judged", 10),
+        ("reservation taken", 600),
+        ("grant judged after a transfer", 700),
+        ("grant judged beside reservations", 120),
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority

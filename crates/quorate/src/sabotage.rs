@@ -44,8 +44,6 @@ pub enum Sabotage {
     LeaseOutlivesRelease,
     /// A leader that resigns releases its lease before the tasks of its term have ended.
     WorkOutlivesTerm,
-    /// A lease stays valid for its holder although the worker transfers it to a successor.
-    LeaseOutlivesTransfer,
     /// The worker extends a lease once more after it has asked the nodes to reserve it for a successor.
     ExtendedAfterTransfer,
 

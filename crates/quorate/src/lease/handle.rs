@@ -238,9 +238,7 @@ impl Lease {
     /// Ends the lease, then sends `command` to the renewer. The command may do something else with the lease's
     /// keys than release them, for example transfer the lease.
     pub(super) fn give_away(&self, command: impl FnOnce(u64) -> RenewerCommand) {
-        if !self.inner.config().sabotaged(Sabotage::LeaseOutlivesTransfer) {
-            self.deadline.release();
-        }
+        self.deadline.release();
         self.inner.command(command(self.id));
     }
 

@@ -268,9 +268,7 @@ impl LeaseRenewer {
     /// sends these requests, because it also sends the extensions. So no extension can arrive at a node after
     /// the reservation and set the old owner again.
     fn transfer(&mut self, id: u64, successor: &Owner, lasts: Duration, reply: &ReplyTo) {
-        let outlives = self.pool.config().sabotaged(Sabotage::LeaseOutlivesTransfer);
-        let ended = if outlives { self.remove(id).map(|kept| kept.held) } else { self.end(id) };
-        let Some(held) = ended else { return };
+        let Some(held) = self.end(id) else { return };
         let extends = self.pool.config().sabotaged(Sabotage::ExtendedAfterTransfer);
         let LeaseState { resource, owner, params, token, .. } = &held;
         let request = Arc::new(Request::Reserve {
@@ -293,17 +291,12 @@ impl LeaseRenewer {
 
     /// Removes a lease, and reports its last events.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
-        let mut kept = self.remove(id)?;
+        let mut kept = *self.kept.remove(&id)?;
+        self.wheel.remove(&(kept.wake, id));
         if !self.pool.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             kept.finish();
         }
         Some(kept.held)
-    }
-
-    fn remove(&mut self, id: u64) -> Option<RenewalEntry> {
-        let kept = *self.kept.remove(id)?;
-        self.wheel.remove(&(kept.wake, id));
-        Some(kept)
     }
 }
 

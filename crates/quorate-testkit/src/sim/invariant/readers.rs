@@ -168,7 +168,7 @@ mod tests {
         assert!(looked(&mut readers, &[reader(1)]).is_err());
         let stood = Belief { clock_stood: true, ..reader(1) };
         assert!(looked(&mut readers, &[stood]).is_ok());
-        assert!(looked(&mut readers, &[reader(1)]).is_ok(), "judged anew");
+        assert!(looked(&mut readers, &[reader(1)]).is_ok(), "judged again");
     }
 
     #[test]

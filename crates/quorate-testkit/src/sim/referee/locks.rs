@@ -9,6 +9,7 @@ impl Referee {
     /// Records that a worker's code has received the reader's lease `lease`. `downgraded` is the token of the
     /// writer's lease that the worker turned into this lease, if it did.
     pub fn read(&self, host: &Arc<Host>, lease: ReadLease, downgraded: Option<u64>) -> Arc<Held> {
+        let nodes = self.list(host);
         let mut state = self.state();
         state.held.retain(|held| !held.is_over());
         let held = Held {
@@ -18,6 +19,7 @@ impl Referee {
             token: 0,
             // No simulated worker changes the step-down grace from its default, a fifth of the TTL.
             grace: lease.ttl() / 5,
+            nodes,
             holder: Mutex::new(Some(Holder::ReadLease(Arc::new(lease)))),
         };
         let held = Arc::new(held);
