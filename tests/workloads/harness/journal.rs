@@ -24,6 +24,13 @@ pub(crate) enum Event {
     /// A lease was valid just *after* this time. Its validity ends at `until`, unless the lease is extended or
     /// lost before that.
     Valid { resource: Arc<str>, token: u64, until: u64 },
+    /// A holder begins to write `element` to the store that its lock protects, with its token. If the process ends before
+    /// the reply, it is not known whether the store accepted the write.
+    Writing { resource: Arc<str>, token: u64, element: u64 },
+    /// The write of `element` that began at `requested` has ended. The
+    /// store accepted it in place of the element `before`, or refused it because it has seen a larger token. `valid` says
+    /// whether the lease was still valid after the reply.
+    Written { resource: Arc<str>, token: u64, element: u64, requested: u64, before: u64, accepted: bool, valid: bool },
     /// The lease was valid, as for `Valid`. The worker ends it next.
     Releasing { resource: Arc<str>, token: u64 },
     /// The worker found that its lease has ended.
@@ -85,6 +92,25 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn at(&self) -> BootTime {
         BootTime::from_nanos(self.at)
+    }
+
+    /// Converts the times of an entry from the clock that wrote it to a clock that is behind by `ahead`.
+    pub(crate) fn on_clock_behind(mut self, ahead: Duration) -> Self {
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        // 0 is no time: it says that the time is not known.
+        let convert = |at: &mut u64| *at = at.saturating_sub(ahead);
+        convert(&mut self.at);
+        match &mut self.event {
+            Event::Acquired { requested, until, .. } => [requested, until].into_iter().for_each(convert),
+            Event::Valid { until, .. } => convert(until),
+            Event::Stalled { from } => convert(from),
+            Event::Written { requested, .. } => convert(requested),
+            Event::Turn { requested, acquired, released } => {
+                [requested, acquired, released].into_iter().for_each(convert);
+            }
+            _ => {}
+        }
+        self
     }
 }
 

@@ -6,7 +6,8 @@
 //! holder read the set just before the late write, the next write of that holder restores these elements. It
 //! leaves out the addition of the paused worker instead.
 
-use super::{Mode, store::Set};
+use super::Mode;
+use crate::harness::Set;
 use crate::harness::Point;
 use serde::Serialize;
 use std::collections::BTreeSet;
