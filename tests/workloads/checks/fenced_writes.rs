@@ -38,7 +38,11 @@ impl Check for FencedWrites {
             }
             Event::Written { resource, token, accepted: false, valid, .. } => {
                 self.counts.1 += 1;
-                let text = || format!("fenced writes: {resource}: {who:?} was refused with token {token} at {at:?}, while its lease was valid");
+                let text = || {
+                    format!(
+                        "fenced writes: {resource}: {who:?} was refused with token {token} at {at:?}, while its lease was valid"
+                    )
+                };
                 valid.then(text).into_iter().collect()
             }
             _ => Vec::new(),
@@ -48,7 +52,9 @@ impl Check for FencedWrites {
     fn settle(&mut self, now: BootTime, _: &Truth) -> Vec<String> {
         let mut found = Vec::new();
         // The beginning of the write before may arrive later than the end of this one.
-        for (resource, element, before, at) in self.accepted.extract_if(.., |(_, _, _, at)| *at + HORIZON < now) {
+        for (resource, element, before, at) in
+            self.accepted.extract_if(.., |(_, _, _, at)| *at + HORIZON < now)
+        {
             let (token, earlier) = (self.tokens.get(&element), self.tokens.get(&before));
             if let (Some((token, _)), Some((earlier, _))) = (token, earlier)
                 && earlier > token
@@ -75,7 +81,13 @@ mod tests {
         *,
     };
 
-    fn write(ms: u64, token: u64, element: u64, before: u64, (accepted, valid): (bool, bool)) -> [(usize, Entry); 2] {
+    fn write(
+        ms: u64,
+        token: u64,
+        element: u64,
+        before: u64,
+        (accepted, valid): (bool, bool),
+    ) -> [(usize, Entry); 2] {
         let resource: Arc<str> = "lock-0".into();
         let writing = Event::Writing { resource: Arc::clone(&resource), token, element };
         let requested = ms * 1_000_000;

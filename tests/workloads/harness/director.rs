@@ -2,7 +2,8 @@ use super::{Assignment, Entry, Event, Options, Truth};
 use quorate::env::{BootTime, SystemWorld, World};
 use quorate_tests::support::{Crew, Failed, PATIENCE, Told, Who};
 use std::{
-    collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf, process::Command, time::Duration,
+    collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf,
+    process::Command, time::Duration,
 };
 
 /// The largest number of violations that are reported.
@@ -194,7 +195,11 @@ impl Director {
             let entry = serde_json::from_str(&line).map(|entry: Entry| entry.on_clock_behind(ahead));
             if let Some(journal) = &mut self.journal {
                 // All lines of the journal have times of one clock.
-                let line = entry.as_ref().ok().and_then(|entry| serde_json::to_string(entry).ok()).unwrap_or(line.clone());
+                let line = entry
+                    .as_ref()
+                    .ok()
+                    .and_then(|entry| serde_json::to_string(entry).ok())
+                    .unwrap_or(line.clone());
                 writeln!(journal, "{}.{} {line}", who.member, who.run).expect("the journal can be written");
             }
             match entry {

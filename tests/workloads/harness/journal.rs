@@ -30,7 +30,15 @@ pub(crate) enum Event {
     /// The write of `element` that began at `requested` has ended. The
     /// store accepted it in place of the element `before`, or refused it because it has seen a larger token. `valid` says
     /// whether the lease was still valid after the reply.
-    Written { resource: Arc<str>, token: u64, element: u64, requested: u64, before: u64, accepted: bool, valid: bool },
+    Written {
+        resource: Arc<str>,
+        token: u64,
+        element: u64,
+        requested: u64,
+        before: u64,
+        accepted: bool,
+        valid: bool,
+    },
     /// The lease was valid, as for `Valid`. The worker ends it next.
     Releasing { resource: Arc<str>, token: u64 },
     /// The worker found that its lease has ended.

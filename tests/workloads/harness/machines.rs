@@ -51,7 +51,8 @@ impl Machines {
     pub(crate) fn new(workers: usize) -> Self {
         let mut network = Network::new().unwrap_or_else(|error| panic!("{error}"));
         let offset = |member: usize| BOOT_APART * u32::try_from(member + 1).expect("few workers");
-        let machine = |member| network.machine(Some(offset(member))).unwrap_or_else(|error| panic!("{error}"));
+        let machine =
+            |member| network.machine(Some(offset(member))).unwrap_or_else(|error| panic!("{error}"));
         let workers = (0..workers).map(machine).collect();
         Self { network, workers, splits: Vec::new(), proxies: Vec::new() }
     }
@@ -69,7 +70,9 @@ impl Machines {
     pub(crate) fn connect(&mut self, node: usize, server: &RedisServer) {
         let proxy = |(member, machine): (usize, &Machine)| {
             let seed = SystemWorld.random();
-            (member + node).is_multiple_of(2).then(|| Proxy::on(machine, server, seed).expect("a port and a thread"))
+            (member + node)
+                .is_multiple_of(2)
+                .then(|| Proxy::on(machine, server, seed).expect("a port and a thread"))
         };
         let proxies = self.workers.iter().enumerate().map(proxy).collect();
         if node == self.proxies.len() {
@@ -130,9 +133,13 @@ impl Machines {
         let mut links = Vec::new();
         for split in &self.splits {
             for (member, worker) in self.workers.iter().enumerate() {
-                for (_, server) in servers.iter().enumerate().filter(|(node, _)| split.concerns(member, *node)) {
-                    let (there, back) = ((worker.address(), server.address()), (server.address(), worker.address()));
-                    let faulty = [there, back].into_iter().zip(split.directions).filter(|(_, faulty)| *faulty);
+                for (_, server) in
+                    servers.iter().enumerate().filter(|(node, _)| split.concerns(member, *node))
+                {
+                    let (there, back) =
+                        ((worker.address(), server.address()), (server.address(), worker.address()));
+                    let faulty =
+                        [there, back].into_iter().zip(split.directions).filter(|(_, faulty)| *faulty);
                     links.extend(faulty.map(|((from, to), _)| Link { from, to, loss: split.loss }));
                 }
             }
@@ -156,7 +163,8 @@ fn reach(workers: usize, nodes: usize, reaches: impl Fn(usize, usize) -> bool) -
     let majority = nodes / 2 + 1;
     let able = |member: usize| (0..nodes).filter(|node| reaches(member, *node)).count() >= majority;
     let able: Vec<bool> = (0..workers).map(able).collect();
-    let reached = |node: usize| (0..workers).filter(|member| able[*member]).all(|member| reaches(member, node));
+    let reached =
+        |node: usize| (0..workers).filter(|member| able[*member]).all(|member| reaches(member, node));
     let any = able.contains(&true);
     ((0..nodes).map(|node| any && reached(node)).collect(), able)
 }
@@ -175,9 +183,13 @@ mod tests {
     #[test]
     fn halves_separate_and_other_splits_cut_between_the_masks() {
         let split = Split { workers: 0b001, nodes: 0b00111, halves: true, directions: [true; 2], loss: 100 };
-        assert!(!split.concerns(0, 2) && split.concerns(0, 3) && split.concerns(1, 0) && !split.concerns(2, 4));
+        assert!(
+            !split.concerns(0, 2) && split.concerns(0, 3) && split.concerns(1, 0) && !split.concerns(2, 4)
+        );
         let split = Split { halves: false, ..split };
-        assert!(split.concerns(0, 2) && !split.concerns(0, 3) && !split.concerns(1, 0) && !split.concerns(2, 4));
+        assert!(
+            split.concerns(0, 2) && !split.concerns(0, 3) && !split.concerns(1, 0) && !split.concerns(2, 4)
+        );
     }
 
     #[test]

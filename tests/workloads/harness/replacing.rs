@@ -60,7 +60,12 @@ async fn replace((old, new): &(Vec<String>, Vec<String>), seed: u64) {
 
 /// Runs the replacement once. It is an error if a server of the new set was left closed.
 async fn attempt(env: &Env, old: &[String], new: &[String]) -> Result<(), Box<dyn Error>> {
-    let config = QuorumConfig { worker: "operator".into(), max_ttl: MAX_TTL, durable: true, ..QuorumConfig::default() };
+    let config = QuorumConfig {
+        worker: "operator".into(),
+        max_ttl: MAX_TTL,
+        durable: true,
+        ..QuorumConfig::default()
+    };
     let replacement = Replacement::new(env.clone(), config, set(old)?, set(new)?)?;
     let mut left = Vec::new();
     let new_names = set(new)?.names();

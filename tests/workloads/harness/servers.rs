@@ -16,6 +16,7 @@ use std::time::Duration;
 const RECONNECTED: Duration = Duration::from_millis(600);
 /// The same on machines, where the packets of a new connection may be lost, and are sent again after a second.
 const RECONNECTED_BY_PACKETS: Duration = Duration::from_millis(2500);
+
 /// The way in which workers reach the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
@@ -354,7 +355,13 @@ impl Servers {
     /// Ends all faults of the servers, and of the network that all workers share.
     pub(crate) fn heal_all(&mut self, truth: &mut Truth) {
         for node in 0..self.servers.len() {
-            for end in [NodeFault::Heal, NodeFault::Resume, NodeFault::Restart, NodeFault::Empty, NodeFault::SetClock(0)] {
+            for end in [
+                NodeFault::Heal,
+                NodeFault::Resume,
+                NodeFault::Restart,
+                NodeFault::Empty,
+                NodeFault::SetClock(0),
+            ] {
                 self.make(node, end, truth);
             }
         }

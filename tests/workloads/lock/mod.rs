@@ -32,8 +32,8 @@ use quorate_tests::support::PATIENCE;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
-    net::Ipv4Addr,
     collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
     thread,
     time::Duration,
 };

@@ -7,8 +7,8 @@
 //! leaves out the addition of the paused worker instead.
 
 use super::Mode;
-use crate::harness::Set;
 use crate::harness::Point;
+use crate::harness::Set;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -15,8 +15,8 @@ mod figures;
 use crate::{
     checks::{Check, Claims, Exclusion, FencedWrites, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
     harness::{
-        Assignment, Director, Entry, Event, Network, Node, NodeFault, Options, Report, Servers, Set, Store, is_far, on_machine,
-        resident_kib,
+        Assignment, Director, Entry, Event, Machines, Network, Node, NodeFault, Options, Report, Servers,
+        Set, Store, is_far, on_machine, resident_kib,
     },
     work::{Work, locks::LOCKS},
 };
@@ -25,6 +25,7 @@ use deck::{Deck, Episode, Fault, Kinds};
 pub(crate) use faults::SOAK;
 use figures::Figures;
 use quorate::env::{BootTime, SystemWorld, World};
+use quorate_testkit::machines::Machine;
 use quorate_tests::support::{Who, keys};
 use serde_json::json;
 use std::{
@@ -145,7 +146,7 @@ impl Soak {
         let durable = setting.durable.unwrap_or(!seed.is_multiple_of(2));
         let servers = Servers::start(options.servers, durable, setting.network);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
-        let address = servers.machines().map_or(Ipv4Addr::LOCALHOST, |machines| machines.bridge());
+        let address = servers.machines().map_or(Ipv4Addr::LOCALHOST, Machines::bridge);
         let store = |_| Store::serve(Set::new(true), address).expect("a port").address();
         let stores: Vec<SocketAddr> = LOCKS.iter().map(store).collect();
         let epoch = now.as_nanos();
@@ -162,9 +163,11 @@ impl Soak {
         let trusted = if servers.machines().is_some() { servers.direct_nodes() } else { servers.nodes(0) };
         Servers::trust_all(&Assignment { nodes: trusted, ..assignment.clone() });
         eprintln!("workload: {}: seed {seed}", setting.plan);
-        let machines: Vec<_> = servers.machines().map(|machines| machines.workers().to_vec()).unwrap_or_default();
-        let clocks: Vec<Duration> =
-            (0..workers).map(|member| machines.get(member).map_or(Duration::ZERO, |one| one.boot_offset())).collect();
+        let machines: Vec<_> =
+            servers.machines().map(|machines| machines.workers().to_vec()).unwrap_or_default();
+        let clocks: Vec<Duration> = (0..workers)
+            .map(|member| machines.get(member).map_or(Duration::ZERO, Machine::boot_offset))
+            .collect();
         let (ahead, next) = (clocks.clone(), Arc::clone(&lists));
         let mut director = Director::start_by(options, crate::work::TERM, clocks, move |who| {
             let Who { member, run } = who;

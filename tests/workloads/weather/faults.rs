@@ -37,7 +37,9 @@ const KINDS: [Kind; 29] = [
     ("server restarted with its data", |c| c.one(NodeFault::Kill, NodeFault::Restart)),
     ("server restarted without its data", |c| c.one(NodeFault::Kill, NodeFault::RestartEmpty)),
     ("all servers restarted with their data", |c| c.all(NodeFault::Kill, Some(NodeFault::Restart))),
-    ("majority of servers restarted without their data", |c| c.majority(NodeFault::Kill, NodeFault::RestartEmpty)),
+    ("majority of servers restarted without their data", |c| {
+        c.majority(NodeFault::Kill, NodeFault::RestartEmpty)
+    }),
     ("server stopped", |c| c.one(NodeFault::Stop, NodeFault::Resume)),
     ("majority of servers stopped", |c| c.majority(NodeFault::Stop, NodeFault::Resume)),
     ("network in halves", |c| halves(c, 100)),

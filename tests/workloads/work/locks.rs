@@ -99,7 +99,7 @@ async fn hold(
     }
     if !log.end(|| lease.remaining()) {
         await_step_down(env, &log, lease.step_down_token()).await;
-            return Ok(());
+        return Ok(());
     }
     if rng.chance(800) {
         // The release ends the lease in this worker even if no majority has confirmed it.

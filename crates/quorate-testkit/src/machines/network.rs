@@ -124,7 +124,11 @@ impl Network {
         let written = nft.stdin.take().map(|mut input| input.write_all(script.as_bytes()));
         let status = nft.wait()?;
         written.transpose()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("nft ended with {status}: {script}"))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("nft ended with {status}: {script}")))
+        }
     }
 }
 
@@ -146,5 +150,10 @@ fn run(program: &str, args: &[&str]) -> io::Result<()> {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("`{program} {}` ended with {}: {}", args.join(" "), output.status, errors.trim())))
+    Err(io::Error::other(format!(
+        "`{program} {}` ended with {}: {}",
+        args.join(" "),
+        output.status,
+        errors.trim()
+    )))
 }

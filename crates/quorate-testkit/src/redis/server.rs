@@ -191,8 +191,11 @@ impl RedisServer {
         self.kill();
         // Redis 6.2 has a single file.
         let place = self.dir.path();
-        for removed in [fs::remove_dir_all(place.join("appendonlydir")), fs::remove_file(place.join("appendonly.aof"))] {
-            removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        for removed in
+            [fs::remove_dir_all(place.join("appendonlydir")), fs::remove_file(place.join("appendonly.aof"))]
+        {
+            removed
+                .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
         }
         Ok(())
     }
