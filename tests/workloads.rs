@@ -30,6 +30,14 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
+/// Checks that the linearizability checker judged at least `least` operations, and could judge all of them.
+#[track_caller]
+fn histories_were_judged(page: &Value, least: u64) {
+    let found = &page["linearizability"];
+    assert!(number(&found["operations"]) >= least, "{page}");
+    assert_eq!(found["undecided"].as_array().map(Vec::len), Some(0), "{page}");
+}
+
 /// Runs the soak test with a seed that reaches two situations within 8 s: holders are stopped while all servers
 /// lose their data, and the leader is killed during a run.
 #[test]
@@ -40,6 +48,7 @@ fn everything_at_once_under_faults_breaks_no_guarantee() {
     for job in ["at-most-once", "at-least-once"] {
         assert!(number(&page["ticks"][job]["done"]) >= 3, "{page}");
     }
+    histories_were_judged(&page, 100);
     assert!(page["faults"].as_object().expect("faults by kind").len() >= 3, "{page}");
 }
 
@@ -68,6 +77,7 @@ fn over_leader_changes_of_each_kind_every_tick_is_accounted_for() {
         assert_eq!(page["changes"][kind], 2, "{page}");
     }
     assert!(number(&page["terms"]) > 8, "{page}");
+    histories_were_judged(&page, 80);
     for job in ["most-quick", "most-long", "least-quick", "least-long"] {
         let of = |what: &str| number(&page["jobs"][job][what]);
         assert!(of("due") >= 8 && of("done") > 0, "{page}");
@@ -82,6 +92,7 @@ fn any_worker_runs_are_shared_and_accounted_for_while_workers_are_killed() {
     let page = run(&["any-worker", "--ticks", "400", "--jobs", "20", "--kill-every", "5s"]);
     assert!(number(&page["kills"]) >= 3, "{page}");
     assert!(number(&page["ticks"]) >= 400, "{page}");
+    histories_were_judged(&page, 800);
     let shares: Vec<u64> = page["shares"].as_array().expect("workers").iter().map(number).collect();
     assert!(shares.len() == 3 && shares.iter().all(|share| *share > 0), "{page}");
 }
@@ -107,6 +118,10 @@ fn updates_are_lost_without_fencing_tokens_and_none_with_them() {
     assert!(number(&check["after_check"]["lost"]) > 0, "a check cannot close the gap: {check}");
     assert_eq!(number(&fenced["lost"]), 0, "{fenced}");
     assert!(number(&fenced["refused"]) > 0, "{fenced}");
+    for (run, violations) in [(&naive, 1), (&check, 1), (&fenced, 0)] {
+        histories_were_judged(run, 40);
+        assert_eq!(run["linearizability"]["violations"], violations, "{run}");
+    }
 }
 
 #[test]
@@ -116,6 +131,7 @@ fn with_the_effects_table_each_message_has_one_effect_and_without_it_some_have_t
     assert_eq!((&runs[0]["mode"], &runs[0]["effects"]), (&"with".into(), &10_000.into()));
     assert_eq!(runs[1]["mode"], "without");
     assert!(number(&runs[1]["effects"]) > 10_000, "{page}");
+    runs.iter().for_each(|run| histories_were_judged(run, 20_000));
 }
 
 #[test]

@@ -16,6 +16,9 @@
 //! | `effects` | messages with an effect in PostgreSQL | workers killed and stopped around the effect | one effect each |
 //! | `handover` | one lease, taken in turn | none | exclusion |
 //!
+//! The plans `soak`, `guarantees`, `any-worker` and `lock` also give their journals to a linearizability checker
+//! ([`histories`]); its verdict is a part of the report.
+//!
 //! # What is not guaranteed
 //!
 //! A seed determines which faults occur and when. It does not determine how the system schedules processes,
@@ -29,6 +32,7 @@ mod effects;
 mod guarantees;
 mod handover;
 mod harness;
+mod histories;
 mod lock;
 mod soak;
 mod weather;

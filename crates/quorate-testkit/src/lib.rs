@@ -14,6 +14,7 @@
 
 pub mod conformance;
 pub mod differential;
+pub mod history;
 pub mod hostile;
 pub mod machines;
 pub mod model;

@@ -138,6 +138,23 @@ const CASES: &[Case] = &[
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(140),
     Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(30),
+    // --- histories, which a linearizability checker judges alone ---
+    Case::node("history: no increment", NodeFault::Uncounting, "lock history", 20),
+    Case::worker("history: no raise", &[Sabotage::NoRaise], "lock history", 20),
+    Case::node("history: no owner check in release", NodeFault::Ruthless, "lock history", 20),
+    Case::worker("history: a check without the clock", &[Sabotage::ChecksWithoutClock], "lock history", 20),
+    Case::worker(
+        "history: a lease outlives its release",
+        &[Sabotage::LeaseOutlivesRelease],
+        "lock history",
+        20,
+    ),
+    Case::worker("history: neither epochs nor quarantine", BOTH, "lock history", 60).on("crashes"),
+    Case::node("history: a held claim is granted again", NodeFault::Generous, "message history", 20),
+    Case::node("history: unseen overwrite", NodeFault::Overwriting, "tick history", 150).on("far-steps"),
+    Case::worker("history: no memory rule", &[Sabotage::NoMemoryRule], "tick history", 100).from(20),
+    Case::worker("history: a slot taken without a count", &[Sabotage::SlotUncounted], "run history", 60)
+        .from(25),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and

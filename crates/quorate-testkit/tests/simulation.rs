@@ -67,6 +67,8 @@ fn hold(name: &str) -> Summary {
     let mut total = sweep(name, seeds.start..quarter, true);
     total.merge(sweep(name, quarter..seeds.end, false));
     println!("{:#?}", total.coverage);
+    let undecided = total.coverage.iter().filter(|(what, _)| what.starts_with("history undecided"));
+    assert_eq!(undecided.map(|(_, count)| count).sum::<u64>(), 0, "a history is too large");
     let wrong = total.failures.len();
     assert_eq!(wrong, 0, "{wrong} of {} seeds are wrong: see above", total.seeds);
     total
@@ -94,6 +96,7 @@ fn reached(total: &Summary, hundredths: &[(&str, u64)]) {
 fn all_is_reached(total: &Summary) {
     let hundredths = [
         ("lease granted", 2_000),
+        ("history operation of locks", 4_000),
         ("lost", 40),
         ("stepped down", 100),
         // If the votes are split, the workers try again. One of them then acquires the lock, and the attempts
@@ -170,6 +173,10 @@ fn all_is_reached(total: &Summary) {
         ("at-most-once tick reckoned", 600),
         ("write conflict", 50),
         ("claim granted", 1_200),
+        ("history operation of messages", 2_400),
+        ("history operation of ticks", 4_000),
+        ("history operation of runs", 1_000),
+        ("history operation of registers", 1_000),
         ("claim in progress", 1_200),
         ("claim done", 900),
         ("claim completed", 900),

@@ -35,6 +35,11 @@ pub(super) fn delivery(number: u32) -> Delivery {
     if number.is_multiple_of(2) { Delivery::AtMostOnce } else { Delivery::AtLeastOnce }
 }
 
+/// Returns the delivery rule of a job, by the beginning of its name.
+pub(super) fn delivery_of(job: &str) -> Delivery {
+    if job.starts_with("least") { Delivery::AtLeastOnce } else { Delivery::AtMostOnce }
+}
+
 /// Returns the beginning of the name of the job with this number. It shows the job's delivery rule.
 pub(super) fn rule(number: u32) -> &'static str {
     match delivery(number) {

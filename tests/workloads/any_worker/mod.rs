@@ -8,6 +8,7 @@ pub(crate) use worker::work;
 
 use crate::{
     harness::{Assignment, Director, Event, Network, Options, Report, Servers, block_on},
+    histories::{self, Runs},
     work::{Work, lead::GROUP},
 };
 use account::{Kill, Story};
@@ -71,7 +72,8 @@ pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> 
     let assignment = Assignment::new(servers.nodes(0), settings.ttl, Work::AnyWorker(settings.clone()));
     let reader = assignment.clone();
     let director = Director::start(options, workers, "", move |_| assignment.clone());
-    let mut plan = Plan { director, _servers: servers, story: Story::new(settings) };
+    let runs = Runs::new(account::delivery_of);
+    let mut plan = Plan { director, _servers: servers, story: Story::new(settings), runs };
     plan.kill_workers(settings, stop);
     let histories = plan.drain(settings, &reader);
     plan.judge(histories)
@@ -82,6 +84,7 @@ struct Plan {
     director: Director,
     _servers: Servers,
     story: Story,
+    runs: Runs,
 }
 
 impl Plan {
@@ -136,8 +139,13 @@ impl Plan {
     }
 
     fn judge(self, histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>) -> Report {
-        let Self { mut director, _servers, mut story } = self;
-        director.end(PATIENCE, |_, who, entry| story.add(who, entry));
+        let Self { mut director, _servers, mut story, mut runs } = self;
+        director.end(PATIENCE, |_, who, entry| {
+            runs.on_event(who, entry);
+            story.add(who, entry);
+        });
+        let linear = runs.finish(director.truth());
+        director.violate(histories::violations("runs", &linear));
         let mut verdict = story.judge(&histories);
         director.violate(std::mem::take(&mut verdict.violations));
         let figures = json!({
@@ -148,6 +156,7 @@ impl Plan {
             "started_again": verdict.again,
             "lost": verdict.lost,
             "shares": verdict.shares,
+            "linearizability": histories::figures(&linear),
             "late_ms": verdict.late.json(),
         });
         Report { figures, violations: director.into_violations() }
@@ -158,6 +167,8 @@ impl Plan {
             if let Event::Ready = entry.event {
                 self.story.ready(who, entry.at());
             }
+            self.runs.on_event(who, &entry);
+            self.runs.settle(entry.at(), self.director.truth());
             self.story.add(who, &entry);
         }
         let ended = self.director.ended(PATIENCE);

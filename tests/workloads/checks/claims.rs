@@ -139,7 +139,7 @@ impl Check for Claims {
                 let text = || format!("claims: message {message} was done twice: {first:?}, {later:?}");
                 violation.then(text).into_iter().collect()
             }
-            Event::MessageFoundDone { message } => {
+            Event::MessageFoundDone { message, .. } => {
                 self.is_done(*message, at);
                 Vec::new()
             }
@@ -210,7 +210,7 @@ mod tests {
     fn a_message_that_is_never_done_is_found() {
         let mut check = Claims::new(at(0));
         check.on_event(who(0), &done(150, 0, 2, 5), &truth());
-        check.on_event(who(0), &line(250, Event::MessageFoundDone { message: 1 }), &truth());
+        check.on_event(who(0), &line(250, Event::MessageFoundDone { message: 1, requested: 0 }), &truth());
         assert!(check.all_done(at(200)) && !check.all_done(at(300)));
         assert_eq!(check.finish(at(300)).len(), 1);
     }

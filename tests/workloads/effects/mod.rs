@@ -15,13 +15,14 @@ pub(crate) mod worker;
 
 use crate::{
     harness::{Assignment, Director, Event, Network, Options, Point, Report, Servers, block_on},
+    histories::{self, Messages},
     work::Work,
 };
 use quorate::env::{BootTime, SystemWorld, World};
 use quorate_testkit::postgres::PostgresServer;
 use quorate_tests::support::PATIENCE;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{fmt, time::Duration};
 
 const WORKERS: usize = 3;
@@ -80,6 +81,9 @@ struct Outcome {
     distinct: u64,
     faults: Faults,
     seconds: f64,
+    /// The verdict of the linearizability checker about the claims.
+    linearizability: Value,
+    not_linearizable: Option<String>,
 }
 
 impl Outcome {
@@ -89,6 +93,7 @@ impl Outcome {
         let fewest = faults.killed_after.min(faults.stopped_before).min(faults.stopped_after);
         let why = match (mode, self.effects - self.distinct) {
             _ if fewest < EACH => format!("too few faults: {faults:?}; more messages are required"),
+            _ if self.not_linearizable.is_some() => self.not_linearizable.clone().unwrap_or_default(),
             _ if self.distinct != messages => format!("{} messages had no effect", messages - self.distinct),
             (Mode::With, again) if again > 0 => format!("{again} effects too many"),
             (Mode::Without, 0) => "no effect too many, so nothing was tested".to_owned(),
@@ -122,13 +127,19 @@ fn run_mode(
     let assignment = Assignment::new(servers.nodes(0), ttl, Work::Effects(task));
     let director = Director::start(options, workers, "", move |_| assignment.clone());
     let (faults, done) = (Faults::default(), vec![false; workers]);
-    let mut run = Run { director, ttl, faults, stopped: Vec::new(), done };
+    let claims = Messages::default();
+    let mut run = Run { director, ttl, faults, stopped: Vec::new(), done, claims };
     run.make_faults();
     let seconds = run.director.elapsed().as_secs_f64();
-    run.director.end(PATIENCE, |_, _, _| {});
+    let claims = &mut run.claims;
+    run.director.end(PATIENCE, |_, who, entry| claims.on_event(who, entry));
     run.director.expect_all_alive();
     let (effects, distinct) = block_on(database::count(&url, mode)).expect("two numbers");
-    Outcome { mode, messages, effects, distinct, faults: run.faults, seconds }
+    let found = run.claims.finish(SystemWorld.now(), run.director.truth());
+    let not_linearizable = histories::violations("claims", &found).into_iter().next();
+    let linearizability = histories::figures(&found);
+    let faults = run.faults;
+    Outcome { mode, messages, effects, distinct, faults, seconds, linearizability, not_linearizable }
 }
 
 struct Run {
@@ -139,6 +150,7 @@ struct Run {
     stopped: Vec<(usize, BootTime)>,
     /// For each worker, true if it has reported that nothing is left to do.
     done: Vec<bool>,
+    claims: Messages,
 }
 
 impl Run {
@@ -152,6 +164,7 @@ impl Run {
             self.director.expect_all_alive();
             let Some((who, entry)) = self.director.next(Duration::from_millis(20)) else { continue };
             last_event = now;
+            self.claims.on_event(who, &entry);
             let Event::Reached { point, .. } = entry.event else { continue };
             let current = who == self.director.who(who.member) && self.director.is_active(who.member);
             if point == Point::AllDone {
@@ -197,21 +210,28 @@ mod tests {
     #[test]
     fn each_mode_must_have_as_many_effects_as_its_guard_allows() {
         let faults = Faults { killed_after: 2, stopped_before: 2, stopped_after: 2 };
-        let outcome = |mode, effects, distinct| {
-            Outcome { mode, messages: 10, effects, distinct, faults, seconds: 1.0 }.violation()
-        };
+        let outcome =
+            |mode, effects, distinct| Outcome { mode, effects, distinct, faults, ..whole() }.violation();
         assert_eq!((outcome(Mode::With, 10, 10), outcome(Mode::Without, 11, 10)), (None, None));
         for bad in [outcome(Mode::With, 11, 10), outcome(Mode::With, 9, 9), outcome(Mode::Without, 10, 10)] {
             assert!(bad.is_some());
         }
-        let too_few = Outcome {
+        assert!(whole().violation().is_some(), "too few faults");
+        let twice = Some("a message was claimed after it was done".to_owned());
+        assert!(Outcome { faults, not_linearizable: twice, ..whole() }.violation().is_some());
+    }
+
+    /// Returns the outcome of a run without faults.
+    fn whole() -> Outcome {
+        Outcome {
             mode: Mode::With,
             messages: 10,
             effects: 10,
             distinct: 10,
             faults: Faults::default(),
             seconds: 1.0,
-        };
-        assert!(too_few.violation().is_some());
+            linearizability: Value::Null,
+            not_linearizable: None,
+        }
     }
 }

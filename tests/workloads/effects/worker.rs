@@ -67,6 +67,16 @@ pub(crate) async fn work(
     Ok(())
 }
 
+/// Returns the numbers and the tokens of claimed messages.
+fn tokens(claims: &[Claim]) -> Vec<(u64, u64)> {
+    claims.iter().filter_map(|claim| Some((number(claim.id())?, claim.token().get()))).collect()
+}
+
+/// Returns the number of a message, from its id.
+fn number(id: &str) -> Option<u64> {
+    id.strip_prefix("m-")?.parse().ok()
+}
+
 struct Worker<'a> {
     mode: Mode,
     journal: &'a Journal,
@@ -79,18 +89,22 @@ struct Worker<'a> {
 impl Worker<'_> {
     /// Handles the messages of a batch that can be claimed. Returns whether all messages of the batch are done.
     async fn handle(&mut self, ids: &[String]) -> Result<bool, Failure> {
-        let (mut mine, mut done) = (Vec::new(), 0);
-        for (_, outcome) in self.claims.claim_many(ids.iter().map(String::as_str)).await? {
+        let (mut mine, mut done) = (Vec::new(), Vec::new());
+        let requested = self.journal.now().as_nanos();
+        for (id, outcome) in self.claims.claim_many(ids.iter().map(String::as_str)).await? {
             match outcome {
                 Ok(ClaimOutcome::Claimed(claim)) => mine.push(claim),
-                Ok(ClaimOutcome::Done { .. }) => done += 1,
+                Ok(ClaimOutcome::Done { .. }) => done.extend(number(&id)),
                 // Another worker has the message, or too few servers answered. The message is claimed again in
                 // the next pass over the batches.
                 Ok(_) | Err(_) => {}
             }
         }
+        let all_done = done.len() == ids.len();
+        let (claimed, found) = (tokens(&mine), done.len());
+        self.journal.write(Event::BatchClaimed { requested, claimed: claimed.clone(), done });
         if mine.is_empty() {
-            return Ok(done == ids.len());
+            return Ok(all_done);
         }
         self.batches += 1;
         self.reach(Point::Claimed).await;
@@ -98,9 +112,13 @@ impl Worker<'_> {
         self.reach(Point::Committed).await;
         // If a claim was lost before its completion, another worker has the message. That worker finds the
         // effect in the database, and completes the message.
+        let requested = self.journal.now().as_nanos();
         let completing = mine.into_iter().map(|claim| async move { claim.complete("").await.is_ok() });
-        let completed = join_all(completing).await.into_iter().filter(|ok| *ok).count();
-        Ok(done + completed == ids.len())
+        let completed = join_all(completing).await.into_iter().zip(claimed);
+        let stored: Vec<_> = completed.filter_map(|(stored, claim)| stored.then_some(claim)).collect();
+        let done = found + stored.len();
+        self.journal.write(Event::BatchCompleted { requested, stored });
+        Ok(done == ids.len())
     }
 
     /// Commits the effects of the batch in one transaction. The claims are not checked before, because a pause

@@ -10,6 +10,7 @@ pub(crate) mod load;
 use crate::{
     checks::{Check, Exclusion, Fencing, HORIZON},
     harness::{Assignment, Director, Event, Network, Options, Report, Servers},
+    histories::{self, Leases, Runs},
     work::{
         TERM, Work,
         lead::{GUARANTEES, TICK_EVERY},
@@ -74,6 +75,8 @@ struct Guarantees {
     story: Story,
     exclusion: Exclusion,
     fencing: Fencing,
+    terms: Leases,
+    runs: Runs,
     /// The ticks that are done, each with its job.
     done: BTreeSet<(Arc<str>, u64)>,
 }
@@ -93,6 +96,8 @@ impl Guarantees {
             story,
             exclusion: Exclusion::default(),
             fencing: Fencing::default(),
+            terms: Leases::default(),
+            runs: Runs::new(delivery),
             done: BTreeSet::new(),
         }
     }
@@ -194,6 +199,9 @@ impl Guarantees {
             let found = check.on_event(who, &entry, self.director.truth());
             self.director.violate(found);
         }
+        self.terms.on_event(who, &entry);
+        self.runs.on_event(who, &entry);
+        self.runs.settle(entry.at(), self.director.truth());
         match &entry.event {
             Event::RunDone { job, tick, .. } => drop(self.done.insert((Arc::clone(job), *tick))),
             Event::Valid { .. } => return,
@@ -212,9 +220,13 @@ impl Guarantees {
         {
             self.listen(STEP);
         }
-        let Self { mut director, servers, mut story, mut exclusion, mut fencing, .. } = self;
+        let Self {
+            mut director, servers, mut story, mut exclusion, mut fencing, mut terms, mut runs, ..
+        } = self;
         director.end(PATIENCE, |director, who, entry| {
             exclusion.on_event(who, entry, director.truth());
+            terms.on_event(who, entry);
+            runs.on_event(who, entry);
             let found = fencing.on_event(who, entry, director.truth());
             director.violate(found);
             story.lines.push((who, entry.clone()));
@@ -222,6 +234,9 @@ impl Guarantees {
         story.until = until;
         let found = exclusion.settle(SystemWorld.now() + HORIZON * 2, director.truth());
         director.violate(found);
+        let mut linear = terms.finish();
+        linear.merge(runs.finish(director.truth()));
+        director.violate(histories::violations("terms and runs", &linear));
         let mut verdict = story.judge();
         director.violate(std::mem::take(&mut verdict.violations));
         match history::read(&Assignment::new(servers.direct_nodes(), ttl, Work::Jobs)) {
@@ -237,6 +252,7 @@ impl Guarantees {
             "terms": account::terms(&story.lines).len(),
             "journal_lines": director.lines(),
             "jobs": verdict.jobs,
+            "linearizability": histories::figures(&linear),
             "late_ms": verdict.late.json(),
             "longest_without_start_ms": verdict.longest_gap.as_millis(),
         });
@@ -254,6 +270,10 @@ impl Guarantees {
             })
         })
     }
+}
+
+fn delivery(job: &str) -> Delivery {
+    GUARANTEES.iter().find(|kind| kind.name == job).map_or(Delivery::AtMostOnce, |kind| kind.delivery)
 }
 
 /// Converts a time of the wall clock to the boot clock. The first argument is one moment, as read on both

@@ -54,8 +54,8 @@ pub(crate) enum Event {
     /// A message's done record is stored on `nodes` nodes. Writing the record took `took` microseconds. During
     /// that time, a node may have stored the record and then lost its data.
     MessageDone { message: u64, token: u64, nodes: usize, took: u64 },
-    /// A message was found to be done already.
-    MessageFoundDone { message: u64 },
+    /// A message was found to be done already. The claim that found it was requested at `requested`.
+    MessageFoundDone { message: u64, requested: u64 },
     /// This process was not scheduled from `from` until now.
     Stalled { from: u64 },
     /// The worker has reached this point of its work. `element` is the element that it adds to a set, or the
@@ -63,6 +63,18 @@ pub(crate) enum Event {
     Reached { point: Point, element: u64 },
     /// The lateness of runs: for each run, the microseconds from its tick to its start.
     Late { micros: Vec<u64> },
+    /// A batch of messages was claimed by a request that began at `requested`: the messages that this worker has claimed,
+    /// each with its token, and those that were found to be done already.
+    BatchClaimed { requested: u64, claimed: Vec<(u64, u64)>, done: Vec<u64> },
+    /// The claims of a batch were completed, from `requested` on. `stored` has the messages of which the worker knows that
+    /// a majority stores the done record, each with its token.
+    BatchCompleted { requested: u64, stored: Vec<(u64, u64)> },
+    /// The worker calls the store that its lock protects. A write replaces a set by another one, and a set is given by
+    /// its fingerprint. If the process ends before `StoreReturned`, it is not known whether the call took effect.
+    StoreCalled { token: u64, write: Option<[u64; 2]> },
+    /// The last call has returned, with the fingerprint that was read or written. `None` if the store refused the
+    /// call.
+    StoreReturned { value: Option<u64> },
     /// A contender has requested, acquired and released the lease.
     Turn { requested: u64, acquired: u64, released: u64 },
 }
@@ -112,7 +124,9 @@ impl Entry {
             Event::Acquired { requested, until, .. } => [requested, until].into_iter().for_each(convert),
             Event::Valid { until, .. } => convert(until),
             Event::Stalled { from } => convert(from),
-            Event::Written { requested, .. } => convert(requested),
+            Event::Written { requested, .. } | Event::MessageFoundDone { requested, .. } => {
+                convert(requested)
+            }
             Event::Turn { requested, acquired, released } => {
                 [requested, acquired, released].into_iter().for_each(convert);
             }
@@ -227,6 +241,33 @@ impl LeaseLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lists every event that has times of the boot clock, besides the time of the entry.
+    #[test]
+    fn all_times_are_converted_from_another_clock() {
+        let second = |n: u64| n * 1_000_000_000;
+        let of = |from: u64| {
+            let resource: Arc<str> = "x".into();
+            let (requested, until) = (second(from + 1), second(from + 2));
+            let (token, element, before, accepted, valid) = (1, 2, 3, true, true);
+            vec![
+                Event::Acquired { resource: Arc::clone(&resource), token, requested, until },
+                Event::Valid { resource: Arc::clone(&resource), token, until },
+                Event::Stalled { from: until },
+                Event::Written { resource, token, element, requested, before, accepted, valid },
+                Event::MessageFoundDone { message: 1, requested },
+                Event::Turn { requested, acquired: until, released: until },
+                Event::MessageDone { message: 1, token, nodes: 3, took: second(9) },
+            ]
+        };
+        for (ahead, here) in of(1000).into_iter().zip(of(0)) {
+            let entry = Entry { at: second(1007), event: ahead }.on_clock_behind(Duration::from_secs(1000));
+            assert_eq!(entry, Entry { at: second(7), event: here });
+        }
+        let event = Event::Acquired { resource: "x".into(), token: 1, requested: 0, until: second(1001) };
+        let entry = Entry { at: second(1001), event }.on_clock_behind(Duration::from_secs(1000));
+        assert!(matches!(entry.event, Event::Acquired { requested: 0, .. }), "an unknown time stays unknown");
+    }
 
     #[test]
     fn a_line_is_parsed_as_it_was_written() {

@@ -9,8 +9,9 @@
 //! | check | no | yes |
 //! | fenced | yes | no |
 //!
-//! The workload fails if mode *fenced* lost an acknowledged addition. It also fails if the other modes lost
-//! none, because then the test has proved nothing.
+//! The workload fails if mode *fenced* lost an acknowledged addition, or if its history of calls is not linearizable. It
+//! also fails if the other modes lost none or if their histories are linearizable, because then the test has proved
+//! nothing.
 //!
 //! # What is not guaranteed
 //!
@@ -24,6 +25,7 @@ pub(crate) mod worker;
 
 use crate::{
     harness::{Assignment, Director, Event, Network, Node, Options, Point, Report, Servers, Set, Store},
+    histories::Calls,
     work::Work,
 };
 use outcome::{Outcome, Pause};
@@ -90,6 +92,7 @@ struct Run {
     /// For each worker, the element that it was adding when it last began to check its lease.
     checking: BTreeMap<usize, u64>,
     pauses: Vec<Pause>,
+    calls: Calls,
 }
 
 impl Run {
@@ -108,6 +111,7 @@ impl Run {
             skipped: BTreeSet::new(),
             checking: BTreeMap::new(),
             pauses: Vec::new(),
+            calls: Calls::new(mode == Mode::Fenced),
         };
         run.make_pauses(options.duration.unwrap_or(Duration::from_secs(300)), settings.pause_every);
         run
@@ -171,6 +175,7 @@ impl Run {
 
     fn listen_for(&mut self, wait: Duration) -> Option<(usize, Point, u64)> {
         let (who, entry) = self.director.next(wait)?;
+        self.calls.on_event(who, &entry);
         let Event::Reached { point, element } = entry.event else { return None };
         match point {
             Point::Acknowledged => drop(self.acknowledged.insert(element)),
@@ -201,6 +206,7 @@ impl Run {
             assert!(SystemWorld.now() < give_up, "the output of a killed worker does not end");
             self.listen_for(Duration::from_millis(50));
         }
-        Outcome::of(mode, &self.acknowledged, &self.store.set(), self.skipped.len(), &self.pauses)
+        let found = self.calls.finish();
+        Outcome::of(mode, &self.acknowledged, &self.store.set(), self.skipped.len(), &self.pauses, &found)
     }
 }

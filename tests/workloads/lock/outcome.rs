@@ -7,9 +7,13 @@
 //! leaves out the addition of the paused worker instead.
 
 use super::Mode;
-use crate::harness::Point;
-use crate::harness::Set;
+use crate::{
+    harness::{Point, Set},
+    histories,
+};
+use quorate_testkit::history::Findings;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// A pause, and the element that the paused worker was adding.
@@ -36,6 +40,11 @@ pub(super) struct Outcome {
     before_check: Pauses,
     /// The pauses between the check and the write.
     after_check: Pauses,
+    /// The verdict of the linearizability checker about the calls to the store.
+    linearizability: Value,
+    /// The first reason why the calls are not linearizable. Empty if they are.
+    not_linearizable: Option<String>,
+    undecided: usize,
 }
 
 /// The pauses of one kind.
@@ -55,6 +64,7 @@ impl Outcome {
         set: &Set,
         skipped: usize,
         made: &[Pause],
+        found: &Findings,
     ) -> Self {
         let pauses = |point| {
             let lost = made.iter().filter(|pause| pause.point == point).map(|p| set.lost_by(p.element));
@@ -72,6 +82,9 @@ impl Outcome {
             skipped,
             before_check: pauses(Point::Read),
             after_check: pauses(Point::Checked),
+            linearizability: histories::figures(found),
+            not_linearizable: found.violations.first().cloned(),
+            undecided: found.undecided.len(),
         }
     }
 
@@ -92,6 +105,14 @@ impl Outcome {
                     "acknowledged additions were lost in spite of the fencing token"
                 }
                 Mode::Fenced if self.refused == 0 => "the fence had nothing to refuse",
+                _ if self.undecided > 0 => "the history is too large for the linearizability checker",
+                Mode::Fenced => match &self.not_linearizable {
+                    Some(why) => why,
+                    None => return None,
+                },
+                _ if self.not_linearizable.is_none() => {
+                    "updates were lost, and the linearizability checker accepts the history"
+                }
                 _ => return None,
             }
         };
@@ -113,6 +134,9 @@ mod tests {
             skipped: 0,
             before_check: pauses(lost_before),
             after_check: pauses(lost_after),
+            linearizability: Value::Null,
+            not_linearizable: (lost_before + lost_after > 0).then(|| "a lost update".to_owned()),
+            undecided: 0,
         }
     }
 
@@ -128,6 +152,9 @@ mod tests {
             outcome(Mode::Check, 0, 0),
             outcome(Mode::Fenced, 0, 1),
             Outcome { lost: 1, ..outcome(Mode::Fenced, 0, 0) },
+            Outcome { not_linearizable: Some(String::new()), ..outcome(Mode::Fenced, 0, 0) },
+            Outcome { not_linearizable: None, ..outcome(Mode::Naive, 5, 5) },
+            Outcome { undecided: 1, ..outcome(Mode::Fenced, 0, 0) },
             Outcome { refused: 0, ..outcome(Mode::Fenced, 0, 0) },
             Outcome { acknowledged: 0, ..outcome(Mode::Fenced, 0, 0) },
         ] {
@@ -142,7 +169,8 @@ mod tests {
         assert!(set.write(2, 2, BTreeSet::from([1, 2])));
         assert!(set.write(1, 3, BTreeSet::from([3])), "by a worker that read nothing");
         let pauses = [Pause { point: Point::Read, element: 3 }];
-        let outcome = Outcome::of(Mode::Naive, &BTreeSet::from([1, 2, 3]), &set, 0, &pauses);
+        let outcome =
+            Outcome::of(Mode::Naive, &BTreeSet::from([1, 2, 3]), &set, 0, &pauses, &Findings::default());
         assert_eq!(outcome.lost, 2);
         assert_eq!(outcome.before_check, Pauses { pauses: 1, losing: 1, lost: 2 });
         assert_eq!(outcome.after_check, Pauses::default());

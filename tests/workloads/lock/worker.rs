@@ -5,7 +5,12 @@ use crate::{
 };
 use quorate::{env::Env, quorum::Quorum};
 use serde::{Deserialize, Serialize};
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::SocketAddr,
+    time::Duration,
+};
 
 /// The time that a worker waits between the read and the check, and between the check and the write.
 const THINKS: Duration = Duration::from_millis(25);
@@ -35,7 +40,12 @@ pub(crate) async fn work(
             Err(error) if error.is_permanent() => return Err(error.into()),
             Err(_) => continue,
         };
-        if let Some(mut elements) = store.read(lease.token().get()).await? {
+        let token = lease.token().get();
+        journal.write(Event::StoreCalled { token, write: None });
+        let read = store.read(token).await?;
+        journal.write(Event::StoreReturned { value: read.as_ref().map(fingerprint) });
+        if let Some(mut elements) = read {
+            let base = fingerprint(&elements);
             reached(Point::Read, element);
             think(env).await;
             reached(Point::Checking, element);
@@ -46,7 +56,11 @@ pub(crate) async fn work(
             reached(Point::Checked, element);
             think(env).await;
             elements.insert(element);
-            if store.write(lease.token().get(), element, &elements).await? {
+            let value = fingerprint(&elements);
+            journal.write(Event::StoreCalled { token, write: Some([base, value]) });
+            let accepted = store.write(token, element, &elements).await?;
+            journal.write(Event::StoreReturned { value: accepted.then_some(value) });
+            if accepted {
                 reached(Point::Acknowledged, element);
             }
         }
@@ -55,6 +69,17 @@ pub(crate) async fn work(
         think(env).await;
     }
     Ok(())
+}
+
+/// Returns a number that differs from that of every other set that occurs, except with a probability of about one in
+/// 2^64. The number of the empty set is 0.
+fn fingerprint(elements: &BTreeSet<u64>) -> u64 {
+    let of = |element: &u64| {
+        let mut hasher = DefaultHasher::new();
+        element.hash(&mut hasher);
+        hasher.finish()
+    };
+    elements.iter().map(of).fold(0, u64::wrapping_add)
 }
 
 /// Waits for a random time, so that the workers do not act at the same moments.

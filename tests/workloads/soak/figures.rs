@@ -31,6 +31,8 @@ pub(super) struct Figures {
     pub(super) memory: u64,
     /// The largest number of entries that the checks held at the same time.
     pub(super) held: usize,
+    /// The verdict of the linearizability checker.
+    pub(super) linearizability: Value,
     led_until: BootTime,
     ended: Option<(BootTime, bool)>,
     until: BTreeMap<(Arc<str>, u64), BootTime>,
@@ -110,6 +112,7 @@ impl Figures {
             "stalls": self.stalls,
             "worker_memory_kib": self.memory,
             "held_by_checks": self.held,
+            "linearizability": self.linearizability,
         })
     }
 }

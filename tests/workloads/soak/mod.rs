@@ -16,16 +16,17 @@ use crate::{
     checks::{Check, Claims, Exclusion, FencedWrites, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
     harness::{
         Assignment, Director, Entry, Event, Machines, Network, Node, NodeFault, Options, Report, Servers,
-        Set, Store, is_far, on_machine, resident_kib,
+        Set, Store, Truth, is_far, on_machine, resident_kib,
     },
-    work::{Work, locks::LOCKS},
+    histories::{self, Leases, Messages, Runs},
+    work::{Work, lead, locks::LOCKS, messages},
 };
 use choice::{Action, Target};
 use deck::{Deck, Episode, Fault, Kinds};
 pub(crate) use faults::SOAK;
 use figures::Figures;
 use quorate::env::{BootTime, SystemWorld, World};
-use quorate_testkit::machines::Machine;
+use quorate_testkit::{history::Findings, machines::Machine};
 use quorate_tests::support::{Who, keys};
 use serde_json::json;
 use std::{
@@ -131,11 +132,46 @@ struct Checks {
     ticks: Ticks,
     claims: Claims,
     liveness: Liveness,
+    histories: Histories,
+}
+
+/// The histories that a linearizability checker judges at the end. Unlike the checks, they keep every operation.
+struct Histories {
+    leases: Leases,
+    runs: Runs,
+    messages: Messages,
+}
+
+impl Default for Histories {
+    fn default() -> Self {
+        let (leases, runs) = (Leases::default(), Runs::new(lead::soak_delivery));
+        Self { leases, runs, messages: Messages::retained_for(messages::RETENTION) }
+    }
+}
+
+impl Histories {
+    fn on_event(&mut self, who: Who, entry: &Entry) {
+        self.leases.on_event(who, entry);
+        self.runs.on_event(who, entry);
+        self.messages.on_event(who, entry);
+    }
+
+    fn settle(&mut self, now: BootTime, truth: &Truth) {
+        self.runs.settle(now, truth);
+        self.messages.settle(now, truth);
+    }
+
+    fn finish(self, now: BootTime, truth: &Truth) -> Findings {
+        let mut found = self.leases.finish();
+        found.merge(self.runs.finish(truth));
+        found.merge(self.messages.finish(now, truth));
+        found
+    }
 }
 
 impl Checks {
     fn each(&mut self) -> [&mut dyn Check; 7] {
-        let Self { exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness } = self;
+        let Self { exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness, .. } = self;
         [exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness]
     }
 }
@@ -202,6 +238,7 @@ impl Soak {
                 ticks: Ticks::new(wall, now),
                 claims: Claims::new(now),
                 liveness: Liveness::default(),
+                histories: Histories::default(),
             },
             settle_at: now,
             progress_at: now + PROGRESS_EVERY,
@@ -298,6 +335,9 @@ impl Soak {
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
         let mut found = checks.claims.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
+        let linear = std::mem::take(&mut checks.histories).finish(SystemWorld.now(), director.truth());
+        found.extend(histories::violations("soak", &linear));
+        figures.linearizability = histories::figures(&linear);
         // No more events can arrive. At a time as late as `end`, the checks judge all events.
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
@@ -369,6 +409,7 @@ impl Soak {
             found.extend(check.settle(now, self.director.truth()));
             held += check.held();
         }
+        self.checks.histories.settle(now, self.director.truth());
         self.figures.held = self.figures.held.max(held);
         self.figures.prune(now);
         self.director.truth_mut().prune(now);
@@ -484,6 +525,7 @@ impl Soak {
 fn take(director: &mut Director, figures: &mut Figures, checks: &mut Checks, who: Who, entry: &Entry) {
     let truth = director.truth();
     figures.on_event(entry, truth);
+    checks.histories.on_event(who, entry);
     let found: Vec<String> =
         checks.each().into_iter().flat_map(|check| check.on_event(who, entry, truth)).collect();
     director.violate(found);

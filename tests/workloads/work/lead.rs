@@ -41,6 +41,11 @@ pub(crate) const SOAK: &[JobKind] = &[
     job(AT_LEAST_ONCE, Delivery::AtLeastOnce, [30, 700]),
 ];
 
+/// Returns the delivery rule of a job of the soak test.
+pub(crate) fn soak_delivery(job: &str) -> Delivery {
+    SOAK.iter().find(|kind| kind.name == job).map_or(Delivery::AtMostOnce, |kind| kind.delivery)
+}
+
 /// The jobs of the plan `guarantees`: two for each delivery rule. One has runs that end at once. The other one
 /// has runs that take so long that faults often hit them while they are active.
 pub(crate) const GUARANTEES: &[JobKind] = &[

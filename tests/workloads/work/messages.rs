@@ -85,7 +85,9 @@ pub(super) async fn handle(
                         let _ = done.send((message, handled));
                     });
                 }
-                Ok(ClaimOutcome::Done { .. }) => journal.write(Event::MessageFoundDone { message }),
+                Ok(ClaimOutcome::Done { .. }) => {
+                    journal.write(Event::MessageFoundDone { message, requested: requested.as_nanos() });
+                }
                 Ok(ClaimOutcome::InProgress { retry_after, .. }) => {
                     open.put_back(message, env.now() + retry_after.unwrap_or_default().min(AGAIN));
                 }

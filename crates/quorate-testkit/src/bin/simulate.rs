@@ -194,11 +194,13 @@ impl Progress {
 
 /// The counts at the head of the summary. Each entry has the text that is printed, and the name under which the
 /// simulation counts these events.
-const HEADLINES: [(&str, &str); 4] = [
+const HEADLINES: [(&str, &str); 6] = [
     ("leases granted", "lease granted"),
     ("leader changes", "leader changed"),
     ("ticks", "tick"),
     ("claims", "claim"),
+    ("operations checked for linearizability", "history operation"),
+    ("parts of histories undecided", "history undecided"),
 ];
 
 /// Returns the sum of all counts whose name is `name`, or begins with `name` and a space.

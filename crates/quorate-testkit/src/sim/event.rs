@@ -137,6 +137,8 @@ pub enum Event<'a> {
     /// A write reached a simulated store outside of Quorate. There are two such stores: one compares fencing
     /// tokens, the other does not.
     Wrote(&'a Write),
+    /// A worker read one of these stores.
+    StoreRead(&'a StoreRead),
     /// The faults are over, and a leader has had enough time to run every missed tick. The invariants now check
     /// all ticks of the first group.
     Reckoned {
@@ -174,6 +176,8 @@ pub enum Event<'a> {
         /// The panic messages of its tasks.
         panics: &'a [String],
     },
+    /// The run is over. No event follows.
+    Over,
 }
 
 /// The state of one lease, term or claim, as its worker believes it to be.
@@ -265,16 +269,37 @@ pub enum RunOutcome {
 /// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
+    /// The writer.
+    pub worker: Arc<str>,
     /// True if the store compares fencing tokens.
     pub checked: bool,
     /// The register that is written.
     pub register: Arc<str>,
     /// The writer's fencing token.
     pub token: u64,
+    /// The number of the writer's access, which the store compares if the tokens are equal.
+    pub access: u64,
     /// The version that the writer had read.
     pub base: u64,
     /// The version that the store has when the write arrives.
     pub stands: u64,
     /// True if the store accepted the write.
     pub accepted: bool,
+    /// The true time at which the writer sent the write.
+    pub sent: Duration,
+}
+
+/// A read of a store outside of Quorate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreRead {
+    /// The reader.
+    pub worker: Arc<str>,
+    /// True if the store compares fencing tokens.
+    pub checked: bool,
+    /// The register that is read.
+    pub register: Arc<str>,
+    /// The reader's fencing token, and the number of its access.
+    pub fence: (u64, u64),
+    /// The version that the store has. `None` if the store refused the read.
+    pub version: Option<u64>,
 }

@@ -96,7 +96,7 @@ mod shrink;
 mod sweep;
 mod worker;
 
-pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
+pub use event::{Belief, Event, RunOutcome, StoreRead, TickStart, Working, Write};
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
     AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,

@@ -110,6 +110,7 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
             run.prove_liveness().await;
         }
         run.end().await;
+        referee.judge(&Event::Over);
         let (violation, coverage) = referee.verdict();
         Outcome { seed, trace: trace.take(), coverage, violation, simulated: truth.now() }
     })

@@ -37,7 +37,9 @@ mod tests {
     #[test]
     fn a_lost_update_is_found_where_tokens_are_compared() {
         let see = |checked, accepted, base| {
-            let write = Write { checked, register: "r".into(), token: 7, base, stands: 3, accepted };
+            let (worker, register, sent) = ("a".into(), "r".into(), Duration::ZERO);
+            let write =
+                Write { worker, checked, register, token: 7, access: 1, base, stands: 3, accepted, sent };
             Fence.see(Duration::ZERO, &Event::Wrote(&write))
         };
         assert!(see(true, true, 3).is_ok());

@@ -11,6 +11,7 @@ mod freeze_rows;
 mod freezes;
 mod histories;
 mod leftovers;
+mod linear;
 mod liveness;
 mod memories;
 mod open_records;
@@ -77,6 +78,11 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<release::Release>::default(),
         Box::new(liveness::Liveness),
         Box::new(leftovers::Leftovers),
+        Box::<linear::LockHistory>::default(),
+        Box::<linear::RegisterHistory>::default(),
+        Box::<linear::TickHistory>::default(),
+        Box::<linear::RunHistory>::default(),
+        Box::<linear::MessageHistory>::default(),
     ]
 }
 

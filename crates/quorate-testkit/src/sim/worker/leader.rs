@@ -3,7 +3,7 @@ use super::{
     jobs::{job, specs},
     sink::Letter,
 };
-use crate::sim::{Holder, SeedRng, scenario::WORKERS};
+use crate::sim::{Event, Holder, SeedRng, StoreRead, scenario::WORKERS};
 use futures_util::FutureExt;
 use quorate::{
     election::{Election, ElectionError, ResignError, Term},
@@ -12,6 +12,7 @@ use quorate::{
 };
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},
+    sync::Arc,
     time::Duration,
 };
 
@@ -181,7 +182,11 @@ impl Worker {
         for checked in [true, false] {
             let Some(mine) = token() else { return };
             let fence = (mine, self.referee.next_number());
-            let Ok(base) = self.outside.sinks.read(checked, register, fence) else {
+            let read = self.outside.sinks.read(checked, register, fence);
+            let (worker, version) = (Arc::clone(self.host.name()), read.ok());
+            let store_read = StoreRead { worker, checked, register: register.into(), fence, version };
+            self.referee.judge(&Event::StoreRead(&store_read));
+            let Ok(base) = read else {
                 self.referee.count("checked read refused");
                 return;
             };
@@ -193,7 +198,8 @@ impl Worker {
             }
             let detour = !self.referee.is_calm() && self.rng.chance(100);
             let way = self.rng.millis(if detour { 200..=2_500 } else { 0..=3 });
-            let letter = Letter { checked, register: register.to_owned(), fence, base };
+            let (worker, sent) = (Arc::clone(self.host.name()), self.referee.truth().now());
+            let letter = Letter { worker, checked, register: register.to_owned(), fence, base, sent };
             self.outside.sinks.send(self.referee.truth(), way, &self.referee, letter);
             self.env.sleep(way).await;
         }

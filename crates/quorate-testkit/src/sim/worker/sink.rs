@@ -58,7 +58,8 @@ impl Sinks {
     }
 
     fn write(&self, referee: &Referee, letter: Letter) {
-        let Letter { checked, register, fence, base } = letter;
+        let Letter { worker, checked, register, fence: (token, access), base, sent } = letter;
+        let fence = (token, access);
         let mut registers = self.registers();
         let found = registers.entry((checked, register.clone())).or_default();
         let accepted = !checked || fence >= found.newest;
@@ -68,8 +69,8 @@ impl Sinks {
             found.newest = found.newest.max(fence);
         }
         drop(registers);
-        let token = fence.0;
-        referee.wrote(&Write { checked, register: register.into(), token, base, stands, accepted });
+        let register = register.into();
+        referee.wrote(&Write { worker, checked, register, token, access, base, stands, accepted, sent });
     }
 
     fn registers(&self) -> MutexGuard<'_, Registers> {
@@ -80,8 +81,11 @@ impl Sinks {
 /// A write in flight.
 #[derive(Debug)]
 pub(super) struct Letter {
+    pub(super) worker: Arc<str>,
     pub(super) checked: bool,
     pub(super) register: String,
     pub(super) fence: Fence,
     pub(super) base: u64,
+    /// The true time at which the letter was sent.
+    pub(super) sent: Duration,
 }

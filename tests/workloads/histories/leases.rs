@@ -1,0 +1,171 @@
+use super::{moment, process};
+use crate::harness::{Entry, Event};
+use quorate::env::BootTime;
+use quorate_testkit::history::{Findings, History, Limits, Lock, LockCall, Moment, Operation};
+use quorate_tests::support::Who;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The leases and terms of workers, whose names do not begin with `claim/`.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    history: History<Lock>,
+    held: BTreeMap<(Arc<str>, u64), Held>,
+    /// The ends of leases whose latest moment is not known yet.
+    ending: Vec<Ending>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    who: Who,
+    /// The last moment at which the worker was known to hold the lease.
+    last: BootTime,
+}
+
+#[derive(Clone, Debug)]
+struct Ending {
+    who: Who,
+    resource: Arc<str>,
+    call: LockCall,
+    from: BootTime,
+}
+
+impl Leases {
+    pub(crate) fn on_event(&mut self, who: Who, entry: &Entry) {
+        let at = entry.at();
+        match &entry.event {
+            Event::Ready => self.ended_before(who, at),
+            Event::Acquired { resource, token, requested, .. } if !resource.starts_with("claim/") => {
+                let requested = if *requested == 0 { at } else { BootTime::from_nanos(*requested).min(at) };
+                self.released_before(who, resource, requested);
+                let call = LockCall::Acquired { token: *token };
+                let operation = Operation::during(&process(who), call, moment(requested), moment(at));
+                self.history.push(resource, operation);
+                self.held.insert((Arc::clone(resource), *token), Held { who, last: requested });
+            }
+            Event::Valid { resource, token, .. } => {
+                if let Some(held) = self.held.get_mut(&(Arc::clone(resource), *token)) {
+                    held.last = held.last.max(at);
+                }
+            }
+            // The worker ends the lease some time after this line.
+            Event::Releasing { resource, token } => {
+                if self.held.remove(&(Arc::clone(resource), *token)).is_some() {
+                    let call = LockCall::Released { token: *token };
+                    self.ending.push(Ending { who, resource: Arc::clone(resource), call, from: at });
+                }
+            }
+            Event::Ended { resource, token } => {
+                if let Some(Held { last, .. }) = self.held.remove(&(Arc::clone(resource), *token)) {
+                    let call = LockCall::Expired { token: *token };
+                    let ended = Operation::during(&process(who), call, moment(last), moment(at));
+                    self.history.push(resource, ended);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks the history.
+    pub(crate) fn finish(mut self) -> Findings {
+        self.close(|_, _| true, None);
+        self.history.check(&Limits::default())
+    }
+
+    /// Notes that the earlier processes of this worker ended before `at`.
+    fn ended_before(&mut self, who: Who, at: BootTime) {
+        self.close(|of, _| of.member == who.member && of.run < who.run, Some(moment(at)));
+    }
+
+    /// Notes that a worker, which holds one lease of a kind at a time, had released the one before.
+    fn released_before(&mut self, who: Who, resource: &str, at: BootTime) {
+        let kind = kind(resource);
+        let mut over = Vec::new();
+        self.ending.retain(|ending| {
+            let ends = ending.who == who && self::kind(&ending.resource) == kind;
+            if ends {
+                over.push(ending.clone());
+            }
+            !ends
+        });
+        over.into_iter().for_each(|ending| self.push(&ending, Some(moment(at.max(ending.from)))));
+    }
+
+    fn close(&mut self, over: impl Fn(Who, &str) -> bool, at: Option<Moment>) {
+        let held: Vec<_> = self.held.extract_if(.., |(resource, _), held| over(held.who, resource)).collect();
+        for ((resource, token), Held { who, last }) in held {
+            let call = LockCall::Expired { token };
+            self.ending.push(Ending { who, resource, call, from: last });
+        }
+        let ending: Vec<_> =
+            self.ending.extract_if(.., |ending| over(ending.who, &ending.resource)).collect();
+        ending.into_iter().for_each(|ending| self.push(&ending, at));
+    }
+
+    fn push(&mut self, ending: &Ending, at: Option<Moment>) {
+        let end = at.map(|at| at.max(moment(ending.from)));
+        let (process, call, begin) = (process(ending.who), ending.call, moment(ending.from));
+        self.history.push(&ending.resource, Operation { process, call, begin, end });
+    }
+}
+
+/// Returns the kind of a lease: a worker holds one lock at a time, and one term.
+fn kind(resource: &str) -> &str {
+    if resource.starts_with("election/") { "term" } else { "lock" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{acquired, line, valid, who};
+
+    fn releasing(ms: u64, token: u64) -> Entry {
+        line(ms, Event::Releasing { resource: "x".into(), token })
+    }
+
+    fn found(lines: &[(Who, Entry)]) -> Findings {
+        let mut leases = Leases::default();
+        lines.iter().for_each(|(who, entry)| leases.on_event(*who, entry));
+        let found = leases.finish();
+        assert!(found.undecided.is_empty(), "{found:?}");
+        found
+    }
+
+    #[test]
+    fn a_lease_that_is_seen_valid_after_the_next_grant_is_found() {
+        let run = |last| {
+            let first = [(who(0), acquired(1000, "x", 1, 3000)), (who(0), valid(last, "x", 1, 4000))];
+            let second = [(who(1), acquired(2000, "x", 2, 4000)), (who(1), valid(2010, "x", 2, 4000))];
+            found(&[first, second].concat()).violations.len()
+        };
+        assert_eq!((run(1990), run(2020)), (0, 1));
+        let release = [(who(0), acquired(1000, "x", 1, 3000)), (who(0), releasing(2020, 1))];
+        let next = [(who(1), acquired(2000, "x", 2, 4000))];
+        assert_eq!(found(&[release.to_vec(), next.to_vec()].concat()).violations.len(), 1);
+    }
+
+    #[test]
+    fn tokens_that_fall_are_found() {
+        let run = |token| {
+            let first = [(who(0), acquired(1000, "x", 5, 3000)), (who(0), releasing(1500, 5))];
+            found(&[first.to_vec(), vec![(who(1), acquired(2000, "x", token, 4000))]].concat())
+        };
+        assert_eq!((run(6).violations.len(), run(4).violations.len()), (0, 1));
+        assert_eq!((run(6).operations, run(6).objects), (4, 1));
+    }
+
+    #[test]
+    fn a_killed_process_holds_nothing_once_it_is_started_again() {
+        let again = Who { run: 2, ..who(0) };
+        let lines = |ready, token| {
+            [
+                (who(0), acquired(1000, "x", 1, 3000)),
+                (who(0), valid(1200, "x", 1, 3000)),
+                (again, line(ready, Event::Ready)),
+                (again, acquired(4000, "x", token, 5000)),
+            ]
+        };
+        assert!(found(&lines(3000, 2)).violations.is_empty());
+        let all = [lines(3000, 2).to_vec(), vec![(who(1), acquired(4500, "x", 3, 9000))]].concat();
+        assert!(found(&all).violations.is_empty(), "nothing is known of the second after 4000");
+    }
+}
