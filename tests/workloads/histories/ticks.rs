@@ -8,7 +8,7 @@ use quorate_testkit::history::{
     AtLeastOnce, AtMostOnce, Findings, History, Limits, Moment, Operation, TickCall,
 };
 use quorate_tests::support::Who;
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// The runs of ticks.
 #[derive(Debug)]
