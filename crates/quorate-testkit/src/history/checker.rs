@@ -102,7 +102,7 @@ fn explain<S: Specification>(
     let mut next: Vec<&Operation<S::Call>> =
         left().filter(|operation| first_end.is_none_or(|end| operation.begin <= end)).collect();
     next.sort_by_key(|operation| (operation.end.is_none(), operation.end));
-    let shown: Vec<String> = next.iter().take(SHOWN).map(|operation| operation.to_string()).collect();
+    let shown: Vec<String> = next.iter().take(SHOWN).map(ToString::to_string).collect();
     format!(
         "no order is right: after {} of {} operations the state is {state:?}, and none of {} can be next: {}",
         ordered.len(),
