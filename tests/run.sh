@@ -293,6 +293,8 @@ programs() {
     # The guide's commands run on machines that are namespaces: `ip` connects them, and `curl` is one of the commands.
     install ip iproute2 iproute iproute2 iproute2mac iproute2
     install curl curl curl curl curl curl
+    # The packet filters between the machines of the workload `weather`, which needs Linux.
+    if [ "$(uname)" = Linux ]; then install nft nftables nftables nftables - nftables; fi
 }
 
 # Installs mdBook into target/mdbook if the machine has none. Its debug build takes about a minute, once. With NO_BOOK

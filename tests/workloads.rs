@@ -3,6 +3,7 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+use quorate_testkit::{cannot_run, machines::can_isolate};
 use serde_json::Value;
 use std::{
     process::Command,
@@ -49,6 +50,25 @@ fn everything_at_once_under_faults_breaks_no_guarantee() {
     }
     histories_were_judged(&page, 100);
     assert!(page["faults"].as_object().expect("faults by kind").len() >= 3, "{page}");
+}
+
+/// Runs the soak test on machines with a network, with a seed that reaches one-way cuts, lost packets, servers that
+/// restart, and a replaced server within 25 s.
+#[test]
+fn on_machines_with_networks_and_clocks_of_their_own_no_guarantee_breaks() {
+    if let Err(reason) = can_isolate() {
+        cannot_run("on_machines_with_networks_and_clocks_of_their_own_no_guarantee_breaks", &reason);
+        return;
+    }
+    let page = run(&["weather", "--for", "30s", "--seed", "20261126"]);
+    assert!(number(&page["locks"]) >= 5 && number(&page["terms"]) >= 2, "{page}");
+    assert!(number(&page["fenced_writes"]["accepted"]) >= 20, "{page}");
+    assert!(number(&page["messages_done"]) >= 30, "{page}");
+    for job in ["at-most-once", "at-least-once"] {
+        assert!(number(&page["ticks"][job]["done"]) >= 3, "{page}");
+    }
+    assert!(page["faults"].as_object().expect("faults by kind").len() >= 6, "{page}");
+    assert_eq!(page["faults"]["server replaced"], 1, "{page}");
 }
 
 #[test]

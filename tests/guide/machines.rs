@@ -12,13 +12,14 @@ use super::{
     script::{Script, Step, matches},
     shell::Shell,
 };
+use quorate_testkit::machines::isolated;
 use quorate_tests::support::until;
 use std::{
     collections::BTreeMap,
     env, fs,
     fs::File,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::{Mutex, PoisonError},
     thread,
     time::Duration,
@@ -62,11 +63,7 @@ impl Network {
         let dir = tempfile::Builder::new().prefix("quorate-guide-").tempdir().expect("a directory");
         fs::create_dir(dir.path().join("bin")).expect("a directory");
         fs::write(dir.path().join("bin/quorate"), "").expect("our own directory");
-        let mut outer = Command::new("unshare");
-        if !rustix::process::geteuid().is_root() {
-            outer.args(["--user", "--map-root-user"]);
-        }
-        outer.args(["--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        let mut outer = isolated();
         outer.args(["bash", "--noprofile", "--norc"]).env_clear();
         let path = format!("{}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", dir.path().display());
         outer.env("PATH", path).env("LANG", "C.UTF-8").env("TERM", "dumb");

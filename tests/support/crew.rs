@@ -28,6 +28,15 @@ pub struct Told {
     pub line: Option<String>,
 }
 
+/// The reason why the end of a process is a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What happened.
+    pub why: String,
+    /// The exit code, if the process ended with one.
+    pub code: Option<i32>,
+}
+
 /// A fixed number of processes (*members*) that report on standard output. A test can stop, kill and restart
 /// each of them. Their standard input is a pipe that closes when the test ends. Dropping the crew kills the
 /// processes.
@@ -156,17 +165,23 @@ impl Crew {
     /// Returns the members that have ended. The result of a member that ended after SIGTERM is the time since
     /// SIGTERM. The result is an error if a member ended without SIGTERM or with a failure. A member that still
     /// runs at `within` after SIGTERM is killed, and its result is an error too.
-    pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, String>)> {
+    pub fn ended(&mut self, within: Duration) -> Vec<(usize, Result<Duration, Failed>)> {
         let mut ended = Vec::new();
         for (member, place) in self.members.iter_mut().enumerate() {
             let Some(one) = place else { continue };
             let took = one.told.map(|told| SystemWorld.now().since(told));
             let how = match (one.child.try_wait(), took) {
                 (Ok(Some(status)), Some(took)) if status.success() => Ok(took),
-                (Ok(Some(status)), Some(_)) => Err(format!("ended with {status} on SIGTERM")),
-                (Ok(Some(status)), None) => Err(format!("ended by itself: {status}")),
-                (Err(error), _) => Err(error.to_string()),
-                (Ok(None), Some(took)) if took > within => Err(format!("did not end in {took:?} of SIGTERM")),
+                (Ok(Some(status)), Some(_)) => {
+                    Err(Failed { why: format!("ended with {status} on SIGTERM"), code: status.code() })
+                }
+                (Ok(Some(status)), None) => {
+                    Err(Failed { why: format!("ended by itself: {status}"), code: status.code() })
+                }
+                (Err(error), _) => Err(Failed { why: error.to_string(), code: None }),
+                (Ok(None), Some(took)) if took > within => {
+                    Err(Failed { why: format!("did not end in {took:?} of SIGTERM"), code: None })
+                }
                 (Ok(None), _) => continue,
             };
             let _ = one.child.kill();

@@ -22,7 +22,7 @@ mod told;
 
 pub use beats::Beats;
 pub use browser::{Browser, ENTER, TAB};
-pub use crew::{Crew, Told, Who};
+pub use crew::{Crew, Failed, Told, Who};
 pub use ended::Ended;
 pub use http::{Http, Response};
 pub use job_bench::JobBench;

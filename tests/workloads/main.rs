@@ -8,6 +8,7 @@
 //! | plan | work | faults | checks |
 //! | --- | --- | --- | --- |
 //! | `soak` | locks, jobs, messages | random, of 23 kinds | every invariant |
+//! | `weather` | the same, on machines that are namespaces | random, of 29 kinds, of networks, clocks and node sets too | every invariant |
 //! | `guarantees` | four jobs | the leader killed, terminated, stopped, cut off | every tick and history |
 //! | `any-worker` | forty jobs placed on any worker | a worker killed every ten seconds | every tick, history and share |
 //! | `load` | thousands of jobs | none | lateness |
@@ -34,6 +35,7 @@ mod harness;
 mod histories;
 mod lock;
 mod soak;
+mod weather;
 mod work;
 
 use clap::{Parser, Subcommand};
@@ -53,6 +55,8 @@ struct Args {
 enum Plan {
     /// Leases, jobs and messages under random faults
     Soak,
+    /// The same on machines with a network, clocks and replaced servers
+    Weather,
     /// One leader after the other brought down, and every tick accounted for
     Guarantees(guarantees::Settings),
     /// Jobs placed on any worker, one worker killed after the other, and every tick accounted for
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
     let stop = harness::stop_flag();
     let report = match &plan {
         Plan::Soak => soak::run(&options, &stop),
+        Plan::Weather if !weather::is_inside() => return weather::enter(&stop),
+        Plan::Weather => weather::run(&options, &stop),
         Plan::Guarantees(settings) => guarantees::run(settings, &options, &stop),
         Plan::AnyWorker(settings) => any_worker::run(settings, &options, &stop),
         Plan::Load(settings) => guarantees::load::run(settings, &options),

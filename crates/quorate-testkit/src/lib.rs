@@ -1,7 +1,7 @@
 //! The tools of Quorate's tests:
 //!
 //! * [`redis`] and [`postgres`] start real servers. [`proxy`] puts a faulty network in front of a server, and
-//!   [`hostile`] is a server that answers wrongly.
+//!   [`hostile`] is a server that answers wrongly. [`machines`] are namespaces with a network, for servers and workers.
 //! * [`conformance`] is the suite that every kind of node passes. [`differential`] sends random histories to
 //!   several kinds, which must give the same answers.
 //! * [`model`] searches models of the protocol. [`sim`] runs the shipped code in a seeded simulation, on
@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod differential;
 pub mod history;
 pub mod hostile;
+pub mod machines;
 pub mod model;
 mod not_run;
 pub mod pictures;

@@ -3,6 +3,7 @@
 
 mod claims;
 mod exclusion;
+mod fenced_writes;
 mod fencing;
 mod leftovers;
 mod liveness;
@@ -11,6 +12,7 @@ mod ticks;
 
 pub(crate) use claims::Claims;
 pub(crate) use exclusion::Exclusion;
+pub(crate) use fenced_writes::FencedWrites;
 pub(crate) use fencing::Fencing;
 pub(crate) use leftovers::leftover;
 pub(crate) use liveness::Liveness;

@@ -119,8 +119,11 @@ mod tests {
             name: format!("redis://127.0.0.1:{n}"),
             url: format!("redis://127.0.0.1:{}", n + 1),
         };
-        let assignment =
-            Assignment::new(vec![node(1), node(7)], Duration::from_millis(1500), Work::Soak { epoch: 5 });
+        let assignment = Assignment::new(
+            vec![node(1), node(7)],
+            Duration::from_millis(1500),
+            Work::Soak { epoch: 5, stores: Vec::new() },
+        );
         let command = assignment.command();
         let text = command.get_args().nth(1).and_then(|text| text.to_str()).unwrap();
         assert_eq!(serde_json::from_str::<Assignment>(text).unwrap(), assignment);

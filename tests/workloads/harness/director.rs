@@ -1,8 +1,9 @@
 use super::{Assignment, Entry, Event, Options, Truth};
 use quorate::env::{BootTime, SystemWorld, World};
-use quorate_tests::support::{Crew, PATIENCE, Told, Who};
+use quorate_tests::support::{Crew, Failed, PATIENCE, Told, Who};
 use std::{
-    collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf, time::Duration,
+    collections::BTreeSet, fs::File, io::Write, os::unix::process::CommandExt, path::PathBuf,
+    process::Command, time::Duration,
 };
 
 /// The largest number of violations that are reported.
@@ -22,6 +23,11 @@ pub(crate) struct Director {
     began: BootTime,
     lines: usize,
     journal: Option<File>,
+    /// The value by which the boot clock of each worker is ahead of this process's.
+    clocks: Vec<Duration>,
+    /// True while a worker may end with an error, because its list of servers is out of date.
+    may_fail: bool,
+    failed: usize,
     violations: Vec<String>,
     violation_count: usize,
 }
@@ -35,8 +41,20 @@ impl Director {
         election: &'static str,
         assign: impl Fn(usize) -> Assignment + Send + 'static,
     ) -> Self {
-        let crew = Crew::new(workers, move |Who { member, run }| {
-            let mut command = Assignment { member, run, ..assign(member) }.command();
+        let command = move |Who { member, run }: Who| Assignment { member, run, ..assign(member) }.command();
+        Self::start_by(options, election, vec![Duration::ZERO; workers], command)
+    }
+
+    /// Starts a process for each of `clocks`, which are the values by which the boot clocks of the workers are ahead of
+    /// this process's. `command` returns the command of each.
+    pub(crate) fn start_by(
+        options: &Options,
+        election: &'static str,
+        clocks: Vec<Duration>,
+        command: impl Fn(Who) -> Command + Send + 'static,
+    ) -> Self {
+        let crew = Crew::new(clocks.len(), move |who| {
+            let mut command = command(who);
             // The workers are in a process group of their own. So a Ctrl-C on the terminal reaches only the
             // director, which then ends the workers.
             command.process_group(0);
@@ -53,6 +71,9 @@ impl Director {
             began: SystemWorld.now(),
             lines: 0,
             journal: options.journal.as_ref().map(create),
+            clocks,
+            may_fail: false,
+            failed: 0,
             violations: Vec::new(),
             violation_count: 0,
         };
@@ -169,11 +190,19 @@ impl Director {
                 wait = Duration::ZERO;
                 continue;
             };
+            self.lines += 1;
+            let ahead = self.clocks[who.member];
+            let entry = serde_json::from_str(&line).map(|entry: Entry| entry.on_clock_behind(ahead));
             if let Some(journal) = &mut self.journal {
+                // All lines of the journal have times of one clock.
+                let line = entry
+                    .as_ref()
+                    .ok()
+                    .and_then(|entry| serde_json::to_string(entry).ok())
+                    .unwrap_or(line.clone());
                 writeln!(journal, "{}.{} {line}", who.member, who.run).expect("the journal can be written");
             }
-            self.lines += 1;
-            match serde_json::from_str::<Entry>(&line) {
+            match entry {
                 Ok(entry) => {
                     self.observe(who, &entry);
                     return Some((who, entry));
@@ -211,10 +240,22 @@ impl Director {
             self.truth.resumed(who, SystemWorld.now());
             match how {
                 Ok(took) => in_order.push((member, took)),
-                Err(why) => self.violate([format!("processes: {who:?} {why}")]),
+                Err(Failed { code: Some(1), .. }) if self.may_fail => self.failed += 1,
+                Err(Failed { why, .. }) => self.violate([format!("processes: {who:?} {why}")]),
             }
         }
         in_order
+    }
+
+    /// Sets whether a worker may end with an error now, because its list of servers is out of date. A service manager would
+    /// start it again.
+    pub(crate) fn let_fail(&mut self, may_fail: bool) {
+        self.may_fail = may_fail;
+    }
+
+    /// Returns the number of workers that ended with an error when they were allowed to.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed
     }
 
     /// Panics if a worker has ended, in a plan in which no worker may end.

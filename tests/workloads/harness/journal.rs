@@ -24,6 +24,21 @@ pub(crate) enum Event {
     /// A lease was valid just *after* this time. Its validity ends at `until`, unless the lease is extended or
     /// lost before that.
     Valid { resource: Arc<str>, token: u64, until: u64 },
+    /// A holder begins to write `element` to the store that its lock protects, with its token. If the process ends before
+    /// the reply, it is not known whether the store accepted the write.
+    Writing { resource: Arc<str>, token: u64, element: u64 },
+    /// The write of `element` that began at `requested` has ended. The
+    /// store accepted it in place of the element `before`, or refused it because it has seen a larger token. `valid` says
+    /// whether the lease was still valid after the reply.
+    Written {
+        resource: Arc<str>,
+        token: u64,
+        element: u64,
+        requested: u64,
+        before: u64,
+        accepted: bool,
+        valid: bool,
+    },
     /// The lease was valid, as for `Valid`. The worker ends it next.
     Releasing { resource: Arc<str>, token: u64 },
     /// The worker found that its lease has ended.
@@ -97,6 +112,27 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn at(&self) -> BootTime {
         BootTime::from_nanos(self.at)
+    }
+
+    /// Converts the times of an entry from the clock that wrote it to a clock that is behind by `ahead`.
+    pub(crate) fn on_clock_behind(mut self, ahead: Duration) -> Self {
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        // 0 is no time: it says that the time is not known.
+        let convert = |at: &mut u64| *at = at.saturating_sub(ahead);
+        convert(&mut self.at);
+        match &mut self.event {
+            Event::Acquired { requested, until, .. } => [requested, until].into_iter().for_each(convert),
+            Event::Valid { until, .. } => convert(until),
+            Event::Stalled { from } => convert(from),
+            Event::Written { requested, .. } | Event::MessageFoundDone { requested, .. } => {
+                convert(requested)
+            }
+            Event::Turn { requested, acquired, released } => {
+                [requested, acquired, released].into_iter().for_each(convert);
+            }
+            _ => {}
+        }
+        self
     }
 }
 
@@ -205,6 +241,33 @@ impl LeaseLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lists every event that has times of the boot clock, besides the time of the entry.
+    #[test]
+    fn all_times_are_converted_from_another_clock() {
+        let second = |n: u64| n * 1_000_000_000;
+        let of = |from: u64| {
+            let resource: Arc<str> = "x".into();
+            let (requested, until) = (second(from + 1), second(from + 2));
+            let (token, element, before, accepted, valid) = (1, 2, 3, true, true);
+            vec![
+                Event::Acquired { resource: Arc::clone(&resource), token, requested, until },
+                Event::Valid { resource: Arc::clone(&resource), token, until },
+                Event::Stalled { from: until },
+                Event::Written { resource, token, element, requested, before, accepted, valid },
+                Event::MessageFoundDone { message: 1, requested },
+                Event::Turn { requested, acquired: until, released: until },
+                Event::MessageDone { message: 1, token, nodes: 3, took: second(9) },
+            ]
+        };
+        for (ahead, here) in of(1000).into_iter().zip(of(0)) {
+            let entry = Entry { at: second(1007), event: ahead }.on_clock_behind(Duration::from_secs(1000));
+            assert_eq!(entry, Entry { at: second(7), event: here });
+        }
+        let event = Event::Acquired { resource: "x".into(), token: 1, requested: 0, until: second(1001) };
+        let entry = Entry { at: second(1001), event }.on_clock_behind(Duration::from_secs(1000));
+        assert!(matches!(entry.event, Event::Acquired { requested: 0, .. }), "an unknown time stays unknown");
+    }
 
     #[test]
     fn a_line_is_parsed_as_it_was_written() {

@@ -3,15 +3,23 @@
 mod assignment;
 mod director;
 mod journal;
+mod machines;
+mod replacing;
 mod report;
+mod server;
 mod servers;
+mod store;
 mod truth;
 
 pub(crate) use assignment::{Assignment, Node};
 pub(crate) use director::Director;
 pub(crate) use journal::{Entry, Event, Journal, LeaseLog, Point};
+pub(crate) use machines::{Machines, Split, on_machine};
+use replacing::Replacing;
 pub(crate) use report::{Durations, Report};
+pub(crate) use server::is_far;
 pub(crate) use servers::{Network, NodeFault, Servers};
+pub(crate) use store::{Set, Store, StoreClient};
 pub(crate) use truth::{MAX_TTL, Truth};
 
 use quorate::env::{SystemWorld, World};

@@ -1,14 +1,21 @@
-use super::{Assignment, Node, Truth, block_on, truth::vote_again_after};
+use super::{
+    Assignment, Machines, Node, Replacing, Split, Truth, block_on,
+    server::{Server, is_far},
+    truth::vote_again_after,
+};
 use quorate::env::{BootTime, SystemWorld, World};
 use quorate_testkit::{
+    machines::Machine,
     proxy::{Directions, Latency, Proxy},
-    redis::{RedisConfig, RedisServer},
+    redis::RedisServer,
 };
 use quorate_tests::support::PATIENCE;
 use std::time::Duration;
 
 /// The time within which a worker reconnects to a server that was unreachable.
 const RECONNECTED: Duration = Duration::from_millis(600);
+/// The same on machines, where the packets of a new connection may be lost, and are sent again after a second.
+const RECONNECTED_BY_PACKETS: Duration = Duration::from_millis(2500);
 
 /// The way in which workers reach the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +26,8 @@ pub(crate) enum Network {
     Shared,
     /// Through one proxy for each server and each of this number of workers, so that one worker can be cut off.
     PerWorker(usize),
+    /// Over a bridge, from one machine for each of this number of workers to one machine for each server.
+    Machines(usize),
 }
 
 /// A fault of one server, or the end of a fault.
@@ -26,12 +35,20 @@ pub(crate) enum Network {
 pub(crate) enum NodeFault {
     Kill,
     Restart,
+    /// Restarts a killed server that keeps its data across a restart without its data.
+    RestartEmpty,
     /// Stops the process (SIGSTOP).
     Stop,
     /// Lets the process continue (SIGCONT).
     Resume,
     /// Deletes all data.
     Flush,
+    /// Leaves the server no memory for new keys.
+    Fill,
+    /// Ends `Fill`.
+    Empty,
+    /// Steps the wall clock, so that it differs from the machine's by this many milliseconds.
+    SetClock(i64),
     Cut(Directions),
     /// Delays messages in each direction by the first duration, plus a random part of the second.
     Slow(Duration, Duration),
@@ -47,45 +64,38 @@ pub(crate) enum NodeFault {
 #[derive(Debug)]
 pub(crate) struct Servers {
     durable: bool,
-    // This field is declared before the servers, so that the proxies are dropped first.
+    // These fields are declared before the servers, so that the proxies are dropped first.
     proxies: Vec<Vec<Proxy>>,
+    machines: Option<Machines>,
     network: Network,
     servers: Vec<Server>,
-}
-
-#[derive(Debug)]
-struct Server {
-    process: RedisServer,
-    down: bool,
-    stopped: bool,
-    cut: bool,
-    /// The time from which the server can vote, unless another fault prevents it.
-    votes_from: BootTime,
+    replacing: Option<Replacing>,
 }
 
 impl Servers {
     /// Starts `count` servers. If `durable` is true, each server writes each change to an append-only file
     /// before it replies.
     ///
-    /// # Panics If `redis-server` cannot be started. The message says how to install it.
+    /// # Panics
+    /// If `redis-server` cannot be started. The message says how to install it.
     pub(crate) fn start(count: usize, durable: bool, network: Network) -> Self {
-        let start = |_| {
-            // The servers are in a process group of their own. So a Ctrl-C on the terminal reaches only this
-            // process, which then ends the servers.
-            let config = RedisConfig::new().own_process_group();
-            let config = if durable { config.append_only() } else { config };
-            let process = config.start().unwrap_or_else(|error| panic!("{error}"));
-            Server { process, down: false, stopped: false, cut: false, votes_from: BootTime::default() }
+        let mut machines = match network {
+            Network::Machines(workers) => Some(Machines::new(workers)),
+            _ => None,
         };
-        let servers: Vec<Server> = (0..count).map(start).collect();
+        let mut start = |_| Server::start(durable, machines.as_mut().map(Machines::for_server));
+        let servers: Vec<Server> = (0..count).map(&mut start).collect();
+        if let Some(machines) = &mut machines {
+            servers.iter().enumerate().for_each(|(node, server)| machines.connect(node, &server.process));
+        }
         let proxy = |server: &Server| Proxy::before(&server.process).expect("a port and a thread");
         let routes = match network {
-            Network::Direct => 0,
+            Network::Direct | Network::Machines(_) => 0,
             Network::Shared => 1,
             Network::PerWorker(workers) => workers,
         };
         let proxies = (0..routes).map(|_| servers.iter().map(proxy).collect()).collect();
-        Self { durable, proxies, network, servers }
+        Self { durable, proxies, machines, network, servers, replacing: None }
     }
 
     /// Returns the servers with the URLs over which one worker reaches them.
@@ -99,6 +109,11 @@ impl Servers {
             Network::PerWorker(_) => {
                 let urls = self.proxies[member].iter().map(Proxy::url);
                 direct.zip(urls).map(|(name, url)| Node { name, url }).collect()
+            }
+            Network::Machines(_) => {
+                let machines = self.machines.as_ref().expect("a plan with machines");
+                let node = |(node, server): (usize, &Server)| machines.node(member, node, &server.process);
+                self.servers.iter().enumerate().map(node).collect()
             }
         }
     }
@@ -132,28 +147,39 @@ impl Servers {
         });
     }
 
-    /// Returns for each server whether it can vote now.
-    pub(crate) fn voting(&self, now: BootTime) -> Vec<bool> {
-        let votes =
-            |server: &Server| !(server.down || server.stopped || server.cut) && server.votes_from <= now;
-        self.servers.iter().map(votes).collect()
+    /// Returns for each server whether it can vote now, and the number of workers that can make progress. `active` says of
+    /// each worker whether it runs.
+    pub(crate) fn voting(&self, now: BootTime, active: &[bool]) -> (Vec<bool>, usize) {
+        let votes = |server: &Server| {
+            !(server.down || server.stopped || server.cut || server.full) && server.votes_from <= now
+        };
+        let votes: Vec<bool> = self.servers.iter().map(votes).collect();
+        let count = |active: &mut dyn Iterator<Item = bool>| active.filter(|active| *active).count();
+        let Some(machines) = &self.machines else { return (votes, count(&mut active.iter().copied())) };
+        if self.replacing.is_some() {
+            return (vec![false; votes.len()], count(&mut active.iter().copied()));
+        }
+        let (reached, able) = machines.reach(&votes);
+        (reached, count(&mut active.iter().zip(able).map(|(active, able)| *active && able)))
     }
 
     /// Causes a fault of a server, or ends one. Returns false if the state of the server does not permit this.
     pub(crate) fn make(&mut self, node: usize, fault: NodeFault, truth: &mut Truth) -> bool {
         let (server, durable) = (&mut self.servers[node], self.durable);
-        let proxy = self.proxies.first().map(|proxies| &proxies[node]);
-        let proxy = || proxy.expect("a plan with network faults has proxies");
         let fits = match fault {
             NodeFault::Kill => !server.down,
-            NodeFault::Restart => server.down,
+            NodeFault::Restart | NodeFault::RestartEmpty => server.down,
             NodeFault::Stop | NodeFault::Flush => !(server.down || server.stopped),
             NodeFault::Resume => !server.down && server.stopped,
+            NodeFault::Fill => !(server.down || server.stopped || server.full),
+            NodeFault::Empty => server.full,
+            NodeFault::SetClock(ms) => server.may_step(ms),
             _ => true,
         };
         if !fits {
             return false;
         }
+        let reconnected = if server.machine.is_some() { RECONNECTED_BY_PACKETS } else { RECONNECTED };
         let mut back_after = Duration::ZERO;
         match fault {
             NodeFault::Kill => {
@@ -161,12 +187,20 @@ impl Servers {
                     truth.lost_data(node, SystemWorld.now());
                 }
                 server.process.kill();
-                (server.down, server.stopped) = (true, false);
+                (server.down, server.stopped, server.full) = (true, false, false);
             }
             NodeFault::Restart => {
                 server.process.restart().unwrap_or_else(|error| panic!("{error}"));
                 server.down = false;
-                back_after = if durable { RECONNECTED } else { vote_again_after() };
+                back_after = if durable { reconnected } else { vote_again_after() };
+            }
+            NodeFault::RestartEmpty => {
+                truth.lost_data(node, SystemWorld.now());
+                server.process.wipe().unwrap_or_else(|error| panic!("{error}"));
+                server.process.restart().unwrap_or_else(|error| panic!("{error}"));
+                truth.lost_data(node, SystemWorld.now());
+                server.down = false;
+                back_after = vote_again_after() + reconnected;
             }
             NodeFault::Stop => {
                 server.process.pause();
@@ -175,7 +209,8 @@ impl Servers {
             NodeFault::Resume => {
                 server.process.resume();
                 server.stopped = false;
-                back_after = RECONNECTED;
+                server.set_memory();
+                back_after = reconnected;
             }
             NodeFault::Flush => {
                 truth.lost_data(node, SystemWorld.now());
@@ -183,34 +218,157 @@ impl Servers {
                 truth.lost_data(node, SystemWorld.now());
                 back_after = vote_again_after();
             }
+            NodeFault::Fill | NodeFault::Empty => {
+                server.full = fault == NodeFault::Fill;
+                server.set_memory();
+                back_after = reconnected;
+            }
+            NodeFault::SetClock(ms) => {
+                let far = is_far(ms - server.clock.0);
+                if far {
+                    truth.lost_data(node, SystemWorld.now());
+                }
+                back_after = server.set_clock(ms);
+                if far {
+                    truth.lost_data(node, SystemWorld.now());
+                }
+            }
+            _ => back_after = self.make_network_fault(node, fault),
+        }
+        if !back_after.is_zero() {
+            let server = &mut self.servers[node];
+            server.votes_from = server.votes_from.max(SystemWorld.now() + back_after);
+        }
+        true
+    }
+
+    /// Causes or ends a fault of the network before one server. Returns the time after which the server can vote again.
+    fn make_network_fault(&mut self, node: usize, fault: NodeFault) -> Duration {
+        let server = &mut self.servers[node];
+        if let Some(machines) = &mut self.machines {
+            match fault {
+                NodeFault::Slow(each_way, jitter) => {
+                    machines.set_latency(node, Latency::each_way(each_way).jitter(jitter));
+                }
+                NodeFault::Heal => machines.set_latency(node, Latency::default()),
+                NodeFault::Sever => machines.sever(node),
+                _ => unreachable!("{fault:?} in a plan with machines, which splits the network instead"),
+            }
+            return Duration::ZERO;
+        }
+        let proxy = self.proxies.first().map(|proxies| &proxies[node]);
+        let proxy = proxy.expect("a plan with network faults has proxies");
+        match fault {
             NodeFault::Cut(directions) => {
-                proxy().cut(directions);
+                proxy.cut(directions);
                 server.cut = true;
             }
             NodeFault::Slow(each_way, jitter) => {
-                proxy().set_latency(Latency::each_way(each_way).jitter(jitter));
+                proxy.set_latency(Latency::each_way(each_way).jitter(jitter));
             }
-            NodeFault::Heal => {
-                proxy().heal();
+            NodeFault::Sever => proxy.sever(),
+            NodeFault::CutReply(bytes) => proxy.cut_reply_after(bytes),
+            _ => {
+                proxy.heal();
                 if std::mem::take(&mut server.cut) {
-                    back_after = RECONNECTED;
+                    return RECONNECTED;
                 }
             }
-            NodeFault::Sever => proxy().sever(),
-            NodeFault::CutReply(bytes) => proxy().cut_reply_after(bytes),
         }
-        if !back_after.is_zero() {
-            server.votes_from = server.votes_from.max(SystemWorld.now() + back_after);
+        Duration::ZERO
+    }
+
+    /// Begins a fault of links between machines.
+    pub(crate) fn split(&mut self, split: Split) {
+        let servers = self.server_machines();
+        self.machines_mut().split(split, &servers);
+    }
+
+    /// Ends a fault of links between machines. Returns false if there is no such fault.
+    pub(crate) fn join(&mut self, split: Split) -> bool {
+        let servers = self.server_machines();
+        let joined = self.machines_mut().join(split, &servers);
+        if joined {
+            self.all_reconnect();
         }
+        joined
+    }
+
+    fn all_reconnect(&mut self) {
+        let back = SystemWorld.now() + RECONNECTED_BY_PACKETS;
+        self.servers.iter_mut().for_each(|server| server.votes_from = server.votes_from.max(back));
+    }
+
+    fn server_machines(&self) -> Vec<Machine> {
+        self.servers.iter().filter_map(|server| server.machine.clone()).collect()
+    }
+
+    /// Returns the machines, if the plan has them.
+    pub(crate) fn machines(&self) -> Option<&Machines> {
+        self.machines.as_ref()
+    }
+
+    fn machines_mut(&mut self) -> &mut Machines {
+        self.machines.as_mut().expect("a plan with machines")
+    }
+
+    /// Begins to replace a server by a new one on a new machine, while the workers run. Returns false if another server is
+    /// being replaced.
+    pub(crate) fn replace(&mut self, node: usize, seed: u64, truth: &mut Truth) -> bool {
+        if self.replacing.is_some() {
+            return false;
+        }
+        truth.lost_data(node, SystemWorld.now());
+        let machine = self.machines_mut().for_server();
+        let newcomer = Server::start(self.durable, Some(machine));
+        let old: Vec<String> = self.processes().map(RedisServer::url).collect();
+        let mut new = old.clone();
+        new[node] = newcomer.process.url();
+        self.replacing = Some(Replacing::begin(node, newcomer, (old, new), seed));
+        true
+    }
+
+    /// Returns whether a server is being replaced.
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.replacing.is_some()
+    }
+
+    /// Ends a replacement that has been carried out. Returns true if there was one. The workers must then be started again
+    /// with the new list.
+    pub(crate) fn replaced(&mut self, truth: &mut Truth) -> bool {
+        let Some(replacing) = self.replacing.take_if(|replacing| replacing.is_done()) else { return false };
+        let (node, newcomer) = replacing.end();
+        truth.lost_data(node, SystemWorld.now());
+        let mut old = std::mem::replace(&mut self.servers[node], newcomer);
+        old.process.kill();
+        let servers = self.server_machines();
+        let machines = self.machines.as_mut().expect("a plan with machines");
+        machines.connect(node, &self.servers[node].process);
+        machines.set_links(&servers);
+        if let Some(machine) = old.machine {
+            machines.remove(&machine);
+        }
+        self.all_reconnect();
         true
     }
 
     /// Ends all faults of the servers, and of the network that all workers share.
     pub(crate) fn heal_all(&mut self, truth: &mut Truth) {
         for node in 0..self.servers.len() {
-            for end in [NodeFault::Heal, NodeFault::Resume, NodeFault::Restart] {
+            for end in [
+                NodeFault::Heal,
+                NodeFault::Resume,
+                NodeFault::Restart,
+                NodeFault::Empty,
+                NodeFault::SetClock(0),
+            ] {
                 self.make(node, end, truth);
             }
+        }
+        let servers = self.server_machines();
+        if let Some(machines) = &mut self.machines {
+            machines.heal(&servers);
+            self.all_reconnect();
         }
     }
 

@@ -21,11 +21,10 @@
 //! accepts its write. B then overwrites the write of A.
 
 mod outcome;
-mod store;
 pub(crate) mod worker;
 
 use crate::{
-    harness::{Assignment, Director, Event, Network, Node, Options, Point, Report, Servers},
+    harness::{Assignment, Director, Event, Network, Node, Options, Point, Report, Servers, Set, Store},
     histories::Calls,
     work::Work,
 };
@@ -36,10 +35,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
     thread,
     time::Duration,
 };
-use store::{Set, Store};
 
 const WORKERS: usize = 5;
 /// The number of additions by other workers that must be acknowledged during a pause. Without them, the paused
@@ -100,8 +99,8 @@ impl Run {
     /// Starts the workers of a mode, and pauses them until the time is over. The pauses alternate: one is
     /// before the check, the next one after it.
     fn start(mode: Mode, settings: &Settings, options: &Options, nodes: Vec<Node>) -> Self {
-        let store = Store::serve(Set::new(mode == Mode::Fenced)).expect("a port");
-        let task = worker::Task { mode, store: store.port() };
+        let store = Store::serve(Set::new(mode == Mode::Fenced), Ipv4Addr::LOCALHOST).expect("a port");
+        let task = worker::Task { mode, store: store.address() };
         let assignment = Assignment::new(nodes, settings.ttl, Work::Lock(task));
         let workers = options.workers.unwrap_or(WORKERS);
         let mut run = Self {

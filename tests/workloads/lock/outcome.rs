@@ -6,8 +6,11 @@
 //! holder read the set just before the late write, the next write of that holder restores these elements. It
 //! leaves out the addition of the paused worker instead.
 
-use super::{Mode, store::Set};
-use crate::{harness::Point, histories};
+use super::Mode;
+use crate::{
+    harness::{Point, Set},
+    histories,
+};
 use quorate_testkit::history::Findings;
 use serde::Serialize;
 use serde_json::Value;

@@ -1,9 +1,6 @@
-use super::{
-    Mode,
-    store::{join, split},
-};
+use super::Mode;
 use crate::{
-    harness::{Assignment, Event, Journal, Point},
+    harness::{Assignment, Event, Journal, Point, StoreClient},
     work::Failure,
 };
 use quorate::{env::Env, quorum::Quorum};
@@ -11,11 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
+    net::SocketAddr,
     time::Duration,
-};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufStream},
-    net::TcpStream,
 };
 
 /// The time that a worker waits between the read and the check, and between the check and the write.
@@ -24,8 +18,8 @@ const THINKS: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) mode: Mode,
-    /// The port of the store.
-    pub(crate) store: u16,
+    /// The address of the store.
+    pub(crate) store: SocketAddr,
 }
 
 /// The work of one worker process. Again and again, it acquires the lock, reads the set, adds an element,
@@ -36,7 +30,7 @@ pub(crate) async fn work(
     quorum: &Quorum,
     journal: &Journal,
 ) -> Result<(), Failure> {
-    let mut store = Client::connect(*store).await?;
+    let mut store = StoreClient::connect(*store).await?;
     let env = quorum.env();
     let reached = |point, element| journal.write(Event::Reached { point, element });
     let lock = quorum.lock(format!("set-{mode:?}")).ttl(assignment.ttl);
@@ -91,38 +85,4 @@ fn fingerprint(elements: &BTreeSet<u64>) -> u64 {
 /// Waits for a random time, so that the workers do not act at the same moments.
 async fn think(env: &Env) {
     env.sleep(THINKS / 2 + env.random_below(THINKS)).await;
-}
-
-struct Client {
-    stream: BufStream<TcpStream>,
-    line: String,
-}
-
-impl Client {
-    async fn connect(port: u16) -> Result<Self, Failure> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream: BufStream::new(stream), line: String::new() })
-    }
-
-    async fn read(&mut self, token: u64) -> Result<Option<BTreeSet<u64>>, Failure> {
-        match self.request(&format!("read {token}\n")).await?.split_once(' ') {
-            Some(("set", elements)) => Ok(Some(split(elements).ok_or("no set of numbers")?)),
-            _ => Ok(None),
-        }
-    }
-
-    async fn write(&mut self, token: u64, added: u64, elements: &BTreeSet<u64>) -> Result<bool, Failure> {
-        Ok(self.request(&format!("write {token} {added} {}\n", join(elements))).await? == "ok")
-    }
-
-    async fn request(&mut self, request: &str) -> Result<&str, Failure> {
-        self.stream.write_all(request.as_bytes()).await?;
-        self.stream.flush().await?;
-        self.line.clear();
-        if self.stream.read_line(&mut self.line).await? == 0 {
-            return Err("the store has ended".into());
-        }
-        Ok(self.line.trim_end_matches('\n'))
-    }
 }

@@ -7,28 +7,44 @@
 //! Each process reports every 50 ms, and around each action, whether its lease on a resource is valid. If two
 //! processes hold one resource at the same time for less than 50 ms, the checks may miss it.
 
+pub(crate) mod choice;
+pub(crate) mod deck;
 mod faults;
 mod figures;
 
 use crate::{
-    checks::{Check, Claims, Exclusion, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
-    harness::{Assignment, Director, Entry, Event, Network, Options, Report, Servers, Truth, resident_kib},
+    checks::{Check, Claims, Exclusion, FencedWrites, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
+    harness::{
+        Assignment, Director, Entry, Event, Machines, Network, Node, NodeFault, Options, Report, Servers,
+        Set, Store, Truth, is_far, on_machine, resident_kib,
+    },
     histories::{self, Leases, Messages, Runs},
-    work::{Work, lead, messages},
+    work::{Work, lead, locks::LOCKS, messages},
 };
-use faults::{Action, Deck, Episode, Fault, Target};
+use choice::{Action, Target};
+use deck::{Deck, Episode, Fault, Kinds};
+pub(crate) use faults::SOAK;
 use figures::Figures;
 use quorate::env::{BootTime, SystemWorld, World};
-use quorate_testkit::history::Findings;
+use quorate_testkit::{history::Findings, machines::Machine};
 use quorate_tests::support::{Who, keys};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 const WORKERS: usize = 4;
+/// The time without faults before a clock is stepped beyond the allowance. By then each worker has observed each server for
+/// longer than the longest TTL, and therefore detects the step. Without this, a step is outside of the guarantee.
+const OBSERVED: Duration = Duration::from_millis(4500);
+/// The time between the ends of two workers that are started again with a new list of servers.
+const ROLLING: Duration = Duration::from_secs(1);
 /// The TTL of every lease, term and claim.
 const TTL: Duration = Duration::from_secs(2);
 /// The longest time that the director waits for an event in one round.
@@ -42,13 +58,32 @@ const SETTLE_EVERY: Duration = Duration::from_millis(500);
 const TO_END: Duration = Duration::from_secs(6);
 /// The time within which the workers must complete everything after all faults have ended.
 const TO_DRAIN: Duration = Duration::from_secs(45);
+/// The largest step of a server's clock. Keys that were stored before it was set back last longer by this.
+pub(crate) const FARTHEST: Duration = Duration::from_secs(4);
 /// The time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
 /// Causes faults until the given time is over or `stop` is set. Then ends all faults, and waits until all work
 /// is done.
 pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
-    let mut soak = Soak::start(options);
+    let workers = options.workers.unwrap_or(WORKERS);
+    let setting = Setting { plan: "soak", workers, durable: None, network: Network::Shared, kinds: SOAK };
+    run_in(&setting, options, stop)
+}
+
+/// The differences between the plans that have the work and the checks of this module.
+pub(crate) struct Setting {
+    pub(crate) plan: &'static str,
+    pub(crate) workers: usize,
+    /// Whether the servers keep an append-only file, so that a restart loses no data. If `None`, an odd seed says so.
+    pub(crate) durable: Option<bool>,
+    pub(crate) network: Network,
+    pub(crate) kinds: Kinds,
+}
+
+/// Runs a plan as [`run`] does, in this setting.
+pub(crate) fn run_in(setting: &Setting, options: &Options, stop: &AtomicBool) -> Report {
+    let mut soak = Soak::start(setting, options);
     let until = SystemWorld.now() + options.duration.unwrap_or(Duration::from_secs(20 * 60));
     while SystemWorld.now() < until && !stop.load(Ordering::Relaxed) {
         soak.make_due_faults();
@@ -72,16 +107,27 @@ struct Soak {
     /// The planned action that is carried out when the leader begins to run a job.
     ambush: Option<Action>,
     next_episode: BootTime,
+    /// The list of servers of each worker, for its next start.
+    lists: Lists,
+    /// The workers that were started with an old list of servers.
+    outdated: Vec<Who>,
     figures: Figures,
     checks: Checks,
     settle_at: BootTime,
     progress_at: BootTime,
 }
 
+type Lists = Arc<Mutex<Vec<Vec<Node>>>>;
+
+fn locked(lists: &Lists) -> MutexGuard<'_, Vec<Vec<Node>>> {
+    lists.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The invariants that the soak test checks.
 struct Checks {
     exclusion: Exclusion,
     fencing: Fencing,
+    fenced_writes: FencedWrites,
     step_down: StepDown,
     ticks: Ticks,
     claims: Claims,
@@ -124,36 +170,61 @@ impl Histories {
 }
 
 impl Checks {
-    fn each(&mut self) -> [&mut dyn Check; 6] {
-        let Self { exclusion, fencing, step_down, ticks, claims, liveness, .. } = self;
-        [exclusion, fencing, step_down, ticks, claims, liveness]
+    fn each(&mut self) -> [&mut dyn Check; 7] {
+        let Self { exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness, .. } = self;
+        [exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness]
     }
 }
 
 impl Soak {
-    fn start(options: &Options) -> Self {
-        let (seed, workers) = (options.seed(), options.workers.unwrap_or(WORKERS));
-        // If the seed is odd, the servers keep an append-only file, so that a restart loses no data.
-        let durable = !seed.is_multiple_of(2);
-        let servers = Servers::start(options.servers, durable, Network::Shared);
+    fn start(setting: &Setting, options: &Options) -> Self {
+        let (seed, workers) = (options.seed(), setting.workers);
+        let durable = setting.durable.unwrap_or(!seed.is_multiple_of(2));
+        let servers = Servers::start(options.servers, durable, setting.network);
         let (wall, now) = (SystemWorld.wall(), SystemWorld.now());
+        let address = servers.machines().map_or(Ipv4Addr::LOCALHOST, Machines::bridge);
+        let store = |_| Store::serve(Set::new(true), address).expect("a port").address();
+        let stores: Vec<SocketAddr> = LOCKS.iter().map(store).collect();
+        let epoch = now.as_nanos();
         let assignment = Assignment {
             seed,
             durable,
             trust_new_nodes: false,
             max_ttl: crate::harness::MAX_TTL,
-            ..Assignment::new(servers.nodes(0), TTL, Work::Soak { epoch: now.as_nanos() })
+            ..Assignment::new(servers.direct_nodes(), TTL, Work::Soak { epoch, stores: stores.clone() })
         };
-        Servers::trust_all(&assignment);
-        eprintln!("workload: soak: seed {seed}");
-        let mut director = Director::start(options, workers, crate::work::TERM, move |_| assignment.clone());
+        let lists: Lists = Arc::default();
+        *locked(&lists) = (0..workers).map(|member| servers.nodes(member)).collect();
+        // In a plan with shared proxies, the workers name the servers by the proxies.
+        let trusted = if servers.machines().is_some() { servers.direct_nodes() } else { servers.nodes(0) };
+        Servers::trust_all(&Assignment { nodes: trusted, ..assignment.clone() });
+        eprintln!("workload: {}: seed {seed}", setting.plan);
+        let machines: Vec<_> =
+            servers.machines().map(|machines| machines.workers().to_vec()).unwrap_or_default();
+        let clocks: Vec<Duration> = (0..workers)
+            .map(|member| machines.get(member).map_or(Duration::ZERO, Machine::boot_offset))
+            .collect();
+        let (ahead, next) = (clocks.clone(), Arc::clone(&lists));
+        let mut director = Director::start_by(options, crate::work::TERM, clocks, move |who| {
+            let Who { member, run } = who;
+            let nodes = locked(&next)[member].clone();
+            let epoch = (now + ahead[member]).as_nanos();
+            let work = Work::Soak { epoch, stores: stores.clone() };
+            let command = Assignment { member, run, nodes, work, ..assignment.clone() }.command();
+            match machines.get(member) {
+                Some(machine) => on_machine(machine, &command),
+                None => command,
+            }
+        });
         director.truth_mut().disturb(SystemWorld.now());
         Self {
             director,
             servers,
             seed,
             verbose: options.verbose,
-            deck: Deck::new(seed, workers, options.servers),
+            deck: Deck::new(setting.kinds, seed, workers, options.servers),
+            lists,
+            outdated: Vec::new(),
             agenda: BTreeMap::new(),
             planned: 0,
             ambush: None,
@@ -162,6 +233,7 @@ impl Soak {
             checks: Checks {
                 exclusion: Exclusion::default(),
                 fencing: Fencing::default(),
+                fenced_writes: FencedWrites::default(),
                 step_down: StepDown::default(),
                 ticks: Ticks::new(wall, now),
                 claims: Claims::new(now),
@@ -175,7 +247,10 @@ impl Soak {
 
     fn make_due_faults(&mut self) {
         let now = SystemWorld.now();
-        if self.agenda.is_empty() && now >= self.next_episode {
+        if self.servers.replaced(self.director.truth_mut()) {
+            self.roll_out(now);
+        }
+        if self.agenda.is_empty() && now >= self.next_episode && !self.servers.is_replacing() {
             self.plan_episode(now);
         }
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -187,6 +262,7 @@ impl Soak {
     fn plan_episode(&mut self, now: BootTime) {
         // A worker may have ended late, in the previous episode. So it is started again here.
         self.act(None, Action::StartWorkers);
+        self.director.let_fail(false);
         let Episode { faults, calm } = self.deck.episode();
         let mut last = now;
         for Fault { kind, actions } in faults {
@@ -200,6 +276,31 @@ impl Soak {
         self.next_episode = last + calm;
     }
 
+    /// Begins to start all workers again with the new list of servers, one after the other.
+    fn roll_out(&mut self, now: BootTime) {
+        let workers = self.director.workers();
+        *locked(&self.lists) = (0..workers).map(|member| self.servers.nodes(member)).collect();
+        self.outdated = (0..workers).map(|member| self.director.who(member)).collect();
+        self.plan(now, None, Action::Update);
+        self.director.truth_mut().disturb(now);
+    }
+
+    /// Ends the next worker that has an old list of servers, or starts it again. Plans the same for later until there are no
+    /// such workers.
+    fn update(&mut self) -> bool {
+        let started = self.director.start_all();
+        let Some(who) = self.outdated.last().copied() else { return started };
+        let ended = if self.director.who(who.member) == who {
+            // A worker that is stopped is ended once it continues.
+            self.end_worker(who.member, false)
+        } else {
+            self.outdated.pop();
+            false
+        };
+        self.plan(SystemWorld.now() + ROLLING, None, Action::Update);
+        started || ended
+    }
+
     fn plan(&mut self, at: BootTime, kind: Option<&'static str>, action: Action) {
         self.planned += 1;
         self.agenda.insert((at, self.planned), (kind, action));
@@ -207,8 +308,17 @@ impl Soak {
 
     /// Ends all faults, waits until all work is done, ends the workers, and checks what is left.
     fn finish(&mut self) {
-        self.agenda.clear();
         self.ambush = None;
+        if self.servers.is_replacing() || !self.outdated.is_empty() {
+            // The replacement must succeed, and then the workers must get the new list.
+            self.agenda.retain(|_, (_, action)| !action.begins_fault());
+            while self.servers.is_replacing() || !self.outdated.is_empty() {
+                self.make_due_faults();
+                self.step();
+            }
+        }
+        self.agenda.clear();
+        self.director.let_fail(false);
         self.servers.heal_all(self.director.truth_mut());
         self.act(None, Action::ResumeWorkers);
         self.act(None, Action::StartWorkers);
@@ -232,6 +342,7 @@ impl Soak {
         let end = SystemWorld.now() + HORIZON * 2;
         found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
+        found.extend(checks.fenced_writes.settle(end, director.truth()));
         found.extend(self.leftovers());
         self.director.violate(found);
     }
@@ -243,6 +354,9 @@ impl Soak {
         figures["ticks"] = json!(checks.ticks.counts());
         figures["messages_done"] = json!(checks.claims.done());
         figures["messages_done_again"] = json!(checks.claims.again());
+        let (accepted, refused) = checks.fenced_writes.counts();
+        figures["fenced_writes"] = json!({ "accepted": accepted, "refused": refused });
+        figures["workers_with_an_old_list_ended"] = json!(self.director.failed());
         figures["fault_free_phases_judged"] = json!(checks.liveness.phases());
         figures["journal_lines"] = json!(self.director.lines());
         figures["violation_count"] = json!(self.director.violation_count());
@@ -282,7 +396,9 @@ impl Soak {
     /// Notes which nodes can vote, and how many workers run.
     fn observe(&mut self) -> BootTime {
         let now = SystemWorld.now();
-        let (voting, active) = (self.servers.voting(now), self.director.active());
+        let active: Vec<bool> =
+            (0..self.director.workers()).map(|member| self.director.is_active(member)).collect();
+        let (voting, active) = self.servers.voting(now, &active);
         self.director.truth_mut().observe(now, &voting, active);
         now
     }
@@ -304,6 +420,7 @@ impl Soak {
 
     fn act(&mut self, kind: Option<&'static str>, action: Action) {
         let done = match action {
+            Action::Node(_, NodeFault::SetClock(ms)) if is_far(ms) && !self.all_observe() => false,
             Action::Node(node, fault) => self.servers.make(node, fault, self.director.truth_mut()),
             Action::KillLeaderInRun | Action::StopLeaderInRun(_) => {
                 self.ambush = Some(action);
@@ -318,6 +435,19 @@ impl Soak {
             }
             Action::ResumeWorkers => self.director.resume_all(),
             Action::StartWorkers => self.director.start_all(),
+            Action::Split(split) => {
+                self.servers.split(split);
+                true
+            }
+            Action::Join(split) => self.servers.join(split),
+            Action::Update => self.update(),
+            Action::Replace(node) => {
+                let begun = self.servers.replace(node, self.seed ^ self.planned, self.director.truth_mut());
+                if begun {
+                    self.director.let_fail(true);
+                }
+                begun
+            }
         };
         let now = self.observe();
         if done {
@@ -329,6 +459,15 @@ impl Soak {
                 eprintln!("workload: {:.3?}: {action:?}", self.director.elapsed());
             }
         }
+    }
+
+    /// Returns whether every worker has observed every server for long enough to detect a step of its clock.
+    fn all_observe(&self) -> bool {
+        let now = SystemWorld.now();
+        let calm = self.director.truth().calm_since().is_some_and(|since| since.until(now) >= OBSERVED);
+        let workers = self.director.workers();
+        let (voting, able) = self.servers.voting(now, &vec![true; workers]);
+        calm && voting.iter().all(|votes| *votes) && able == workers && self.director.active() == workers
     }
 
     fn member(&self, target: Target) -> Option<usize> {
@@ -369,7 +508,7 @@ impl Soak {
     /// Waits until the last lease must have ended. Then returns a violation for each key that must not be
     /// left.
     fn leftovers(&self) -> Vec<String> {
-        let give_up = SystemWorld.now() + TTL + Duration::from_secs(1);
+        let give_up = SystemWorld.now() + TTL + Duration::from_secs(1) + FARTHEST;
         loop {
             let keys = self.servers.processes().flat_map(keys);
             let found: Vec<String> =

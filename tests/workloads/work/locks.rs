@@ -2,18 +2,18 @@
 //! that they need extensions.
 
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
-use crate::harness::{Journal, LeaseLog};
+use crate::harness::{Event, Journal, LeaseLog, StoreClient};
 use quorate::{
     env::BootTime,
     lease::{Lease, TryAcquire},
     quorum::Quorum,
 };
 use quorate_testkit::sim::SeedRng;
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The locks that the workers compete for.
-const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
+pub(crate) const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
 /// The longest time that a waiting call waits.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -22,12 +22,20 @@ pub(super) async fn compete(
     journal: &Journal,
     mut rng: SeedRng,
     ttl: Duration,
+    (stores, elements): (&[SocketAddr], u64),
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
     let env = quorum.env();
+    let mut writers = Vec::new();
+    for store in stores {
+        writers.push(StoreClient::connect(*store).await?);
+    }
+    let mut next = elements;
     while !stop.is_cancelled() {
-        let name = LOCKS[rng.index(LOCKS.len())];
+        let lock = rng.index(LOCKS.len());
+        let name = LOCKS[lock];
+        let mut writer = Writer { client: &mut writers[lock], next: &mut next };
         let lock = quorum.lock(name).ttl(ttl).step_down_grace(GRACE).wait(WAIT);
         let requested = journal.now();
         let lease = if rng.chance(500) {
@@ -41,7 +49,9 @@ pub(super) async fn compete(
             acquired.map(Some)
         };
         match lease {
-            Ok(Some(lease)) => hold(quorum, journal, &mut rng, name, requested, lease, stop).await,
+            Ok(Some(lease)) => {
+                hold(quorum, journal, &mut rng, (name, &mut writer), requested, lease, stop).await?;
+            }
             Ok(None) => {}
             Err(error) if error.is_permanent() => return Err(error.into()),
             Err(_) => {}
@@ -56,15 +66,15 @@ async fn hold(
     quorum: &Quorum,
     journal: &Journal,
     rng: &mut SeedRng,
-    name: &str,
+    (name, writer): (&str, &mut Writer<'_>),
     requested: BootTime,
     lease: Lease,
     stop: &CancellationToken,
-) {
+) -> Result<(), Failure> {
     let env = quorum.env();
     let token = lease.token().get();
     let Some(log) = LeaseLog::begin(journal, name, token, requested, || lease.remaining()) else {
-        return;
+        return Ok(());
     };
     let over = env.now() + if rng.chance(100) { rng.millis(1000..=5000) } else { rng.millis(5..=200) };
     while env.now() < over && !stop.is_cancelled() {
@@ -75,7 +85,12 @@ async fn hold(
             () = env.sleep_until(over.min(env.now() + CHECK_EVERY)) => {}
         }
         if !log.check(|| lease.remaining()) {
-            return await_step_down(env, &log, lease.step_down_token()).await;
+            await_step_down(env, &log, lease.step_down_token()).await;
+            return Ok(());
+        }
+        if rng.chance(300) {
+            // The check of the lease and this write are not one step: only the token protects the store.
+            writer.write(journal, name, token, || lease.remaining()).await?;
         }
         if rng.chance(30) {
             // The next check of the lease shows whether the extension succeeded.
@@ -83,10 +98,38 @@ async fn hold(
         }
     }
     if !log.end(|| lease.remaining()) {
-        return await_step_down(env, &log, lease.step_down_token()).await;
+        await_step_down(env, &log, lease.step_down_token()).await;
+        return Ok(());
     }
     if rng.chance(800) {
         // The release ends the lease in this worker even if no majority has confirmed it.
         let _ = lease.release().await;
+    }
+    Ok(())
+}
+
+/// The connection to the store that a lock protects, and the next element.
+struct Writer<'a> {
+    client: &'a mut StoreClient,
+    next: &'a mut u64,
+}
+
+impl Writer<'_> {
+    async fn write(
+        &mut self,
+        journal: &Journal,
+        name: &str,
+        token: u64,
+        remaining: impl FnOnce() -> Duration,
+    ) -> Result<(), Failure> {
+        *self.next += 1;
+        let (element, requested) = (*self.next, journal.now());
+        let resource: Arc<str> = name.into();
+        journal.write_at(requested, Event::Writing { resource: Arc::clone(&resource), token, element });
+        let before = self.client.put(token, element).await?;
+        let (accepted, before) = (before.is_some(), before.unwrap_or_default());
+        let (valid, requested) = (!remaining().is_zero(), requested.as_nanos());
+        journal.write(Event::Written { resource, token, element, requested, before, accepted, valid });
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The worker processes. Each does the work of its plan, and writes a journal.
 
 pub(crate) mod lead;
-mod locks;
+pub(crate) mod locks;
 pub(crate) mod messages;
 
 pub(crate) use lead::TERM;
@@ -18,7 +18,7 @@ use quorate::{
 use quorate_testkit::sim::SeedRng;
 use quorate_tests::support::told_to_end;
 use serde::{Deserialize, Serialize};
-use std::{error::Error, process::ExitCode, time::Duration};
+use std::{error::Error, net::SocketAddr, process::ExitCode, time::Duration};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
@@ -38,9 +38,9 @@ pub(crate) type Failure = Box<dyn Error>;
 /// The work of a plan, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// For the plan `soak`: competes for locks, runs jobs while it leads, and handles messages. The first
-    /// message was sent at `epoch`.
-    Soak { epoch: u64 },
+    /// For the plans `soak` and `weather`: competes for locks and writes to the stores that they protect, runs jobs while
+    /// it leads, and handles messages. The first message was sent at `epoch`. There is one store for each lock.
+    Soak { epoch: u64, stores: Vec<SocketAddr> },
     /// For the plan `guarantees`: runs jobs while it leads.
     Jobs,
     /// For the plan `any-worker`: runs jobs that are placed on any worker.
@@ -76,7 +76,9 @@ async fn work(assignment: &Assignment) -> Result<(), Failure> {
     let journal = Journal::new(quorum.env());
     journal.write(Event::Ready);
     match &assignment.work {
-        Work::Soak { epoch } => soak(assignment, BootTime::from_nanos(*epoch), &quorum, &journal).await?,
+        Work::Soak { epoch, stores } => {
+            soak(assignment, BootTime::from_nanos(*epoch), stores, &quorum, &journal).await?;
+        }
         Work::Jobs => jobs(assignment, &quorum, &journal).await?,
         Work::AnyWorker(settings) => any_worker::work(settings, assignment.ttl, &quorum, &journal).await?,
         Work::Load(settings) => guarantees::load::work(settings, &quorum, &journal).await?,
@@ -91,15 +93,18 @@ async fn work(assignment: &Assignment) -> Result<(), Failure> {
 async fn soak(
     assignment: &Assignment,
     epoch: BootTime,
+    stores: &[SocketAddr],
     quorum: &Quorum,
     journal: &Journal,
 ) -> Result<(), Failure> {
     let Assignment { seed, ttl, .. } = *assignment;
     let stop = CancellationToken::new();
     let rng = |label: &str| SeedRng::new(seed, &format!("{label}-{}", assignment.name()));
+    // An element is written only once: each run of each worker has numbers of its own.
+    let elements = (u64::from(assignment.run) * 1000 + assignment.member as u64) * 1_000_000;
     let (led, locked, handled, ended, ()) = tokio::join!(
         lead::lead(quorum, journal, lead::SOAK, ttl, &stop),
-        locks::compete(quorum, journal, rng("locks"), ttl, &stop),
+        locks::compete(quorum, journal, rng("locks"), ttl, (stores, elements), &stop),
         messages::handle(quorum, journal, rng("messages"), ttl, epoch, &stop),
         until_told_to_end(&stop),
         pulse(journal, &stop),

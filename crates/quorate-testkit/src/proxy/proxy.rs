@@ -2,7 +2,7 @@ use super::{
     connection,
     rules::{Directions, Latency, Rules},
 };
-use crate::redis::RedisServer;
+use crate::{machines::Machine, redis::RedisServer};
 use quorate::env::Env;
 use std::{
     fmt, io,
@@ -10,6 +10,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     thread::{self, JoinHandle},
 };
@@ -44,13 +45,17 @@ impl Proxy {
     /// # Errors
     /// If the system has no port or no thread left.
     pub fn start_seeded(upstream: SocketAddr, seed: u64) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
+        Self::start_on(None, upstream, seed)
+    }
+
+    /// Starts a proxy, on the loopback interface of this machine if there is one.
+    fn start_on(machine: Option<&Machine>, upstream: SocketAddr, seed: u64) -> io::Result<Self> {
         let env = Env::system();
         let rules = watch::Sender::new(Rules::default());
         let accepted = Arc::new(AtomicU64::new(0));
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (tell, told) = mpsc::channel();
+        let machine = machine.cloned();
         let proxy_state = connection::ProxyState {
             env: env.clone(),
             upstream,
@@ -58,12 +63,21 @@ impl Proxy {
             accepted: Arc::clone(&accepted),
             seed,
         };
-        let thread = thread::Builder::new().name(format!("proxy-{port}")).spawn(move || {
+        let thread = thread::Builder::new().name("proxy".to_owned()).spawn(move || {
+            // The proxy's thread makes all its sockets, so that they belong to the network of the machine.
+            let listener = match listen(machine.as_ref()) {
+                Ok((listener, port)) => {
+                    let _ = tell.send(Ok(port));
+                    listener
+                }
+                Err(error) => return drop(tell.send(Err(error))),
+            };
             runtime.block_on(async {
                 connection::accept(&proxy_state, listener).await;
                 proxy_state.env.finish().await;
             });
         })?;
+        let port = told.recv().map_err(io::Error::other)??;
         Ok(Self { upstream, url: None, port, rules, accepted, env, thread: Some(thread) })
     }
 
@@ -72,7 +86,18 @@ impl Proxy {
     /// # Errors
     /// If the system has no port or no thread left.
     pub fn before(server: &RedisServer) -> io::Result<Self> {
-        let mut proxy = Self::start((Ipv4Addr::LOCALHOST, server.port()).into())?;
+        let mut proxy = Self::start(server.address())?;
+        proxy.url = Some(server.url_at(proxy.port));
+        Ok(proxy)
+    }
+
+    /// Starts a proxy in front of a server that the test-kit started, for the clients on `machine`. It accepts them on the
+    /// loopback interface of that machine, and reaches the server over that machine's network.
+    ///
+    /// # Errors
+    /// If the system has no port or no thread left, or the network of the machine cannot be entered.
+    pub fn on(machine: &Machine, server: &RedisServer, seed: u64) -> io::Result<Self> {
+        let mut proxy = Self::start_on(Some(machine), server.address(), seed)?;
         proxy.url = Some(server.url_at(proxy.port));
         Ok(proxy)
     }
@@ -140,6 +165,15 @@ impl Proxy {
     pub fn stop(self) {
         drop(self);
     }
+}
+
+/// Enters the network of the machine, and listens there on a free loopback port.
+fn listen(machine: Option<&Machine>) -> io::Result<(TcpListener, u16)> {
+    machine.map(Machine::enter_network).transpose()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let port = listener.local_addr()?.port();
+    Ok((listener, port))
 }
 
 impl Drop for Proxy {

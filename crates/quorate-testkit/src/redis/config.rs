@@ -1,5 +1,6 @@
 use super::{RedisServer, StartError};
-use std::{fmt::Write as _, path::Path};
+use crate::machines::Machine;
+use std::{fmt::Write as _, net::Ipv4Addr, path::Path};
 
 /// The configuration of a [`RedisServer`]. By default the server listens on TCP on loopback, without a
 /// password, persistence or eviction.
@@ -9,6 +10,7 @@ pub struct RedisConfig {
     unix_socket: bool,
     own_clock: bool,
     own_group: bool,
+    machine: Option<Machine>,
     password: Option<String>,
     lines: Vec<String>,
 }
@@ -47,6 +49,13 @@ impl RedisConfig {
     #[must_use]
     pub fn own_process_group(mut self) -> Self {
         self.own_group = true;
+        self
+    }
+
+    /// Runs the server on this machine, where it listens at the machine's address.
+    #[must_use]
+    pub fn on(mut self, machine: Machine) -> Self {
+        self.machine = Some(machine);
         self
     }
 
@@ -89,6 +98,16 @@ impl RedisConfig {
         self.password.as_deref()
     }
 
+    /// Returns the machine on which the server runs, if it is not the caller's.
+    pub(super) fn machine(&self) -> Option<&Machine> {
+        self.machine.as_ref()
+    }
+
+    /// Returns the address at which the server listens.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.machine.as_ref().map_or(Ipv4Addr::LOCALHOST, Machine::address)
+    }
+
     /// Returns `true` if the server listens on a Unix socket.
     pub(super) fn has_socket(&self) -> bool {
         self.unix_socket
@@ -107,7 +126,8 @@ impl RedisConfig {
     /// Returns the text of `redis.conf`.
     pub(super) fn render(&self, port: u16, dir: &Path, socket: &Path) -> String {
         let mut text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsave \"\"\ndaemonize no\nlogfile server.log\n",
+            "port {port}\nbind {}\ndir {}\nsave \"\"\ndaemonize no\nlogfile server.log\n",
+            self.address(),
             dir.display()
         );
         if self.append_only {
@@ -118,6 +138,10 @@ impl RedisConfig {
         }
         if let Some(password) = &self.password {
             let _ = writeln!(text, "requirepass {password}");
+        }
+        if self.machine.is_some() {
+            // The network of the machine has no other access.
+            text.push_str("protected-mode no\n");
         }
         for line in &self.lines {
             let _ = writeln!(text, "{line}");

@@ -4,6 +4,7 @@ use redis::{IntoConnectionInfo, RedisError, Value};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fmt, fs, io,
+    net::{Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -17,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The port of a server on a machine of its own, where all ports are free.
+const OWN_PORT: u16 = 6379;
 
 /// The longest time for which a server may use an earlier reading of the wall clock. Valkey 9.1 reads it once in a
 /// millisecond at most, and Redis reads it for each command.
@@ -65,7 +69,7 @@ impl RedisServer {
         let mut server = Self { config, dir, port: 0, clock, child: None };
         let mut tries = 0;
         loop {
-            server.port = port::reserve()?;
+            server.port = if server.config.machine().is_some() { OWN_PORT } else { port::reserve()? };
             tries += 1;
             match server.spawn() {
                 Err(StartError::Ended(_)) if tries < 5 => {}
@@ -73,6 +77,11 @@ impl RedisServer {
                 Ok(()) => return Ok(server),
             }
         }
+    }
+
+    /// Returns the TCP address, which stays the same after a restart.
+    pub fn address(&self) -> SocketAddr {
+        (self.config.address(), self.port).into()
     }
 
     /// Returns the TCP port on loopback, which stays the same after a restart.
@@ -87,14 +96,18 @@ impl RedisServer {
 
     /// Returns the URL, with the password if there is one.
     pub fn url(&self) -> String {
-        self.url_at(self.port)
+        self.url_to(self.address())
     }
 
     /// Returns the URL of a proxy in front of this server, on another loopback port.
     pub(crate) fn url_at(&self, port: u16) -> String {
+        self.url_to((Ipv4Addr::LOCALHOST, port).into())
+    }
+
+    fn url_to(&self, address: SocketAddr) -> String {
         match self.config.asks_for() {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{port}/0"),
-            None => format!("redis://127.0.0.1:{port}/0"),
+            Some(password) => format!("redis://:{password}@{address}/0"),
+            None => format!("redis://{address}/0"),
         }
     }
 
@@ -167,6 +180,24 @@ impl RedisServer {
                 done => return done,
             }
         }
+    }
+
+    /// Kills the process if it runs, and deletes all data that it has persisted. A [`RedisServer::restart`] then starts
+    /// it empty.
+    ///
+    /// # Errors
+    /// If the data cannot be deleted.
+    pub fn wipe(&mut self) -> io::Result<()> {
+        self.kill();
+        // Redis 6.2 has a single file.
+        let place = self.dir.path();
+        for removed in
+            [fs::remove_dir_all(place.join("appendonlydir")), fs::remove_file(place.join("appendonly.aof"))]
+        {
+            removed
+                .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        }
+        Ok(())
     }
 
     /// Stops the process (SIGSTOP). Its sockets stay open, but it answers no command.
@@ -248,7 +279,10 @@ impl RedisServer {
         let conf = dir.join("redis.conf");
         fs::write(&conf, self.config.render(self.port, dir, &dir.join("s")))?;
         let program = program::program();
-        let mut command = Command::new(&program);
+        let mut command = match self.config.machine() {
+            Some(machine) => machine.command(&program),
+            None => Command::new(&program),
+        };
         command.arg(&conf).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);

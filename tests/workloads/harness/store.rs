@@ -1,20 +1,23 @@
-//! The store that the lock protects. It is a set that is read and written as a whole, over TCP, with one line
+//! The store that a lock protects. It is a set that is read and written as a whole, over TCP, with one line
 //! per request.
 //!
 //! The reply to `read TOKEN` is `set E,E,…` or `refused`. The reply to `write TOKEN ELEMENT E,E,…` is `ok` or
-//! `refused`.
+//! `refused`. The reply to `put TOKEN ELEMENT` is `was E` or `refused`.
+
+use crate::work::Failure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 
 /// A set, and the elements that it has lost.
 #[derive(Debug, Default)]
-pub(super) struct Set {
+pub(crate) struct Set {
     fences: bool,
     largest: u64,
     elements: BTreeSet<u64>,
@@ -26,19 +29,19 @@ pub(super) struct Set {
 
 impl Set {
     /// Returns an empty set. If `fences` is true, it compares tokens.
-    pub(super) fn new(fences: bool) -> Self {
+    pub(crate) fn new(fences: bool) -> Self {
         Self { fences, ..Self::default() }
     }
 
     /// Returns the elements. Returns `None` if the set compares tokens, and a holder with a larger token has
     /// read or written it.
-    pub(super) fn read(&mut self, token: u64) -> Option<&BTreeSet<u64>> {
+    pub(crate) fn read(&mut self, token: u64) -> Option<&BTreeSet<u64>> {
         self.admits(token).then_some(&self.elements)
     }
 
     /// Replaces the elements. Returns false if the set compares tokens, and a holder with a larger token has
     /// read or written it. The comparison and the write are under one mutex.
-    pub(super) fn write(&mut self, token: u64, added: u64, elements: BTreeSet<u64>) -> bool {
+    pub(crate) fn write(&mut self, token: u64, added: u64, elements: BTreeSet<u64>) -> bool {
         if !self.admits(token) {
             self.refused.insert(added);
             return false;
@@ -51,8 +54,18 @@ impl Set {
         true
     }
 
+    /// Replaces all elements by one. Returns the largest element before it, or 0. Returns `None` if the set compares tokens,
+    /// and a holder with a larger token has read or written it.
+    pub(crate) fn put(&mut self, token: u64, element: u64) -> Option<u64> {
+        let before = self.elements.last().copied().unwrap_or_default();
+        self.admits(token).then(|| {
+            self.elements = BTreeSet::from([element]);
+            before
+        })
+    }
+
     /// Returns whether the write of this element has arrived, whether or not it was accepted.
-    pub(super) fn has_seen(&self, added: u64) -> bool {
+    pub(crate) fn has_seen(&self, added: u64) -> bool {
         self.elements.contains(&added)
             || self.refused.contains(&added)
             || self.lost.contains_key(&added)
@@ -60,17 +73,17 @@ impl Set {
     }
 
     /// Returns the elements.
-    pub(super) fn elements(&self) -> &BTreeSet<u64> {
+    pub(crate) fn elements(&self) -> &BTreeSet<u64> {
         &self.elements
     }
 
     /// Returns the number of elements that the write of `added` left out.
-    pub(super) fn lost_by(&self, added: u64) -> usize {
+    pub(crate) fn lost_by(&self, added: u64) -> usize {
         self.lost.get(&added).map_or(0, Vec::len)
     }
 
     /// Returns the number of refused writes.
-    pub(super) fn refused(&self) -> usize {
+    pub(crate) fn refused(&self) -> usize {
         self.refused.len()
     }
 
@@ -81,18 +94,18 @@ impl Set {
     }
 }
 
-/// A server for a [`Set`], on a port of the loopback interface.
+/// A server for a [`Set`].
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     set: Arc<Mutex<Set>>,
-    port: u16,
+    address: SocketAddr,
 }
 
 impl Store {
-    /// Starts the server for a set. It runs until the process ends.
-    pub(super) fn serve(set: Set) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let store = Self { set: Arc::new(Mutex::new(set)), port: listener.local_addr()?.port() };
+    /// Starts the server for a set, on a free port of this address. It runs until the process ends.
+    pub(crate) fn serve(set: Set, address: Ipv4Addr) -> io::Result<Self> {
+        let listener = TcpListener::bind((address, 0))?;
+        let store = Self { set: Arc::new(Mutex::new(set)), address: listener.local_addr()? };
         let set = Arc::clone(&store.set);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -103,11 +116,11 @@ impl Store {
         Ok(store)
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.port
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
-    pub(super) fn set(&self) -> MutexGuard<'_, Set> {
+    pub(crate) fn set(&self) -> MutexGuard<'_, Set> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,17 +147,71 @@ fn reply(line: &str, set: &mut Set) -> Option<String> {
             let written = set.write(token, added, split(words.next()?)?);
             Some(if written { "ok\n" } else { "refused\n" }.to_owned())
         }
+        "put" => match set.put(words.next()?.parse().ok()?, words.next()?.parse().ok()?) {
+            Some(before) => Some(format!("was {before}\n")),
+            None => Some("refused\n".to_owned()),
+        },
         _ => None,
     }
 }
 
+/// A worker's connection to a store.
+pub(crate) struct StoreClient {
+    stream: BufStream<tokio::net::TcpStream>,
+    line: String,
+}
+
+impl StoreClient {
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, Failure> {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufStream::new(stream), line: String::new() })
+    }
+
+    /// Calls [`Set::read`].
+    pub(crate) async fn read(&mut self, token: u64) -> Result<Option<BTreeSet<u64>>, Failure> {
+        match self.request(&format!("read {token}\n")).await?.split_once(' ') {
+            Some(("set", elements)) => Ok(Some(split(elements).ok_or("no set of numbers")?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Calls [`Set::write`].
+    pub(crate) async fn write(
+        &mut self,
+        token: u64,
+        added: u64,
+        elements: &BTreeSet<u64>,
+    ) -> Result<bool, Failure> {
+        Ok(self.request(&format!("write {token} {added} {}\n", join(elements))).await? == "ok")
+    }
+
+    /// Calls [`Set::put`].
+    pub(crate) async fn put(&mut self, token: u64, element: u64) -> Result<Option<u64>, Failure> {
+        match self.request(&format!("put {token} {element}\n")).await?.split_once(' ') {
+            Some(("was", before)) => Ok(Some(before.parse()?)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn request(&mut self, request: &str) -> Result<&str, Failure> {
+        self.stream.write_all(request.as_bytes()).await?;
+        self.stream.flush().await?;
+        self.line.clear();
+        if self.stream.read_line(&mut self.line).await? == 0 {
+            return Err("the store has ended".into());
+        }
+        Ok(self.line.trim_end_matches('\n'))
+    }
+}
+
 /// Returns the elements as text.
-pub(super) fn join(elements: &BTreeSet<u64>) -> String {
+fn join(elements: &BTreeSet<u64>) -> String {
     elements.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Parses the text that [`join`] returns.
-pub(super) fn split(text: &str) -> Option<BTreeSet<u64>> {
+fn split(text: &str) -> Option<BTreeSet<u64>> {
     text.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect()
 }
 
@@ -194,6 +261,9 @@ mod tests {
         assert_eq!(reply("write 5 7 7", &mut set).as_deref(), Some("ok\n"));
         assert_eq!(reply("write 4 8 7,8", &mut set).as_deref(), Some("refused\n"));
         assert_eq!(reply("read 6", &mut set).as_deref(), Some("set 7\n"));
+        assert_eq!(reply("put 7 9", &mut set).as_deref(), Some("was 7\n"));
+        assert_eq!(reply("put 6 10", &mut set).as_deref(), Some("refused\n"));
+        assert_eq!(reply("put 7 11", &mut set).as_deref(), Some("was 9\n"));
         assert_eq!(reply("write 4", &mut set), None);
         assert_eq!(reply("delete", &mut set), None);
     }
