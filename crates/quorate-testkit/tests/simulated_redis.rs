@@ -56,7 +56,10 @@ fn command() -> impl Strategy<Value = Command> {
         "SET K V KEEPTTL PX T",
         "SET K V NX XX",
         "SET K V PX",
-        "SET K V PX N",
+        "SET K V PX 0",
+        "SET K V PX -1",
+        "SET K V PX x",
+        "SET K V EX 9223372036854775807",
         "SET K N",
         "SET K N PX T",
         "GETDEL K",
@@ -74,11 +77,14 @@ fn command() -> impl Strategy<Value = Command> {
         "EXISTS K K K",
         "TYPE K",
         "PEXPIRE K T",
-        "PEXPIRE K T NX",
-        "PEXPIRE K T XX",
-        "PEXPIRE K T GT",
-        "PEXPIRE K T LT",
-        "PEXPIRE K N",
+        "PEXPIREAT K E NX",
+        "PEXPIREAT K E XX",
+        "PEXPIREAT K E GT",
+        "PEXPIREAT K E LT",
+        "PEXPIRE K 0",
+        "PEXPIRE K -1",
+        "PEXPIRE K x",
+        "PEXPIRE K 9223372036854775807",
         "EXPIRE K T",
         "PEXPIREAT K E",
         "EXPIREAT K N",
@@ -145,7 +151,7 @@ fn command() -> impl Strategy<Value = Command> {
         one(&numbers),
         one(&["f", "g", "h"]),
         one(&["100000", "5000000"]),
-        one(&["1", "1000", "99999999999999"]),
+        one(&["1", "1000", "99999999999998", "99999999999999"]),
     );
     (select(forms.to_vec()), proptest::collection::vec(draw, 8)).prop_map(|(form, draws)| {
         let fill = |(word, (key, value, number, field, life, end))| match word {
@@ -164,7 +170,7 @@ fn command() -> impl Strategy<Value = Command> {
 
 /// Scripts for what scripts do with values, numbers and errors. Each has the keys k:a and k:b, and the arguments
 /// 7 and x.
-const SCRIPTS: [&str; 38] = [
+const SCRIPTS: [&str; 36] = [
     "return 1",
     "return 2.9",
     "return -2.9",
@@ -187,8 +193,6 @@ const SCRIPTS: [&str; 38] = [
     "return string.format('%.0f', 2^53 - 1)",
     "return string.format('%.17g', 0.1)",
     "redis.call('SET', KEYS[1], 2^53) return redis.call('GET', KEYS[1])",
-    "redis.call('SET', KEYS[1], 2^60) return redis.call('GET', KEYS[1])",
-    "redis.call('SET', KEYS[1], 0.1) return redis.call('GET', KEYS[1])",
     "redis.call('SET', KEYS[1], -7) return redis.call('INCRBY', KEYS[1], 3)",
     "return redis.call('GET', 'none')",
     "return type(redis.call('GET', 'none'))",
@@ -206,9 +210,8 @@ const SCRIPTS: [&str; 38] = [
 ];
 
 /// Scripts that fail. Only the code of their error is compared.
-const FAILING: [&str; 8] = [
+const FAILING: [&str; 7] = [
     "error('x')",
-    "error({ 'refused' })",
     "left = 1",
     "return left",
     "return redis.call('NOPE')",

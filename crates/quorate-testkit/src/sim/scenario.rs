@@ -13,9 +13,9 @@ pub const WORKERS: usize = 3;
 /// The index of the operator in the list of machines, after those of the workers.
 pub(super) const OPERATOR: usize = WORKERS;
 
-/// The number of seeds in a thousand in which the servers run the Lua scripts. With this number the average seed
-/// takes about a tenth longer.
-const SCRIPTS: u64 = 100;
+/// The number of seeds in a thousand in which the servers run the Lua scripts. It is small, because such a seed
+/// takes several times as long as another.
+const SCRIPTS: u64 = 30;
 
 /// The largest rate error of a clock, in millionths. If no clock exceeds it, the rates of any two clocks
 /// differ by less than `drift_rate`.

@@ -34,10 +34,37 @@ pub(super) fn is(arg: &[u8], name: &str) -> bool {
     arg.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// Returns the text of a score.
+/// Returns the text of a score, with at most 17 digits.
 pub(super) fn double_text(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf".into() } else { "-inf".into() };
     }
-    format!("{number}")
+    if number.abs() < 1e17 {
+        return format!("{number}");
+    }
+    let text = format!("{number:.16e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    format!("{}e+{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_and_written_as_by_a_server() {
+        assert_eq!(integer(b"-9223372036854775808"), Ok(i64::MIN));
+        for bad in ["", "+1", "01", "-0", " 1", "1.0", "9223372036854775808"] {
+            assert_eq!(integer(bad.as_bytes()), Err(not_an_integer()), "{bad:?}");
+        }
+        assert_eq!(double(b"-inf"), Ok(f64::NEG_INFINITY));
+        assert!(double(b" 1").is_err() && double(b"nan").is_err());
+        for (number, text) in [
+            (1.5, "1.5"),
+            (1_700_000_000_123.0, "1700000000123"),
+            (9_223_372_036_854_775_807.0, "9.2233720368547758e+18"),
+        ] {
+            assert_eq!(double_text(number), text);
+        }
+    }
 }

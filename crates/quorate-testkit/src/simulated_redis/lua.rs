@@ -25,8 +25,18 @@ end
 function redis.status_reply(text)
   return { ok = text }
 end
-local error, pcall, type, tostring, rawset = error, pcall, type, tostring, rawset
+local error, raw_pcall, type, tostring, rawset = error, pcall, type, tostring, rawset
 local globals = _G
+-- A server gives a script that catches the error of a command only the text of the error.
+local function caught(ok, reply, ...)
+  if not ok and type(reply) == 'table' and type(reply.err) == 'string' then
+    return ok, reply.err
+  end
+  return ok, reply, ...
+end
+function pcall(...)
+  return caught(raw_pcall(...))
+end
 setmetatable(globals, {
   __newindex = function(_, name)
     error('Script attempted to create global variable \'' .. tostring(name) .. '\'', 2)
@@ -38,7 +48,7 @@ setmetatable(globals, {
 return function(script, keys, args)
   rawset(globals, 'KEYS', keys)
   rawset(globals, 'ARGV', args)
-  local ok, reply = pcall(script)
+  local ok, reply = raw_pcall(script)
   if ok then
     return reply
   elseif type(reply) == 'table' then
@@ -264,7 +274,7 @@ mod tests {
         let wrong = "redis.call('HSET', 'h', 'f', 'v') ";
         assert_eq!(reply(&format!("{wrong} return redis.call('GET', 'h')")), Reply::wrong_type());
         assert_eq!(reply(&format!("{wrong} return redis.pcall('GET', 'h')")), Reply::wrong_type());
-        let caught = format!("{wrong} local ok, e = pcall(redis.call, 'GET', 'h') return {{ ok, e.err }}");
+        let caught = format!("{wrong} local ok, e = pcall(redis.call, 'GET', 'h') return {{ ok, e }}");
         let Reply::Array(parts) = reply(&caught) else { panic!("no list") };
         assert_eq!(parts[0], Reply::Nil);
         assert!(matches!(&parts[1], Reply::Bulk(text) if text.starts_with(b"WRONGTYPE ")));

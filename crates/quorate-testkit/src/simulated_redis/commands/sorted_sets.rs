@@ -127,6 +127,7 @@ pub(super) fn zremrangebyscore(database: &mut Database, args: &[&[u8]]) -> Answe
 /// Parses a bound, which is excluded if it begins with a parenthesis.
 fn bound(arg: &[u8]) -> Result<(f64, bool), Reply> {
     let (arg, excluded) = arg.strip_prefix(b"(").map_or((arg, false), |rest| (rest, true));
-    let number = double(arg).map_err(|_| Reply::error("ERR min or max is not a float"))?;
+    // A bound may begin with a space; a score may not.
+    let number = double(arg.trim_ascii_start()).map_err(|_| Reply::error("ERR min or max is not a float"))?;
     Ok((number, excluded))
 }
