@@ -50,8 +50,8 @@ impl Invariant for Readers {
             Event::Granted(belief) if counts(belief) => self.write(belief),
             Event::Read { belief, downgraded } if counts(belief) => self.read(belief, *downgraded),
             Event::Looked(beliefs) => {
-                let readers = beliefs.iter().filter(|belief| belief.reads);
-                readers.map(|reader| self.look(reader, beliefs)).collect()
+                let mut readers = beliefs.iter().filter(|belief| belief.reads);
+                readers.try_for_each(|reader| self.look(reader, beliefs))
             }
             _ => Ok(()),
         }
