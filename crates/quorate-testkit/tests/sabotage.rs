@@ -350,7 +350,7 @@ fn count(seeds: u64) {
 /// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
 /// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
 /// can leave mechanisms out.)
-const HOLDS: [(&str, u64); 10] = [
+const HOLDS: [(&str, u64); 11] = [
     ("default", 10),
     ("scripts", 10),
     ("contact-all", 6),

@@ -291,7 +291,7 @@ impl LeaseRenewer {
 
     /// Removes a lease, and reports its last events.
     fn end(&mut self, id: u64) -> Option<LeaseState> {
-        let mut kept = *self.kept.remove(&id)?;
+        let mut kept = *self.kept.remove(id)?;
         self.wheel.remove(&(kept.wake, id));
         if !self.pool.config().sabotaged(Sabotage::LeaseOutlivesRelease) {
             kept.finish();
