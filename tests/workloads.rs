@@ -136,6 +136,19 @@ fn with_the_effects_table_each_message_has_one_effect_and_without_it_some_have_t
 }
 
 #[test]
+fn after_each_kind_of_fault_another_candidate_leads_within_the_ttl_or_so() {
+    let page = run(&["failover", "--ttl", "1s", "--nodes", "3", "--trials", "4", "--groups", "4"]);
+    let rows = page["without_leader_ms"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4, "{page}");
+    for row in rows {
+        assert!(number(&row["times"]) >= 4, "{row}");
+        // The bound is for a busy machine. A resignation needs no TTL.
+        let longest = row["max"].as_f64().expect("a duration");
+        assert!(longest < 15_000.0 && (row["fault"] == "SIGTERM" || longest > 300.0), "{row}");
+    }
+}
+
+#[test]
 fn a_lease_is_handed_from_contender_to_contender() {
     for mode in ["tasks", "leaders"] {
         let page = run(&["handover", "--mode", mode, "--contenders", "3", "--rounds", "10"]);

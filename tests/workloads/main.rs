@@ -15,6 +15,7 @@
 //! | `lock` | read, add, write back | workers stopped inside the critical section | lost updates |
 //! | `effects` | messages with an effect in PostgreSQL | workers killed and stopped around the effect | one effect each |
 //! | `handover` | one lease, taken in turn | none | exclusion |
+//! | `failover` | many groups of two candidates | each leader killed, terminated, stopped, cut off | exclusion, fencing; the time without a leader |
 //!
 //! The plans `soak`, `guarantees`, `any-worker` and `lock` also give their journals to a linearizability checker
 //! ([`histories`]); its verdict is a part of the report.
@@ -29,6 +30,7 @@
 mod any_worker;
 mod checks;
 mod effects;
+mod failover;
 mod guarantees;
 mod handover;
 mod harness;
@@ -69,6 +71,8 @@ enum Plan {
     Effects(effects::Settings),
     /// One lease handed from contender to contender: duration of each handover
     Handover(handover::Settings),
+    /// The leaders of many groups brought down: time until the next one leads
+    Failover(failover::Settings),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Plan::Lock(settings) => lock::run(settings, &options),
         Plan::Effects(settings) => effects::run(settings, &options),
         Plan::Handover(settings) => handover::run(settings, &options),
+        Plan::Failover(settings) => failover::run(settings, &options, &stop),
     };
     report.print(options.json)
 }

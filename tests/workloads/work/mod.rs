@@ -7,7 +7,7 @@ pub(crate) mod messages;
 pub(crate) use lead::TERM;
 
 use crate::{
-    any_worker, effects, guarantees, handover,
+    any_worker, effects, failover, guarantees, handover,
     harness::{Assignment, Event, Journal, LeaseLog},
     lock,
 };
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 /// The longest time from the sudden loss of a lease until its work gets the notice to step down.
 pub(crate) const NOTIFIED: Duration = Duration::from_secs(1);
 /// The grace period of work after the notice to step down.
-const GRACE: Duration = Duration::from_millis(400);
+pub(crate) const GRACE: Duration = Duration::from_millis(400);
 /// The time between two checks of a lease by its holder.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// The time between two beats of [`pulse`].
 const BEAT: Duration = Duration::from_millis(20);
 /// A beat that is late by this much shows that the process was not scheduled.
@@ -53,6 +53,8 @@ pub(crate) enum Work {
     Effects(effects::worker::Task),
     /// For the plan `handover`: acquires and releases one lease, again and again.
     Handover(handover::contender::Task),
+    /// For the plan `failover`: campaigns in a group.
+    Failover(failover::candidate::Task),
 }
 
 /// Runs a worker process.
@@ -85,6 +87,7 @@ async fn work(assignment: &Assignment) -> Result<(), Failure> {
         Work::Lock(task) => lock::worker::work(task, assignment, &quorum, &journal).await?,
         Work::Effects(task) => effects::worker::work(task, assignment, &quorum, &journal).await?,
         Work::Handover(task) => handover::contender::work(task, assignment, &quorum, &journal).await?,
+        Work::Failover(task) => failover::candidate::work(task, assignment, &quorum, &journal).await?,
     }
     quorum.close().await;
     Ok(())
@@ -128,7 +131,7 @@ async fn await_step_down(env: &Env, log: &LeaseLog, step_down: &CancellationToke
 }
 
 /// Cancels `stop` at SIGTERM, or when the director ends.
-async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
+pub(crate) async fn until_told_to_end(stop: &CancellationToken) -> Result<(), Failure> {
     let _stop = stop.clone().drop_guard();
     let told = told_to_end()?;
     tokio::select! { biased;
