@@ -7,6 +7,7 @@
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
 #   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
+#   bash tests/run.sh --busy      only the tests that compute all the time, and the fuzz targets
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -308,14 +309,75 @@ book() {
     rm -rf target/mdbook/build
 }
 
+# The tests that compute all the time. The others mostly wait, so these use what the others leave of the processors.
+BUSY_TESTS="model sabotage simulation"
+
+# Prints the arguments of `cargo test` that name all other test targets.
+other_tests() {
+    cargo metadata --format-version 1 --no-deps --locked | python3 -c '
+import json, sys
+busy, found = set(sys.argv[1:]), []
+for package in json.load(sys.stdin)["packages"]:
+    found += [target["name"] for target in package["targets"] if "test" in target["kind"]]
+repeated = sorted(name for name in busy if found.count(name) != 1)
+if repeated: sys.exit("tests/run.sh: not exactly one test target is called " + ", ".join(repeated))
+print("\n".join("--test=" + name for name in sorted(set(found) - busy)))
+' $BUSY_TESTS
+}
+
+# Fuzzes each entry point for 20 s where there is a nightly compiler. Elsewhere the tests check the same properties.
+fuzz() {
+    local status=0
+    bash tests/fuzz/run.sh || status=$?
+    [ "$status" -eq 77 ] || return "$status"
+}
+
+# Runs the tests and the fuzz targets that compute all the time. A failure of one does not hide those of the others.
+busy() {
+    local status=0
+    # shellcheck disable=SC2046,SC2086 # lists of words
+    cargo test --workspace --all-features --no-fail-fast $(printf -- '--test=%s ' $BUSY_TESTS) || status=$?
+    fuzz || status=$?
+    return "$status"
+}
+
+# Runs all tests, and the examples in the documentation.
+tests() {
+    local others status=0
+    install python3 python3 python3 python3 python3 python
+    others=$(other_tests)
+    say "tests"
+    cargo test --quiet --workspace --all-features --no-run
+    # A session of its own, so that a failure of the others can end it with its children.
+    setsid nice -n 19 bash tests/run.sh --busy >"$PWD/target/busy.log" 2>&1 &
+    BUSY=$!
+    # shellcheck disable=SC2086 # a list of words
+    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features --lib --bins $others
+    say "the examples in the documentation"
+    cargo test --quiet --workspace --all-features --doc
+    say "what computes: $BUSY_TESTS, fuzz targets"
+    wait "$BUSY" || status=$?
+    BUSY=
+    cat target/busy.log
+    return "$status"
+}
+
+if [ "${1:-}" = --busy ]; then
+    busy
+    exit
+fi
+
 install cc gcc gcc build-base gcc gcc
+install c++ g++ gcc-c++ g++ gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 TOOLS=
+BUSY=
 at_the_end() {
     [ -z "$TOOLS" ] || kill "$TOOLS" 2>/dev/null || :
+    [ -z "$BUSY" ] || kill -- "-$BUSY" 2>/dev/null || :
     [ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2
 }
 trap at_the_end EXIT
@@ -406,8 +468,7 @@ cat "$TOOLS_LOG"
 dependencies
 book
 
-say "tests, and the examples in the documentation"
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features
+tests
 
 # The same test programs, against one release of each other line. One server after the other: all at once, the tests
 # of one delay those of another beyond their limits.

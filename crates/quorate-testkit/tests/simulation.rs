@@ -20,7 +20,7 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
-const SWEPT: [(&str, u64); 10] = [
+const SWEPT: [(&str, u64); 11] = [
     ("default", 150),
     ("scripts", 30),
     ("contact-all", 30),
