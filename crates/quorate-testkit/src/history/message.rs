@@ -134,7 +134,7 @@ mod tests {
         ];
         let then = |more: &[_]| accepted::<Message>(&[tried.to_vec(), more.to_vec()].concat());
         let (found, again) = (during(7, 8, MessageCall::FoundDone), during(9, 10, claimed(7)));
-        assert!(then(&[found.clone()]) && then(&[again.clone()]));
+        assert!(then(std::slice::from_ref(&found)) && then(std::slice::from_ref(&again)));
         assert!(then(&[found.clone(), again.clone(), during(11, 12, MessageCall::FoundDone)]));
         let early = during(2, 3, MessageCall::FoundDone);
         assert!(!then(&[early]), "it was found done before it was tried");

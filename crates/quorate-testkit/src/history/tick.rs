@@ -121,7 +121,7 @@ mod tests {
         let then = |more: &[_]| accepted::<AtLeastOnce>(&[begin.to_vec(), more.to_vec()].concat());
         let again = during(7, 7, started(2));
         assert!(then(&[]));
-        assert!(!then(&[again.clone()]));
+        assert!(!then(std::slice::from_ref(&again)));
         assert!(then(&[open(5, TickCall::Forgotten), again.clone()]));
         assert!(!then(&[open(8, TickCall::Forgotten), again]));
         assert!(!accepted::<AtMostOnce>(

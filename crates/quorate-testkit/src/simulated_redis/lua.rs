@@ -6,7 +6,7 @@
 
 use super::{Database, Reply, key_space::Bytes};
 use mlua::{Error, Function, Lua, LuaOptions, MultiValue, StdLib, String as LuaString, Table, Value};
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 /// Wraps the functions of this file so that they raise and catch errors as a server does.
 const SETUP: &str = r#"
@@ -97,7 +97,7 @@ struct Interpreter {
     database: Rc<RefCell<Database>>,
     /// The compiled scripts, by the address of their text. The text is kept, so that no other text gets its
     /// address.
-    compiled: RefCell<HashMap<usize, (Arc<str>, Function)>>,
+    compiled: RefCell<BTreeMap<usize, (Arc<str>, Function)>>,
 }
 
 impl Interpreter {

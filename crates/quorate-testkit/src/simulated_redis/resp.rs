@@ -90,12 +90,15 @@ fn list(out: &mut Vec<u8>, kind: u8, resp3: bool, parts: &[Reply]) {
     parts.iter().for_each(|part| part.write(resp3, out));
 }
 
+/// The words of a command, and the number of bytes that it takes.
+type Command<'a> = (Vec<&'a [u8]>, usize);
+
 /// Returns the first command in `bytes`, and the number of its bytes. Returns `None` if the command is not
 /// complete yet.
 ///
 /// # Errors
 /// The bytes are no command.
-pub(super) fn command(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, String> {
+pub(super) fn command(bytes: &[u8]) -> Result<Option<Command<'_>>, String> {
     let mut at = 0;
     let Some(count) = header(bytes, &mut at, b'*')? else { return Ok(None) };
     let mut args = Vec::with_capacity(count);

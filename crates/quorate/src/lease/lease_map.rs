@@ -37,13 +37,8 @@ impl<T> LeaseMap<T> {
 
     /// Returns the ids, in ascending order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
-        let ids = |(page, entries): (&u64, &Box<[Option<Box<T>>; PAGE as usize]>)| {
-            let first = page * PAGE;
-            let held: Vec<u64> =
-                (first..).zip(&**entries).filter_map(|(id, entry)| entry.is_some().then_some(id)).collect();
-            held
-        };
-        self.pages.iter().flat_map(ids)
+        let held = |(at, entry): (u64, &Option<Box<T>>)| entry.is_some().then_some(at);
+        self.pages.iter().flat_map(move |(page, entries)| (page * PAGE..).zip(&**entries).filter_map(held))
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn zadd(database: &mut Database, args: &[&[u8]]) -> Answer {
                     set.set(member, score);
                     counted += 1;
                 }
-                Some(before) if !nx && !(gt && score <= before) && !(lt && score >= before) => {
+                Some(before) if !(nx || gt && score <= before || lt && score >= before) => {
                     set.set(member, score);
                     counted += usize::from(ch && score.total_cmp(&before).is_ne());
                 }
