@@ -31,7 +31,7 @@ pub struct Told {
 /// The reason why the end of a process is a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What happened.
+    /// The description of the failure.
     pub why: String,
     /// The exit code, if the process ended with one.
     pub code: Option<i32>,

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// The environment variable that tells this program that it runs in namespaces of its own.
+/// The environment variable that is set if this program runs in namespaces of its own.
 const INSIDE: &str = "QUORATE_MACHINES_INSIDE";
 const AHEAD: Duration = Duration::from_secs(5000);
 const PATIENCE: Duration = Duration::from_secs(20);

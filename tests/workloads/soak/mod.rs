@@ -75,7 +75,8 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
 pub(crate) struct Setting {
     pub(crate) plan: &'static str,
     pub(crate) workers: usize,
-    /// Whether the servers keep an append-only file, so that a restart loses no data. If `None`, an odd seed says so.
+    /// True if the servers keep an append-only file, so that a restart loses no data. If `None`, that is so for an odd
+    /// seed.
     pub(crate) durable: Option<bool>,
     pub(crate) network: Network,
     pub(crate) kinds: Kinds,

@@ -32,7 +32,7 @@ const WORKERS: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The exit code of a plan that cannot run on this machine.
 const CANNOT_RUN: u8 = 77;
-/// The environment variable that tells the process that it runs in namespaces of its own.
+/// The environment variable that is set if the process runs in namespaces of its own.
 const INSIDE: &str = "QUORATE_WEATHER_INSIDE";
 
 /// Returns whether this process was started by [`enter`].
