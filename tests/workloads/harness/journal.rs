@@ -124,9 +124,10 @@ impl Entry {
             Event::Acquired { requested, until, .. } => [requested, until].into_iter().for_each(convert),
             Event::Valid { until, .. } => convert(until),
             Event::Stalled { from } => convert(from),
-            Event::Written { requested, .. } | Event::MessageFoundDone { requested, .. } => {
-                convert(requested)
-            }
+            Event::Written { requested, .. }
+            | Event::MessageFoundDone { requested, .. }
+            | Event::BatchClaimed { requested, .. }
+            | Event::BatchCompleted { requested, .. } => convert(requested),
             Event::Turn { requested, acquired, released } => {
                 [requested, acquired, released].into_iter().for_each(convert);
             }

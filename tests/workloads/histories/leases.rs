@@ -48,11 +48,11 @@ impl Leases {
                 }
             }
             // The worker ends the lease some time after this line.
-            Event::Releasing { resource, token } => {
-                if self.held.remove(&(Arc::clone(resource), *token)).is_some() {
-                    let call = LockCall::Released { token: *token };
-                    self.ending.push(Ending { who, resource: Arc::clone(resource), call, from: at });
-                }
+            Event::Releasing { resource, token }
+                if self.held.remove(&(Arc::clone(resource), *token)).is_some() =>
+            {
+                let call = LockCall::Released { token: *token };
+                self.ending.push(Ending { who, resource: Arc::clone(resource), call, from: at });
             }
             Event::Ended { resource, token } => {
                 if let Some(Held { last, .. }) = self.held.remove(&(Arc::clone(resource), *token)) {
@@ -91,8 +91,12 @@ impl Leases {
     }
 
     fn close(&mut self, over: impl Fn(Who, &str) -> bool, at: Option<Moment>) {
-        let held: Vec<_> = self.held.extract_if(.., |(resource, _), held| over(held.who, resource)).collect();
-        for ((resource, token), Held { who, last }) in held {
+        let is_over = |((resource, _), held): &(&(Arc<str>, u64), &Held)| over(held.who, resource);
+        let held: Vec<_> = self.held.iter().filter(is_over).map(|(lease, _)| lease.clone()).collect();
+        for (resource, token) in held {
+            let Some(Held { who, last }) = self.held.remove(&(Arc::clone(&resource), token)) else {
+                continue;
+            };
             let call = LockCall::Expired { token };
             self.ending.push(Ending { who, resource, call, from: last });
         }
