@@ -7,7 +7,7 @@
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
 #   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
-#   bash tests/run.sh --busy      only the tests that compute all the time, and the fuzz targets
+#   bash tests/run.sh --busy      only the tests that compute all the time, and the fuzz targets; a full run names their programs
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -332,24 +332,43 @@ fuzz() {
     [ "$status" -eq 77 ] || return "$status"
 }
 
-# Runs the tests and the fuzz targets that compute all the time. A failure of one does not hide those of the others.
+# Runs the tests and the fuzz targets that compute all the time. A failure of one does not hide those of the others. The
+# arguments are the programs of these tests: a build of them alone would have other features, and build all again.
 busy() {
-    local status=0
-    # shellcheck disable=SC2046,SC2086 # lists of words
-    cargo test --workspace --all-features --no-fail-fast $(printf -- '--test=%s ' $BUSY_TESTS) || status=$?
+    local status=0 program
+    for program in "$@"; do
+        echo "     Running $program"
+        (cd crates/quorate-testkit && CARGO_MANIFEST_DIR=$PWD "$program") || status=$?
+    done
     fuzz || status=$?
     return "$status"
 }
 
+# Builds all tests, and prints the programs of the tests that compute all the time.
+busy_programs() {
+    # shellcheck disable=SC2086 # a list of words
+    cargo test --quiet --workspace --all-features --no-run --message-format json-render-diagnostics | python3 -c '
+import json, sys
+busy, found = set(sys.argv[1:]), {}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and "test" in message["target"]["kind"] and message["target"]["name"] in busy:
+        found[message["target"]["name"]] = message["executable"]
+if busy - set(found): sys.exit("tests/run.sh: there is no program of the tests " + ", ".join(sorted(busy - set(found))))
+print("\n".join(found[name] for name in sorted(found)))
+' $BUSY_TESTS
+}
+
 # Runs all tests, and the examples in the documentation.
 tests() {
-    local others status=0
+    local others programs status=0
     install python3 python3 python3 python3 python3 python
     others=$(other_tests)
     say "tests"
-    cargo test --quiet --workspace --all-features --no-run
+    programs=$(busy_programs)
     # A session of its own, so that a failure of the others can end it with its children.
-    setsid nice -n 19 bash tests/run.sh --busy >"$PWD/target/busy.log" 2>&1 &
+    # shellcheck disable=SC2086 # a list of words
+    setsid nice -n 19 bash tests/run.sh --busy $programs >"$PWD/target/busy.log" 2>&1 &
     BUSY=$!
     # shellcheck disable=SC2086 # a list of words
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features --lib --bins $others
@@ -363,7 +382,9 @@ tests() {
 }
 
 if [ "${1:-}" = --busy ]; then
-    busy
+    shift
+    # shellcheck disable=SC2046 # a list of words
+    if [ $# -eq 0 ]; then busy $(busy_programs); else busy "$@"; fi
     exit
 fi
 
