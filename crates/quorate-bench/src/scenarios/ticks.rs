@@ -26,9 +26,6 @@ const FIRST: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 /// The time between the first tick and the measurement.
 const WARM: Duration = Duration::from_secs(2);
-/// The number of new jobs a second for which this time is longer. The rows of very many new jobs are stored while their
-/// first ticks run already, and these writes are no part of a scheduler's later work.
-const REGISTERED_A_SECOND: usize = 10_000;
 
 /// The misfire window of the jobs. A longer one would let the ledger keep too many ticks at these rates.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -85,7 +82,7 @@ async fn steady(plan: &Plan, servers: &Servers, load: Load) -> Result<Vec<Row>, 
     let mut worker = Worker::start(servers, "steady", load).await?;
     let env = worker.quorum.env().clone();
     worker.first_tick().await?;
-    env.sleep(load.warm()).await;
+    env.sleep(WARM).await;
     worker.starts.clear();
     let ended = worker.ended();
     let (began, spent, theirs) = (now(), cpu(), servers.cpu()?);
@@ -111,7 +108,7 @@ async fn taken_over(servers: &Servers, load: Load) -> Result<f64, String> {
     let mut leader = Worker::start(servers, "succession", load).await?;
     leader.first_tick().await?;
     let mut next = Worker::start(servers, "succession", load).await?;
-    next.quorum.env().sleep(load.warm()).await;
+    next.quorum.env().sleep(WARM).await;
     let began = now();
     leader.stop.cancel();
     next.first_tick().await?;
@@ -119,13 +116,6 @@ async fn taken_over(servers: &Servers, load: Load) -> Result<f64, String> {
     leader.stop().await?;
     next.stop().await?;
     Ok(first.since(began).as_secs_f64())
-}
-
-impl Load {
-    /// Returns the time between the first tick of new jobs and the measurement.
-    fn warm(self) -> Duration {
-        WARM + Duration::from_secs((self.jobs / REGISTERED_A_SECOND) as u64)
-    }
 }
 
 impl Worker {

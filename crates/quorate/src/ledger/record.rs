@@ -5,7 +5,6 @@ use crate::{
     node::{Cursor, FencingToken, LedgerState, NodeTime, Record, Reply, Request},
     quorum::Quorum,
     sabotage::Sabotage,
-    trust::NodeEpoch,
     vote::{Answer, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
 use std::{sync::Arc, time::Duration};
@@ -63,7 +62,7 @@ impl Ledger {
     }
 
     /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the records
-    /// of every node that answered, in any order. A record may occur twice.
+    /// of every node that answered.
     ///
     /// # Errors
     /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`] if too few nodes
@@ -83,7 +82,7 @@ impl Ledger {
             nodes = ?read.iter().map(name).collect::<Vec<_>>(),
             "sealed the ledger"
         );
-        Ok(read.into_iter().map(|(_, pages)| self.answered(pages.into_sealed())).collect())
+        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// Reads the records of every node that answers, without a seal. A leader may write at the same time, and a
@@ -97,7 +96,7 @@ impl Ledger {
     /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
-        Ok(read.into_iter().map(|(_, pages)| self.answered(pages.into_state())).collect())
+        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
     }
 
     /// Reads the records under `keys`: for each key the memory and the record of every node that answered. Waits until
@@ -209,7 +208,8 @@ impl Ledger {
         gather(self.quorum.pool(), |after| request(Arc::clone(&self.group), after)).await
     }
 
-    fn answered(&self, (memory, state): (NodeEpoch, LedgerState)) -> Answered {
+    fn answered(&self, pages: Pages) -> Answered {
+        let (memory, state) = pages.into_state();
         Answered { memory: self.memory(memory.since), state }
     }
 

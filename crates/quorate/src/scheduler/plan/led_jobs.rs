@@ -9,7 +9,7 @@ use crate::scheduler::{
     plan::{
         effect::{Effect, RunOwner, RunStart},
         group_freeze::GroupFreeze,
-        job_entry::{FoundJob, JobEntry, RemovedJob, StoredInfo, find},
+        job_entry::{FoundJob, JobEntry, RemovedJob, find},
         job_table::JobTable,
         known_jobs::row_keys,
         pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
@@ -99,47 +99,30 @@ impl LedJobs {
         self.table.place(job).is_some() || self.removed.contains_key(job)
     }
 
-    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces that job. Returns
-    /// what the stored row of the job says about the ledger.
-    pub(in crate::scheduler) fn take_over(
-        &mut self,
-        job: Arc<Job>,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> StoredInfo {
+    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces that job.
+    pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         match self.table.place(&job.name) {
-            Some(place) => {
-                self.replace(place, job, now, out);
-                StoredInfo::default()
-            }
+            Some(place) => self.replace(place, job, now, out),
             None => self.register(job, now, out),
         }
     }
 
     /// Looks the job up in the ledger and plans its ticks. Emits the effects that write the job's row, and that
     /// close runs of earlier terms.
-    fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) -> StoredInfo {
+    fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
-        let FoundJob { mut entry, closes, is_new, write, stored } = found;
+        let FoundJob { mut entry, closes, is_new, write } = found;
         entry.plan_mut().open_ahead_by(self.ahead);
         self.take_freeze(&mut entry);
-        let next = entry.plan().next();
-        tracing::debug!(
-            job = &*job.name,
-            next = next.map(|at| tracing::field::display(job.schedule.format(at))),
-            since = ?entry.row().since,
-            "found"
-        );
+        let next = entry.plan().next().map(|at| job.schedule.format(at));
+        tracing::debug!(job = &*job.name, next, since = ?entry.row().since, "found");
         let (key, value) = (JobRow::key(&job.name), entry.row().to_value());
         let state = again.then(|| entry.state().clone());
         let place = self.table.add(entry, write && is_new);
         match (write, is_new) {
-            (true, true) => {
-                let (job, due) = (Arc::clone(&job.name), next.unwrap_or_default());
-                out.push(Effect::Register { place, job, key, value, due });
-            }
+            (true, true) => out.push(Effect::Register { place, job: Arc::clone(&job.name), key, value }),
             (true, false) => out.push(Effect::PutRow { key, value }),
             _ => {}
         }
@@ -155,7 +138,6 @@ impl LedJobs {
         if any {
             self.on_end(place, now, out);
         }
-        stored
     }
 
     fn replace(&mut self, place: usize, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {

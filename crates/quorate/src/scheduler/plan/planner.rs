@@ -4,8 +4,7 @@
 use crate::scheduler::{
     plan::{
         effect::{Effect, RunCompletion, RunOwner},
-        job_entry::StoredInfo,
-        known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
+        known_jobs::{NeededRecords, jobs_in_ledger},
         led_jobs::{AfterRun, LedJobs},
         record_life::{AHEAD_MAX, held, kept, low_water, window},
         reporter::Reporter,
@@ -20,10 +19,10 @@ use crate::{
     ledger::LedgerError,
     measure::JobsMeasures,
     node::{FencingToken, Record},
-    scheduler::{Job, JobAlert, JobRequest, JobResponse, JobRow},
+    scheduler::{Job, JobAlert, JobRequest, JobResponse},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -32,12 +31,6 @@ use std::{
 /// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
 /// as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
-/// The longest time for which a due job waits for jobs that are due shortly after it. Runs that start together share
-/// the calls to the nodes, and a call costs much more than one run in it.
-const GROUPED: Duration = Duration::from_millis(2);
-/// The longest time between two writes of the mark while no job is due. In this time no tick comes before the next
-/// leader that the old mark does not describe as well.
-const MARK_IDLE: Duration = Duration::from_secs(60);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
 const MARK: &str = "looked";
@@ -74,9 +67,6 @@ pub(in crate::scheduler) struct Planner {
     is_complete: bool,
     /// The time up to which this leader has made decisions on all ticks.
     decided: Option<WallTime>,
-    /// The mark that was written last, and whether a job was due since.
-    marked: Option<WallTime>,
-    was_due: bool,
     /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
     /// warning only once.
     warned: bool,
@@ -88,22 +78,18 @@ impl Planner {
         let LeaderSettings { group, worker, term, began, ttl, max_running, measures } = settings;
         let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
         let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
-        if let Some(why) = unreadable(sealed.row(JobRow::FREEZE)) {
-            warn_unreadable(&group, JobRow::FREEZE, &why);
-        }
+        let needed = NeededRecords::find(&sealed);
         let reporter = Reporter::new(worker, term, began);
         Self {
             group,
             jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running, measures),
             requests: Requests::default(),
             unknown_runs: UnknownRuns::default(),
-            needed: NeededRecords::default(),
+            needed,
             to_take: VecDeque::new(),
             deferred: BTreeMap::new(),
             is_complete: false,
             decided: None,
-            marked: None,
-            was_due: false,
             warned: false,
             superseded: false,
         }
@@ -134,12 +120,6 @@ impl Planner {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()
-    }
-
-    /// Returns the time at which the next jobs are handled. Jobs that are due within [`GROUPED`] are handled together.
-    /// A job that is due alone is not delayed.
-    pub(in crate::scheduler) fn next_group(&self) -> Option<WallTime> {
-        self.jobs.table().next_group(GROUPED)
     }
 
     /// Returns the reporter, which creates the reports for the history.
@@ -178,16 +158,10 @@ impl Planner {
             if self.unknown_runs.release(&job.name, &mut out) {
                 self.deferred.insert(Arc::clone(&job.name), job);
             } else {
-                let name = Arc::clone(&job.name);
-                let StoredInfo { window, unreadable } = self.jobs.take_over(job, now, &mut out);
-                self.needed.add_window(window);
-                if let Some(why) = unreadable {
-                    warn_unreadable(&self.group, &JobRow::key(&name), &why);
-                }
+                self.jobs.take_over(job, now, &mut out);
             }
         }
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
-            self.needed.add_unknown(&self.group, self.jobs.sealed(), |job| self.jobs.knows(job));
             self.requests.resume(&mut self.jobs, now, &mut out);
             self.jobs.keep_freeze(&mut out);
             self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
@@ -202,7 +176,6 @@ impl Planner {
             if !self.jobs.plan_next(now, &mut out) {
                 break;
             }
-            self.was_due = true;
         }
         let more = self.next_due().is_some_and(|at| at <= now);
         if !more && self.to_take.is_empty() && self.deferred.is_empty() {
@@ -311,16 +284,9 @@ impl Planner {
     /// Returns the effect that writes the mark, or `None` if the leader has not yet decided on all ticks that
     /// are due. The next leader reports a tick as missed if the tick is later than the mark, older than the
     /// misfire window, and has no record.
-    pub(in crate::scheduler) fn mark(&mut self) -> Option<Effect> {
-        let decided = self.decided?;
-        (self.marked, self.was_due) = (Some(decided), false);
-        Some(Effect::PutRow { key: MARK.into(), value: decided.as_micros().to_string().into() })
-    }
-
-    /// Returns whether the mark is worth a write: a job was due since the last one, or it was long ago.
-    pub(in crate::scheduler) fn needs_mark(&self) -> bool {
-        let is_old = |marked: WallTime| self.decided.is_some_and(|decided| marked + MARK_IDLE <= decided);
-        self.was_due || self.marked.is_none_or(is_old)
+    pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
+        let value = self.decided?.as_micros().to_string().into();
+        Some(Effect::PutRow { key: MARK.into(), value })
     }
 
     /// Returns the low-water mark. The ledger may prune the records before this time, because no job needs
@@ -356,10 +322,11 @@ impl Planner {
 
     /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
     /// ended, and calls [`Planner::jobs_ended`] with these.
-    pub(in crate::scheduler) fn unknown_jobs(&self) -> Vec<Arc<str>> {
-        let mut unknown = jobs_in_ledger(self.jobs.sealed(), |job| !self.jobs.knows(job));
-        unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| !self.jobs.knows(job)));
-        unknown.into_iter().collect()
+    pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
+        let mut unknown = jobs_in_ledger(self.jobs.sealed());
+        unknown.extend(self.unknown_runs.jobs());
+        unknown.retain(|job| !self.jobs.knows(job));
+        unknown
     }
 
     /// Closes the ledger's records of jobs that have ended. A job has ended when its data was not refreshed by

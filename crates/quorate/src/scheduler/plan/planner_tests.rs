@@ -160,22 +160,6 @@ fn the_mark_says_up_to_when_all_ticks_are_decided() {
 }
 
 #[test]
-fn without_a_due_job_the_mark_is_seldom_written() {
-    let hourly = Job::new("j", every(3600 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let (mut planner, _) = planner(sealed(&[], &[]), [hourly], 10);
-    assert!(planner.needs_mark(), "there is none yet");
-    planner.plan_due(at(12));
-    planner.mark();
-    planner.plan_due(at(71));
-    assert!(!planner.needs_mark(), "an older mark describes the same ticks");
-    planner.plan_due(at(72));
-    assert!(planner.needs_mark(), "the old mark was written a minute ago");
-    planner.mark();
-    planner.plan_due(planner.next_due().unwrap());
-    assert!(planner.needs_mark(), "a job was due");
-}
-
-#[test]
 fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
     let schedule = delay(SECOND).unwrap();
     let counts = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });

@@ -7,7 +7,7 @@ use crate::{
     scheduler::{
         Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
         plan::verdict::rank,
-        store::{REQUESTED_PREFIX, TICK_PREFIX, job_and_tick},
+        store::{REQUESTED_PREFIX, TICK_PREFIX},
         verdict,
     },
 };
@@ -33,14 +33,9 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
     runs: BTreeMap<Arc<str>, SealedRun>,
-    rows: SealedRows,
-    /// The keys of the rows that the nodes have pruned since the seal.
-    pruned: BTreeSet<Arc<str>>,
+    /// The records under all other keys, by key. Each list has one element for each node that answered.
+    rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
 }
-
-/// The records under all keys that are not those of runs, by key. Each list has one element for each node that
-/// answered. The task that writes rows shares them.
-pub(in crate::scheduler) type SealedRows = Arc<BTreeMap<Arc<str>, Vec<Option<Record>>>>;
 
 #[derive(Debug)]
 struct Node {
@@ -55,9 +50,8 @@ struct SealedRun {
     closed: bool,
     /// For a closed record: a node counts only if its memory began before this time.
     memory: Option<WallTime>,
-    /// The number of nodes that store exactly this record and count for it, and the last of them.
+    /// The number of nodes that store exactly this record and count for it.
     stored_on: usize,
-    last_node: Option<usize>,
 }
 
 /// The leader's decision on a run, and the records on which the decision is based.
@@ -82,13 +76,7 @@ impl SealedRun {
             Some(RunRecord::Closed { memory, .. }) => *memory,
             _ => None,
         };
-        Self {
-            closed: written.is_some_and(|written| written.is_closed()),
-            memory,
-            record,
-            stored_on: 0,
-            last_node: None,
-        }
+        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
     /// Returns whether a majority stores this end. If so, every later leader finds the same end, and this
@@ -107,16 +95,14 @@ impl LedgerSnapshot {
         max_clock_offset: Duration,
     ) -> Self {
         let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
-        let mut rows = BTreeMap::new();
         for (node, answer) in answers.into_iter().enumerate() {
             for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
-                sealed.add(node, key, record, &mut rows);
+                sealed.add(node, key, record);
                 if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
                     tokio::task::yield_now().await;
                 }
             }
         }
-        sealed.rows = Arc::new(rows);
         sealed
     }
 
@@ -125,18 +111,10 @@ impl LedgerSnapshot {
             .iter()
             .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
             .collect();
-        let (runs, rows, pruned) = (BTreeMap::new(), SealedRows::default(), BTreeSet::new());
-        Self { nodes, quorum, max_clock_offset, runs, rows, pruned }
+        Self { nodes, quorum, max_clock_offset, runs: BTreeMap::new(), rows: BTreeMap::new() }
     }
 
-    /// Adds a record of a node: to the runs, or to `rows`. The records of one node follow one another.
-    fn add(
-        &mut self,
-        node: usize,
-        key: Arc<str>,
-        record: Record,
-        rows: &mut BTreeMap<Arc<str>, Vec<Option<Record>>>,
-    ) {
+    fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
         if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
             let since = self.nodes[node].since + self.max_clock_offset;
             let known = match self.runs.entry(key) {
@@ -152,13 +130,10 @@ impl LedgerSnapshot {
                     known
                 }
             };
-            // A node may return a record twice.
-            if known.last_node.replace(node) != Some(node) {
-                known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
-            }
+            known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
         } else {
             let count = self.nodes.len();
-            rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
+            self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
         }
     }
 
@@ -168,8 +143,11 @@ impl LedgerSnapshot {
         quorum: usize,
         max_clock_offset: Duration,
     ) -> Self {
-        let taken = Self::take(answers, quorum, max_clock_offset);
-        futures_util::FutureExt::now_or_never(taken).expect("few records")
+        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        for (node, answer) in answers.into_iter().enumerate() {
+            answer.state.records.into_iter().for_each(|(key, record)| sealed.add(node, key, record));
+        }
+        sealed
     }
 
     /// Decides on the run under `key`. `at` is the earliest time at which a record of the run may have been
@@ -265,20 +243,7 @@ impl LedgerSnapshot {
     /// Returns the records that the nodes have under `key`, one element for each node. The slice is empty if no
     /// node has such a record.
     pub(in crate::scheduler) fn row(&self, key: &str) -> &[Option<Record>] {
-        self.rows.get(key).filter(|_| !self.pruned.contains(key)).map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns all rows as the nodes stored them at the seal.
-    pub(in crate::scheduler) fn sealed_rows(&self) -> &SealedRows {
-        &self.rows
-    }
-
-    /// Returns the names of the jobs that have records of runs.
-    pub(in crate::scheduler) fn jobs_with_runs(&self) -> BTreeSet<&str> {
-        let jobs = self.runs.keys().filter_map(|key| Some(job_and_tick(key)?.0));
-        // The keys are sorted, so most repetitions follow one another.
-        let mut last = None;
-        jobs.filter(|job| last.replace(*job) != Some(*job)).collect()
+        self.rows.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// Removes the records of a job's runs, and the rows under the keys `rows`, from the snapshot. The nodes
@@ -286,7 +251,7 @@ impl LedgerSnapshot {
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
-        self.pruned.extend(rows.iter().filter(|key| self.rows.contains_key(*key)).cloned());
+        rows.iter().for_each(|key| drop(self.rows.remove(key)));
     }
 
     /// Returns the runs of all jobs that have not ended, each with its deciding record. Runs below the
@@ -312,7 +277,6 @@ impl LedgerSnapshot {
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a [Option<Record>])> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let of_prefix = self.rows.range::<str, _>(from).take_while(move |(key, _)| key.starts_with(prefix));
-        let of_prefix = of_prefix.filter(|(key, _)| !self.pruned.contains(*key));
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
