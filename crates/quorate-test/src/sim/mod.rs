@@ -23,7 +23,7 @@ pub use link::{Directions, Link, NetworkConditions};
 pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};
 pub use rng::SeedRng;
-pub use server::{ClockChange, Memory, Server};
+pub use server::{ClockChange, Memory, Server, ServerView};
 pub use server_hooks::{NoHooks, ServerHooks};
 pub use trace::Trace;
 pub use world::SimWorld;

@@ -273,6 +273,12 @@ impl Server {
         look(&mut state.store, clocks)
     }
 
+    /// Returns the server's data and state at this moment.
+    pub fn view(&self) -> ServerView<'_> {
+        let state = self.state();
+        ServerView { clocks: self.clocks(&state), durable: self.durable, state }
+    }
+
     /// Returns the true time.
     pub fn truth(&self) -> Truth {
         self.truth
@@ -281,21 +287,6 @@ impl Server {
     /// Returns `true` if the server's process exists. It may be stopped.
     pub fn is_up(&self) -> bool {
         self.state().up
-    }
-
-    /// Returns `true` if the server reports that it is durable.
-    pub fn is_durable(&self) -> bool {
-        self.durable
-    }
-
-    /// Returns the true time at which the server last lost data.
-    pub fn forgot_at(&self) -> Option<Duration> {
-        self.state().forgot
-    }
-
-    /// Returns the changes of the server's clock, in their order.
-    pub fn clock_changes(&self) -> Vec<ClockChange> {
-        self.state().changes.clone()
     }
 
     /// Returns the time that the server's clock shows, in nanoseconds.
@@ -342,6 +333,43 @@ impl Server {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A server's data and state at one moment, for an observer with many questions. The server runs no request while
+/// the view exists.
+#[derive(Debug)]
+pub struct ServerView<'a> {
+    state: MutexGuard<'a, State>,
+    clocks: Clocks,
+    durable: bool,
+}
+
+impl ServerView<'_> {
+    /// Returns the owner token of the lease that the server stores for `resource`, if the lease has not ended.
+    pub fn holder(&self, resource: &Resource) -> Option<Arc<str>> {
+        let Ok(row) = self.state.store.lease(resource);
+        row.filter(|row| row.until_nanos > self.clocks.lease_nanos).map(|row| row.owner)
+    }
+
+    /// Returns `true` if the server's process exists. It may be stopped.
+    pub fn is_up(&self) -> bool {
+        self.state.up
+    }
+
+    /// Returns `true` if the server reports that it is durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Returns the true time at which the server last lost data.
+    pub fn forgot_at(&self) -> Option<Duration> {
+        self.state.forgot
+    }
+
+    /// Returns the changes of the server's clock, in their order.
+    pub fn clock_changes(&self) -> &[ClockChange] {
+        &self.state.changes
     }
 }
 

@@ -5,10 +5,10 @@ use quorate::{
     env::WallTime,
     node::{
         Batch, BatchReply, MemoryStore, NodeTime, ReleasedLease, Resource,
-        engine::{self, Clocks, Store},
+        engine::{self, Clocks},
     },
 };
-use quorate_test::sim::{ClockChange, ServerHooks};
+use quorate_test::sim::{ClockChange, ServerHooks, ServerView};
 use std::{sync::Arc, time::Duration};
 
 /// The time for which a server must not vote after it lost data. By the end of this time, every lease that
@@ -80,23 +80,33 @@ impl ServerHooks for JudgedHooks {
     }
 }
 
-/// Returns `true` if `server`, if it is honest, cannot grant `resource` now to an owner for which `is_ours`
-/// returns `false`. There are four reasons:
-///
-/// - the server stores a lease of an owner for which `is_ours` returns `true`;
-/// - the server is down and not durable (a durable server may vote as soon as it is up again);
-/// - the server lost data so recently that it must be in quarantine;
-/// - the server's clock stepped so far and so recently that no worker may count its grants.
-pub(super) fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-    let holds = server.with_store(|store, clocks| {
-        let Ok(row) = store.lease(resource);
-        row.is_some_and(|row| row.until_nanos > clocks.lease_nanos && is_ours(&row.owner))
-    });
-    let now = server.truth().now();
-    let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
-    let stepped_far =
-        || server.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
-    holds || (!server.is_up() && !server.is_durable()) || barred(server.forgot_at()) || barred(stepped_far())
+/// The state of a server at one moment, from which follows which leases it backs.
+#[derive(Debug)]
+pub(super) struct Backer<'a> {
+    view: ServerView<'a>,
+    grants_nothing: bool,
+}
+
+impl<'a> Backer<'a> {
+    pub(super) fn of(server: &'a Server, now: Duration) -> Self {
+        let view = server.view();
+        let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
+        let far = || view.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
+        let grants_nothing =
+            (!view.is_up() && !view.is_durable()) || barred(view.forgot_at()) || barred(far());
+        Self { view, grants_nothing }
+    }
+
+    /// Returns `true` if the server, if it is honest, cannot grant `resource` now to an owner for which `is_ours`
+    /// returns `false`. There are four reasons:
+    ///
+    /// - the server stores a lease of an owner for which `is_ours` returns `true`;
+    /// - the server is down and not durable (a durable server may vote as soon as it is up again);
+    /// - the server lost data so recently that it must be in quarantine;
+    /// - the server's clock stepped so far and so recently that no worker may count its grants.
+    pub(super) fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+        self.grants_nothing || self.view.holder(resource).is_some_and(|owner| is_ours(&owner))
+    }
 }
 
 fn is_far(change: &ClockChange) -> bool {
@@ -109,16 +119,22 @@ fn is_far(change: &ClockChange) -> bool {
 pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
     let now = server.truth().now();
     let ahead = |at, nanos: u64| true_wall(at).until(WallTime::from_micros(nanos / 1_000));
-    let changes = server.clock_changes();
-    let recent = changes.iter().filter(|change| change.at + within >= now);
+    let shown = server.wall_nanos();
+    let view = server.view();
+    let recent = view.clock_changes().iter().filter(|change| change.at + within >= now);
     let largest = recent.map(|change| ahead(change.at, change.before).max(ahead(change.at, change.after)));
-    largest.fold(ahead(now, server.wall_nanos()), Duration::max)
+    largest.fold(ahead(now, shown), Duration::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sim::{Plan, SimClock, Trace, Truth};
+    use quorate::node::engine::Store;
+
+    fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+        Backer::of(server, server.truth().now()).backs(resource, is_ours)
+    }
 
     fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {
         Arc::new(JudgedHooks::new(referee, None))

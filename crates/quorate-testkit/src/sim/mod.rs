@@ -80,6 +80,7 @@
 //! `simulate` runs both from a shell.
 
 mod event;
+mod exchanges;
 mod fault;
 mod holders;
 pub mod invariant;
