@@ -1,7 +1,7 @@
 use super::{Event, Invariant};
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
@@ -11,7 +11,8 @@ use std::{
 /// addresses, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
-    released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
+    /// For each server, the resources that each attempt has released there. A run has thousands of attempts.
+    released: BTreeMap<String, HashMap<Owner, Vec<Resource>>>,
 }
 
 impl Invariant for Release {
@@ -23,8 +24,14 @@ impl Invariant for Release {
         match event {
             Event::Forgot { node } => drop(self.released.remove(*node)),
             Event::Ran { node, request: Request::Release { resource, owner }, .. } => {
-                let released = self.released.entry((*node).to_owned()).or_default();
-                released.insert((resource.clone(), owner.clone()));
+                let of_node = match self.released.get_mut(*node) {
+                    Some(of_node) => of_node,
+                    None => self.released.entry((*node).to_owned()).or_default(),
+                };
+                let released = of_node.entry(owner.clone()).or_default();
+                if !released.contains(resource) {
+                    released.push(resource.clone());
+                }
             }
             Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended } => {
                 let (Request::Acquire { resource, owner, .. } | Request::Extend { resource, owner, .. }) =
@@ -35,8 +42,8 @@ impl Invariant for Release {
                 if resource.kind() == ResourceKind::ResignRequest {
                     return Ok(());
                 }
-                let attempt = (resource.clone(), owner.clone());
-                if self.released.get(*node).is_some_and(|released| released.contains(&attempt)) {
+                let released = self.released.get(*node).and_then(|of_node| of_node.get(owner));
+                if released.is_some_and(|released| released.contains(resource)) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));
                 }
             }
