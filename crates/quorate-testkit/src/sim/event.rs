@@ -2,7 +2,7 @@
 //! jobs: the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on
 //! any worker.
 
-use super::{Asked, Promises, RunEnd, RunStart, Told};
+use super::{Asked, Excuse, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
@@ -196,6 +196,8 @@ pub struct Belief {
     /// The number of servers that cannot grant the lease to another owner now. A server counts if it stores
     /// the lease, or for one of the other reasons that `judged_server::backs` names.
     pub backed_by: usize,
+    /// For each of these servers that does not store the lease, the reason why it counts.
+    pub without_lease: Vec<Excuse>,
     /// True if the worker's boot clock stood still after the worker had sent the requests on which the
     /// validity rests. In this case the validity may have ended without the worker's knowledge. The flag is
     /// false again once a majority has extended the grant by a request that was sent while the clock ran.

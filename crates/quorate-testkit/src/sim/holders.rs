@@ -107,8 +107,14 @@ impl Held {
         // The clock is read only once, by `remaining`, so that `valid` and `ending` describe the same moment.
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
-        let backs =
-            |server: &&Backer<'_>| valid && server.backs(&self.resource, |owner| self.is_ours(holder, owner));
+        let mut without_lease = Vec::new();
+        let backed_by = servers.iter().filter(|server| {
+            let stores = valid && server.stores(&self.resource, |owner| self.is_ours(holder, owner));
+            let excuse = server.grants_nothing().filter(|_| valid && !stores);
+            without_lease.extend(excuse);
+            stores || excuse.is_some()
+        });
+        let backed_by = backed_by.count();
         Some(Belief {
             lease: self.id,
             worker: Arc::clone(self.host.name()),
@@ -116,7 +122,8 @@ impl Held {
             token: self.token,
             valid,
             ending: remaining <= self.grace,
-            backed_by: servers.iter().filter(backs).count(),
+            backed_by,
+            without_lease,
             asked_to_stop: holder.is_asked_to_stop(),
             clock_stood: self.clock_stood(remaining, setup),
             owner: match holder {

@@ -1,6 +1,6 @@
 //! The view of the [`Referee`] on a [`Server`].
 
-use super::{Event, NodeFault, Referee, Server, scenario::true_wall};
+use super::{Event, Excuse, NodeFault, Referee, Server, scenario::true_wall};
 use quorate::{
     env::WallTime,
     node::{
@@ -84,7 +84,7 @@ impl ServerHooks for JudgedHooks {
 #[derive(Debug)]
 pub(super) struct Backer<'a> {
     view: ServerView<'a>,
-    grants_nothing: bool,
+    grants_nothing: Option<Excuse>,
 }
 
 impl<'a> Backer<'a> {
@@ -92,20 +92,27 @@ impl<'a> Backer<'a> {
         let view = server.view();
         let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
         let far = || view.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
-        let grants_nothing =
-            (!view.is_up() && !view.is_durable()) || barred(view.forgot_at()) || barred(far());
+        let reasons = [
+            (!view.is_up() && !view.is_durable()).then_some(Excuse::BackingDown),
+            barred(view.forgot_at()).then_some(Excuse::BackingForgot),
+            barred(far()).then_some(Excuse::BackingStepped),
+        ];
+        let grants_nothing = reasons.into_iter().flatten().next();
         Self { view, grants_nothing }
     }
 
-    /// Returns `true` if the server, if it is honest, cannot grant `resource` now to an owner for which `is_ours`
-    /// returns `false`. There are four reasons:
+    /// Returns `true` if the server stores a lease on `resource` of an owner for which `is_ours` returns `true`.
+    pub(super) fn stores(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+        self.view.holder(resource).is_some_and(|owner| is_ours(&owner))
+    }
+
+    /// Returns the reason why the server, if it is honest, cannot grant any lease now. There are three:
     ///
-    /// - the server stores a lease of an owner for which `is_ours` returns `true`;
     /// - the server is down and not durable (a durable server may vote as soon as it is up again);
     /// - the server lost data so recently that it must be in quarantine;
     /// - the server's clock stepped so far and so recently that no worker may count its grants.
-    pub(super) fn backs(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-        self.grants_nothing || self.view.holder(resource).is_some_and(|owner| is_ours(&owner))
+    pub(super) fn grants_nothing(&self) -> Option<Excuse> {
+        self.grants_nothing
     }
 }
 
@@ -133,7 +140,8 @@ mod tests {
     use quorate::node::engine::Store;
 
     fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-        Backer::of(server, server.truth().now()).backs(resource, is_ours)
+        let server = Backer::of(server, server.truth().now());
+        server.stores(resource, is_ours) || server.grants_nothing().is_some()
     }
 
     fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {

@@ -81,6 +81,7 @@
 
 mod event;
 mod exchanges;
+mod excuse;
 mod fault;
 mod holders;
 pub mod invariant;
@@ -98,6 +99,7 @@ mod sweep;
 mod worker;
 
 pub use event::{Belief, Event, RunOutcome, TickStart, Working, Write};
+pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
     AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,
@@ -114,4 +116,4 @@ pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};
 pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};
 pub use shrink::{Shrunk, shrink};
-pub use sweep::{Failure, Summary, Sweep};
+pub use sweep::{Failure, Summary, Sweep, Uses};

@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -50,7 +50,9 @@ impl Invariant for Order {
             } => {
                 self.give(resource, to.get(), owner);
             }
-            Event::Granted(belief) if belief.resource.kind() == ResourceKind::Claim => {}
+            Event::Granted(belief) if belief.resource.kind() == ResourceKind::Claim => {
+                Excuse::OrderClaim.count()
+            }
             Event::Granted(belief) => {
                 let (resource, token) = (&belief.resource, belief.token);
                 if !self.seen.insert((resource.clone(), token)) {

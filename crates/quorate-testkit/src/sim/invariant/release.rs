@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,8 +13,12 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Release {
     /// For each server, the resources that each attempt has released there. A run has thousands of attempts.
-    released: BTreeMap<String, HashMap<Owner, Vec<Resource>>>,
+    released: BTreeMap<String, Attempts>,
+    /// For each server, the releases that it has lost.
+    forgotten: BTreeMap<String, Attempts>,
 }
+
+type Attempts = HashMap<Owner, Vec<Resource>>;
 
 impl Invariant for Release {
     fn name(&self) -> &'static str {
@@ -22,7 +27,10 @@ impl Invariant for Release {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Forgot { node } => drop(self.released.remove(*node)),
+            Event::Forgot { node } => {
+                let lost = self.released.remove(*node).unwrap_or_default();
+                self.forgotten.entry((*node).to_owned()).or_default().extend(lost);
+            }
             Event::Ran { node, request: Request::Release { resource, owner }, .. } => {
                 let of_node = match self.released.get_mut(*node) {
                     Some(of_node) => of_node,
@@ -39,11 +47,16 @@ impl Invariant for Release {
                 else {
                     return Ok(());
                 };
-                if resource.kind() == ResourceKind::ResignRequest {
+                let is_in = |of: &BTreeMap<String, Attempts>| {
+                    let released = of.get(*node).and_then(|of_node| of_node.get(owner));
+                    released.is_some_and(|released| released.contains(resource))
+                };
+                if !is_in(&self.released) {
+                    Excuse::ReleaseForgotten.excuses(is_in(&self.forgotten));
                     return Ok(());
                 }
-                let released = self.released.get(*node).and_then(|of_node| of_node.get(owner));
-                if released.is_some_and(|released| released.contains(resource)) {
+                let is_request = resource.kind() == ResourceKind::ResignRequest;
+                if !Excuse::ReleaseResign.excuses(is_request) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));
                 }
             }
