@@ -89,6 +89,29 @@ excuses! {
     ClaimsClock, "claims: a boot clock stood still", README;
     /// A message was granted after servers lost its done record.
     ClaimsForgotten, "claims: servers lost the done record", CLAIM_FAILURES;
+    /// Two attempts with one number began, because servers lost the count of the first, or reset the message.
+    AttemptsForgotten, "attempts: servers lost or reset the count", CLAIM_FAILURES;
+    /// A message was given up with counts that had been withdrawn or reset, and came back in a snapshot.
+    AttemptsRestored, "attempts: a server came back with a snapshot", CLAIM_FAILURES;
+    /// A message was given up with the count of an attempt that had not begun.
+    AttemptsLeft, "attempts: an attempt left its count behind", CLAIM_FAILURES;
+    /// A server released the claim of a cancelled attempt and kept its count: the claim was made during or soon after
+    /// faults.
+    AttemptsUnsteady, "attempts: the claim was made too soon", CLAIM_FAILURES;
+    /// A message was given up after too few attempts, by a worker whose claim may have ended.
+    AttemptsEnded, "attempts: the claim had ended", LEASES;
+    /// An attempt with another payload began under a claim that had ended, or whose worker's boot clock stood still.
+    PayloadsEnded, "payloads: the claim had ended", LEASES;
+    /// An attempt with another payload began: servers lost the count of the earlier attempt, or reset the message.
+    PayloadsForgotten, "payloads: servers lost or reset the count", CLAIM_FAILURES;
+    /// A worker received a message that is given up, and its claim had ended, or its boot clock stood still.
+    DeadLettersEnded, "dead-letters: the claim had ended", LEASES;
+    /// A worker received a message after servers lost its dead-letter record.
+    DeadLettersForgotten, "dead-letters: servers lost the record", CLAIM_FAILURES;
+    /// A grant of the wrong node set, or with a small token, had ended before its worker saw it.
+    NodeSetsEnded, "node-sets: the grant had ended", LEASES;
+    /// A worker that has a grant of the wrong node set, or with a small token, has a boot clock that stood still.
+    NodeSetsClock, "node-sets: a boot clock stood still", README;
     /// A skipped or lost entry of an any-worker job does not follow the rules for leader-placed jobs.
     HistoriesAnyWorker, "histories: an any-worker job's entry", FORGOTTEN;
     /// A tick of an at-least-once job is entered as lost: a pause left it out, and servers lost data since.
@@ -145,10 +168,38 @@ excuses! {
     ReleaseForgotten, "release: the server lost its data", VOTERS;
     /// A resign request was stored again after its release.
     ReleaseResign, "release: a resign request is no attempt", LEASES;
+    /// A writer's grant with a small token, or a downgrade with a newer writer, had ended before its worker saw it.
+    ReadersEnded, "readers: the grant had ended", LEASES;
+    /// A reader and a writer hold a lock, and the boot clock of one of them stood still.
+    ReadersClock, "readers: a boot clock stood still", README;
+    /// A slot has two holders, or too many slots are held, and the boot clock of a holder stood still.
+    SlotsClock, "slots: a boot clock stood still", README;
+    /// A server that lost the request to reserve the lock set the key of the transferred lease again.
+    TransfersForgotten, "transfers: the server lost its data", VOTERS;
+    /// The token is not larger than that of a transferred lease, and its grant had ended before the worker saw it.
+    TransfersEnded, "transfers: the grant had ended", LEASES;
+    /// The token is not larger than that of a transferred lease, and the worker's boot clock stood still.
+    TransfersClock, "transfers: a boot clock stood still", README;
+    /// A worker acquired a reserved lock, and a server that lost the reservation does not count.
+    ReservationsForgotten, "reservations: the server lost its data", VOTERS;
+    /// A worker acquired a reserved lock, and a server that granted it to the successor does not count.
+    ReservationsTaken, "reservations: a server granted to the successor", LEASES;
+    /// A worker acquired a reserved lock, and its grant had ended before it saw it.
+    ReservationsEnded, "reservations: the grant had ended", LEASES;
+    /// A worker acquired a reserved lock, and its boot clock stood still.
+    ReservationsClock, "reservations: a boot clock stood still", README;
     /// A server still stores a lease of a worker that crashed so recently that the lease has not ended.
     LeftoversCrashed, "leftovers: the worker crashed", LEASE_FAILURES;
     /// A server still stores a resign request, which ends by itself.
     LeftoversResign, "leftovers: a resign request ends by itself", LEASE_FAILURES;
+    /// A grant that had ended before its worker saw it is no operation.
+    HistoryEnded, "lock history, message history: the grant had ended", LEASES;
+    /// A grant whose worker's boot clock stood still is no operation, or ends before that.
+    HistoryClock, "lock history, message history: a boot clock stood still", README;
+    /// A message or tick may begin again, because a majority no longer stores the record of its end.
+    HistoryForgotten, "message history, tick history: servers lost the record", FORGOTTEN;
+    /// The start of an at-least-once tick under a term whose worker's boot clock stood still is no operation.
+    TickHistoryClock, "tick history: a boot clock stood still", README;
 }
 
 thread_local! {
