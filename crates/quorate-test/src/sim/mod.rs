@@ -26,7 +26,7 @@ pub use listeners::Listeners;
 pub use machine::{Machine, NAP};
 pub use node::{SimNode, SimSession};
 pub use rng::SeedRng;
-pub use server::{ClockChange, Memory, Server};
+pub use server::{ClockChange, Memory, Server, ServerView};
 pub use server_hooks::{NoHooks, ServerHooks};
 pub use server_store::ServerStore;
 pub use trace::Trace;

@@ -291,6 +291,12 @@ impl Server {
         look(&mut *state.store, clocks)
     }
 
+    /// Returns the server's data and state at this moment.
+    pub fn view(&self) -> ServerView<'_> {
+        let state = self.state();
+        ServerView { clocks: self.clocks(&state), durable: self.durable, state }
+    }
+
     /// Returns the true time.
     pub fn truth(&self) -> Truth {
         self.truth
@@ -299,21 +305,6 @@ impl Server {
     /// Returns `true` if the server's process exists. It may be stopped.
     pub fn is_up(&self) -> bool {
         self.state().up
-    }
-
-    /// Returns `true` if the server reports that it is durable.
-    pub fn is_durable(&self) -> bool {
-        self.durable
-    }
-
-    /// Returns the true time at which the server last lost data.
-    pub fn forgot_at(&self) -> Option<Duration> {
-        self.state().forgot
-    }
-
-    /// Returns the changes of the server's clock, in their order.
-    pub fn clock_changes(&self) -> Vec<ClockChange> {
-        self.state().changes.clone()
     }
 
     /// Returns the time that the server's clock shows, in nanoseconds.
@@ -360,6 +351,48 @@ impl Server {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A server's data and state at one moment, for an observer with many questions. The server runs no request while
+/// the view exists.
+#[derive(Debug)]
+pub struct ServerView<'a> {
+    state: MutexGuard<'a, State>,
+    clocks: Clocks,
+    durable: bool,
+}
+
+impl ServerView<'_> {
+    /// Returns `true` if the server stores a lease on `resource` that has not ended, of a writer or a reader for
+    /// whose owner token `is_its` returns `true`.
+    pub fn has_lease(&self, resource: &Resource, is_its: impl Fn(&str) -> bool) -> bool {
+        let Ok(row) = self.state.store.lease(resource);
+        let live = |until_nanos| until_nanos > self.clocks.lease_nanos;
+        row.is_some_and(|row| {
+            let reads = row.readers.iter().any(|reader| live(reader.until_nanos) && is_its(&reader.owner));
+            reads || (live(row.until_nanos) && is_its(&row.owner))
+        })
+    }
+
+    /// Returns `true` if the server's process exists. It may be stopped.
+    pub fn is_up(&self) -> bool {
+        self.state.up
+    }
+
+    /// Returns `true` if the server reports that it is durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Returns the true time at which the server last lost data.
+    pub fn forgot_at(&self) -> Option<Duration> {
+        self.state.forgot
+    }
+
+    /// Returns the changes of the server's clock, in their order.
+    pub fn clock_changes(&self) -> &[ClockChange] {
+        &self.state.changes
     }
 }
 

@@ -6,7 +6,8 @@
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quorate_testkit::sim::{
-    Failure, NetworkConditions, OPEN_PLANS, PLANS, Plan, Shrunk, Summary, Sweep, shrink, simulate,
+    Excuse, Failure, NetworkConditions, OPEN_PLANS, PLANS, Plan, Shrunk, Summary, Sweep, Uses, shrink,
+    simulate,
 };
 use std::{
     io::IsTerminal,
@@ -144,6 +145,7 @@ fn replay(name: &str, seed: u64) -> ExitCode {
     let outcome = simulate(seed, &plan);
     outcome.trace.iter().for_each(|line| println!("{line}"));
     outcome.coverage.iter().for_each(|(what, count)| println!("{count:>8} {what}"));
+    outcome.excuses.iter().for_each(|(excuse, times)| println!("{times:>8} excused, {}", excuse.name()));
     println!("{}", outcome.violation.as_deref().unwrap_or("every invariant held"));
     ExitCode::from(u8::from(outcome.violation.is_some()))
 }
@@ -226,6 +228,11 @@ fn print(total: &Summary, took: Duration) {
     }
     println!("{:>12} faults, of which", total.faults().map(|(_, count)| count).sum::<u64>());
     total.faults().for_each(|(kind, count)| println!("{count:>16} {kind}"));
+    println!("{:>12} {:>8} excuses", "times", "seeds");
+    for excuse in Excuse::ALL {
+        let Uses { times, seeds } = total.uses(*excuse);
+        println!("{times:>12} {seeds:>8} {}", excuse.name());
+    }
     println!("{:>12} seeds broke an invariant", total.failures.len());
     for (name, count, first) in by_invariant(total) {
         println!("{count:>16} {name}; the first: {}", first.replay());
@@ -242,12 +249,17 @@ fn print_json(total: &Summary, took: Duration) {
             "replay": failure.replay(),
         })
     });
+    let excuses = Excuse::ALL.iter().map(|excuse| {
+        let Uses { times, seeds } = total.uses(*excuse);
+        serde_json::json!({ "excuse": excuse.name(), "promise": excuse.promise(), "times": times, "seeds": seeds })
+    });
     let summary = serde_json::json!({
         "seeds": total.seeds,
         "wall_seconds": took.as_secs_f64(),
         "simulated_hours": total.simulated.as_secs_f64() / 3_600.0,
         "coverage": total.coverage,
         "faults": total.faults().collect::<std::collections::BTreeMap<_, _>>(),
+        "excuses": excuses.collect::<Vec<_>>(),
         "failures": failures.collect::<Vec<_>>(),
     });
     println!("{summary}");

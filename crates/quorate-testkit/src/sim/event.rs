@@ -2,7 +2,7 @@
 //! jobs: the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on
 //! any worker.
 
-use super::{Asked, AttemptStep, NodeList, Promises, RunEnd, RunStart, Told};
+use super::{Asked, AttemptStep, Excuse, NodeList, Promises, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
@@ -251,8 +251,10 @@ pub struct Belief {
     /// True if the work under the grant has been asked to stop.
     pub asked_to_stop: bool,
     /// The number of servers that cannot grant the lease to another owner now. A server counts if it stores
-    /// the lease, or for one of the other reasons that `judged_server::backs` names.
+    /// the lease, or for one of the other reasons that `judged_server::Backer` names.
     pub backed_by: usize,
+    /// For each of these servers that does not store the lease, the reason why it counts.
+    pub without_lease: Vec<Excuse>,
     /// True if the worker's boot clock stood still after the worker had sent the requests on which the
     /// validity rests. In this case the validity may have ended without the worker's knowledge. The flag is
     /// false again once a majority has extended the grant by a request that was sent while the clock ran.

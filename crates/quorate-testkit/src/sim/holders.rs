@@ -1,4 +1,4 @@
-use super::{Belief, Host, NodeList, Server, judged_server::backs};
+use super::{Belief, Host, NodeList, judged_server::Backer};
 use quorate::{
     claim::ClaimHandle,
     election::Term,
@@ -8,7 +8,7 @@ use quorate::{
     quorum::QuorumConfig,
 };
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -114,16 +114,22 @@ impl Held {
     pub(super) fn belief(
         &self,
         now: Duration,
-        servers: &[Weak<Server>],
+        servers: &[Backer<'_>],
         setup: &QuorumConfig,
     ) -> Option<Belief> {
-        let holder = self.slot().clone()?;
+        let slot = self.slot();
+        let holder = slot.as_ref()?;
         // The clock is read only once, by `remaining`, so that `valid` and `ending` describe the same moment.
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
-        let backs = |server: &Arc<Server>| {
-            valid && backs(server, &self.resource, |owner| self.is_ours(&holder, owner))
-        };
+        let mut without_lease = Vec::new();
+        let backed_by = servers.iter().filter(|server| self.nodes.has(server.index())).filter(|server| {
+            let stores = valid && server.stores(&self.resource, |owner| self.is_ours(holder, owner));
+            let excuse = server.grants_nothing().filter(|_| valid && !stores);
+            without_lease.extend(excuse);
+            stores || excuse.is_some()
+        });
+        let backed_by = backed_by.count();
         Some(Belief {
             lease: self.id,
             worker: Arc::clone(self.host.name()),
@@ -131,10 +137,11 @@ impl Held {
             token: self.token,
             valid,
             ending: remaining <= self.grace,
-            backed_by: self.servers(servers).filter_map(Weak::upgrade).filter(backs).count(),
+            backed_by,
+            without_lease,
             asked_to_stop: holder.is_asked_to_stop(),
-            clock_stood: self.clock_stood(&holder, setup),
-            owner: match &holder {
+            clock_stood: self.clock_stood(remaining, setup),
+            owner: match holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
                 Holder::ReadLease(lease) => Some(lease.owner().clone()),
                 _ => None,
@@ -145,20 +152,17 @@ impl Held {
         })
     }
 
-    /// Returns those of `all` servers that are in the worker's node list.
-    fn servers<'a>(&self, all: &'a [Weak<Server>]) -> impl Iterator<Item = &'a Weak<Server>> {
-        all.iter().enumerate().filter(|(at, _)| self.nodes.has(*at)).map(|(_, server)| server)
-    }
-
     /// Returns `true` if the worker's boot clock stood still after the worker had sent the requests on which
     /// the validity rests.
-    fn clock_stood(&self, holder: &Holder, setup: &QuorumConfig) -> bool {
+    fn clock_stood(&self, remaining: Duration, setup: &QuorumConfig) -> bool {
         let machine = self.host.machine();
-        let until = BootTime::from_nanos(machine.boot()) + holder.remaining();
-        // No simulated worker changes the step-down grace from its default, a fifth of the TTL. The TTL is
-        // therefore five times the grace.
-        let sent = (until - setup.validity(self.grace * 5)).as_nanos();
-        machine.stood_at().is_some_and(|stood| sent <= stood)
+        machine.stood_at().is_some_and(|stood| {
+            let until = BootTime::from_nanos(machine.boot()) + remaining;
+            // No simulated worker changes the step-down grace from its default, a fifth of the TTL. The TTL is
+            // therefore five times the grace.
+            let sent = (until - setup.validity(self.grace * 5)).as_nanos();
+            sent <= stood
+        })
     }
 
     /// Returns `true` if a lease that a server stores under the owner token `owner` may be this grant. The

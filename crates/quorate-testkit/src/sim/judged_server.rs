@@ -1,6 +1,6 @@
 //! The view of the [`Referee`] on a [`Server`].
 
-use super::{Event, NodeFault, Referee, Server, scenario::true_wall};
+use super::{Event, Excuse, NodeFault, Referee, Server, scenario::true_wall};
 use crate::simulated_redis::{ScriptFault, ScriptStore};
 use quorate::{
     env::WallTime,
@@ -8,7 +8,7 @@ use quorate::{
         Batch, BatchReply, MemoryStore, NodeTime, Refusal, ReleasedLease, Reply, Resource, engine::Clocks,
     },
 };
-use quorate_test::sim::{ClockChange, Listeners, ServerHooks, ServerStore};
+use quorate_test::sim::{ClockChange, Listeners, ServerHooks, ServerStore, ServerView};
 use std::{sync::Arc, time::Duration};
 
 /// The time for which a server must not vote after it lost data. By the end of this time, every lease that
@@ -104,27 +104,46 @@ impl ServerHooks for JudgedHooks {
     }
 }
 
-/// Returns `true` if `server`, if it is honest, cannot grant `resource` now to an owner for which `is_ours`
-/// returns `false`. There are four reasons:
-///
-/// - the server stores a lease of an owner for which `is_ours` returns `true`;
-/// - the server is down and not durable (a durable server may vote as soon as it is up again);
-/// - the server lost data so recently that it must be in quarantine;
-/// - the server's clock stepped so far and so recently that no worker may count its grants.
-pub(super) fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-    let holds = server.with_store(|store, clocks| {
-        let Ok(row) = store.lease(resource);
-        let live = |until_nanos| until_nanos > clocks.lease_nanos;
-        row.is_some_and(|row| {
-            let reads = row.readers.iter().any(|reader| live(reader.until_nanos) && is_ours(&reader.owner));
-            reads || (live(row.until_nanos) && is_ours(&row.owner))
-        })
-    });
-    let now = server.truth().now();
-    let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
-    let stepped_far =
-        || server.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
-    holds || (!server.is_up() && !server.is_durable()) || barred(server.forgot_at()) || barred(stepped_far())
+/// The state of a server at one moment, from which follows which leases it backs.
+#[derive(Debug)]
+pub(super) struct Backer<'a> {
+    index: usize,
+    view: ServerView<'a>,
+    grants_nothing: Option<Excuse>,
+}
+
+impl<'a> Backer<'a> {
+    pub(super) fn of(index: usize, server: &'a Server, now: Duration) -> Self {
+        let view = server.view();
+        let barred = |since: Option<Duration>| since.is_some_and(|at| now < at + QUARANTINED);
+        let far = || view.clock_changes().iter().rev().find(|change| is_far(change)).map(|change| change.at);
+        let reasons = [
+            (!view.is_up() && !view.is_durable()).then_some(Excuse::BackingDown),
+            barred(view.forgot_at()).then_some(Excuse::BackingForgot),
+            barred(far()).then_some(Excuse::BackingStepped),
+        ];
+        let grants_nothing = reasons.into_iter().flatten().next();
+        Self { index, view, grants_nothing }
+    }
+
+    /// Returns the server's index.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns `true` if the server stores a lease on `resource` of an owner for which `is_ours` returns `true`.
+    pub(super) fn stores(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+        self.view.has_lease(resource, is_ours)
+    }
+
+    /// Returns the reason why the server, if it is honest, cannot grant any lease now. There are three:
+    ///
+    /// - the server is down and not durable (a durable server may vote as soon as it is up again);
+    /// - the server lost data so recently that it must be in quarantine;
+    /// - the server's clock stepped so far and so recently that no worker may count its grants.
+    pub(super) fn grants_nothing(&self) -> Option<Excuse> {
+        self.grants_nothing
+    }
 }
 
 fn is_far(change: &ClockChange) -> bool {
@@ -137,10 +156,11 @@ fn is_far(change: &ClockChange) -> bool {
 pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
     let now = server.truth().now();
     let ahead = |at, nanos: u64| true_wall(at).until(WallTime::from_micros(nanos / 1_000));
-    let changes = server.clock_changes();
-    let recent = changes.iter().filter(|change| change.at + within >= now);
+    let shown = server.wall_nanos();
+    let view = server.view();
+    let recent = view.clock_changes().iter().filter(|change| change.at + within >= now);
     let largest = recent.map(|change| ahead(change.at, change.before).max(ahead(change.at, change.after)));
-    largest.fold(ahead(now, server.wall_nanos()), Duration::max)
+    largest.fold(ahead(now, shown), Duration::max)
 }
 
 #[cfg(test)]
@@ -148,6 +168,11 @@ mod tests {
     use super::*;
     use crate::sim::{Plan, SimClock, Trace, Truth};
     use quorate::node::engine;
+
+    fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
+        let server = Backer::of(0, server, server.truth().now());
+        server.stores(resource, is_ours) || server.grants_nothing().is_some()
+    }
 
     const KINDS: [Runs; 2] = [Runs::Engine, Runs::Scripts(None)];
 

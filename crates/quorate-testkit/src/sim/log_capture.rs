@@ -36,6 +36,7 @@ const COUNTED_MESSAGES: [(&str, &str); 9] = [
 /// ledger. Under `TICK`, a leader reports the end of every tick.
 const SEALED: &str = "quorate::ledger::record";
 const TICK: &str = "quorate::scheduler::tick";
+const JUDGED: [&str; 2] = [SEALED, TICK];
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
@@ -54,7 +55,7 @@ struct LogCapture {
 
 impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let most = if [SEALED, TICK].contains(&metadata.target()) { Level::DEBUG } else { Level::INFO };
+        let most = if JUDGED.contains(&metadata.target()) { Level::DEBUG } else { Level::INFO };
         metadata.target().starts_with("quorate") && *metadata.level() <= most
     }
 
@@ -63,9 +64,15 @@ impl Subscriber for LogCapture {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
+        // The formatting of fields is much of the time of a run, so only needed fields are formatted.
+        let target = event.metadata().target();
+        let mut line = Line {
+            is_judged: JUDGED.contains(&target),
+            is_traced: self.trace.is_written(),
+            ..Line::default()
+        };
         event.record(&mut line);
-        self.judge(event.metadata().target(), &line);
+        self.judge(target, &line);
         let Line { message, fields, .. } = line;
         if let Some((_, what)) = COUNTED_MESSAGES.iter().find(|(begin, _)| message.starts_with(begin)) {
             self.referee.count(what);
@@ -112,6 +119,10 @@ impl LogCapture {
 
 #[derive(Default)]
 struct Line {
+    /// True if the values of the fields are needed.
+    is_judged: bool,
+    /// True if the text of the fields is needed.
+    is_traced: bool,
     message: String,
     fields: String,
     /// The fields of the message except its text, without quotation marks.
@@ -124,14 +135,21 @@ impl Visit for Line {
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => {
-                self.values.entry(name).or_insert_with(|| format!("{value:?}"));
+                if self.is_judged {
+                    self.values.entry(name).or_insert_with(|| format!("{value:?}"));
+                }
+                if !self.is_traced {
+                    return;
+                }
                 write!(self.fields, " {name}={value:?}")
             }
         };
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.values.insert(field.name(), value.to_owned());
+        if self.is_judged {
+            self.values.insert(field.name(), value.to_owned());
+        }
         self.record_debug(field, &value);
     }
 }

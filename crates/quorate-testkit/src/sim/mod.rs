@@ -99,6 +99,8 @@
 
 mod attempt_step;
 mod event;
+mod exchanges;
+mod excuse;
 mod fault;
 mod holders;
 pub mod invariant;
@@ -119,6 +121,7 @@ mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
 pub use event::{Belief, Event, RunOutcome, StoreRead, TickStart, Waiter, Working, Write};
+pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{
     AdjustableClock, Directions, Gate, Host, Link, Machine, Memory, NAP, NetworkConditions, SeedRng, Server,
@@ -138,4 +141,4 @@ pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};
 pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
 pub use scenario::{NODES, Plan, Scenario, WORKERS};
 pub use shrink::{Shrunk, shrink};
-pub use sweep::{Failure, Summary, Sweep};
+pub use sweep::{Failure, Summary, Sweep, Uses};

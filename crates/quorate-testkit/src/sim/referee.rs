@@ -2,16 +2,17 @@ mod locks;
 
 use super::{
     Belief, Event, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
+    exchanges::Exchanges,
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
-    judged_server::was_ahead,
+    judged_server::{Backer, was_ahead},
     scenario::true_wall,
 };
 use quorate::{
     election::Term,
     env::WallTime,
     lease::Lease,
-    node::{Batch, BatchReply, Reply, Request, Resource},
+    node::{Batch, BatchReply, Resource},
     quorum::QuorumConfig,
     scheduler::RunContext,
 };
@@ -55,6 +56,8 @@ struct State {
     calm: bool,
     violation: Option<String>,
     coverage: BTreeMap<String, u64>,
+    /// The requests that servers have run, counted by kind and kind of reply.
+    exchanges: Exchanges,
 }
 
 /// Code that works under a lease that a majority granted.
@@ -143,6 +146,7 @@ impl Referee {
             calm: false,
             violation: None,
             coverage: BTreeMap::new(),
+            exchanges: Exchanges::default(),
         };
         Arc::new(Self {
             truth,
@@ -202,17 +206,15 @@ impl Referee {
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
-            self.count(&outcome(request, reply));
+            self.state().exchanges.count(request, reply);
         }
         self.look();
     }
 
     /// Judges the state of all grants at this moment.
     pub fn look(&self) {
-        let now = self.truth.now();
         let held = self.state().held.clone();
-        let servers = self.servers();
-        let beliefs: Vec<Belief> = held.iter().filter_map(|held| self.belief(held, now, &servers)).collect();
+        let beliefs = self.beliefs(&held);
         self.restore(&beliefs);
         self.judge(&Event::Looked(&beliefs));
     }
@@ -263,7 +265,7 @@ impl Referee {
         let held = Arc::new(Held { id, host, resource, token, grace, nodes, holder });
         state.held.push(Arc::clone(&held));
         drop(state);
-        if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
+        if let Some(belief) = self.beliefs(std::slice::from_ref(&held)).pop() {
             self.trace.note(format_args!("{} holds {} under {token}", belief.worker, belief.resource));
             let late = if belief.valid { "" } else { " too late" };
             self.count(&format!("{kind} granted{late}"));
@@ -355,8 +357,7 @@ impl Referee {
     /// Returns for each server the largest amount by which its clock was ahead of the true time, within the
     /// last [`RECENTLY`].
     pub(super) fn servers_ahead(&self) -> Vec<Duration> {
-        let servers = self.servers().into_iter().filter_map(|server| server.upgrade());
-        servers.map(|server| was_ahead(&server, RECENTLY)).collect()
+        self.servers().iter().map(|(_, server)| was_ahead(server, RECENTLY)).collect()
     }
 
     /// Locks and returns the active runs of the second group, the pool.
@@ -446,13 +447,24 @@ impl Referee {
     pub fn verdict(&self) -> (Option<String>, BTreeMap<String, u64>) {
         let state = self.state();
         let mut coverage = state.coverage.clone();
+        for (what, count) in state.exchanges.counts() {
+            *coverage.entry(what.to_owned()).or_default() += count;
+        }
         for (what, count) in state.invariants.iter().flat_map(|invariant| invariant.judged()) {
             *coverage.entry(what.to_owned()).or_default() += count;
         }
         (state.violation.clone(), coverage)
     }
 
-    fn belief(&self, held: &Held, now: Duration, servers: &[Weak<Server>]) -> Option<Belief> {
+    fn beliefs(&self, held: &[Arc<Held>]) -> Vec<Belief> {
+        let now = self.truth.now();
+        let servers = self.servers();
+        let backers: Vec<Backer<'_>> =
+            servers.iter().map(|(at, server)| Backer::of(*at, server, now)).collect();
+        held.iter().filter_map(|held| self.belief(held, now, &backers)).collect()
+    }
+
+    fn belief(&self, held: &Held, now: Duration, servers: &[Backer<'_>]) -> Option<Belief> {
         let belief = held.belief(now, servers, &self.setup)?;
         let excused = belief.clock_stood && !self.excuses_none.load(Ordering::Relaxed);
         Some(Belief { clock_stood: excused, ..belief })
@@ -476,45 +488,14 @@ impl Referee {
         self.state().violation.get_or_insert_with(|| format!("at {at:?}: {what}"));
     }
 
-    fn servers(&self) -> Vec<Weak<Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the servers that exist, each with its index.
+    fn servers(&self) -> Vec<(usize, Arc<Server>)> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let existing = |(at, server): (usize, &Weak<Server>)| Some((at, server.upgrade()?));
+        servers.iter().enumerate().filter_map(existing).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Returns the kind of a request and the kind of its reply, as one text. For a refusal, the text ends with
-/// the reason.
-fn outcome(request: &Request, reply: &Reply) -> String {
-    let mut text = Name::of(request);
-    text.push(' ');
-    text += &Name::of(reply);
-    if let Reply::Refused(why) = reply {
-        text.push(' ');
-        text += &Name::of(why);
-    }
-    text
-}
-
-/// The name of an enum's variant: the beginning of its debug text, up to the first delimiter.
-struct Name(String);
-
-impl Name {
-    fn of(variant: &dyn fmt::Debug) -> String {
-        let mut name = Self(String::new());
-        // `Name` returns an error to stop the formatting at the first delimiter. An error therefore means
-        // that the name is complete.
-        let _ = fmt::write(&mut name, format_args!("{variant:?}"));
-        name.0
-    }
-}
-
-impl fmt::Write for Name {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let name = text.split([' ', '(', '{']).next().unwrap_or_default();
-        self.0 += &name.to_lowercase();
-        if name.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
 }

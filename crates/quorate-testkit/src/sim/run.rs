@@ -4,8 +4,8 @@ mod locks;
 mod node_change;
 
 use super::{
-    Directions, Event, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList, Plan,
-    Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
+    Directions, Event, Excuse, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList,
+    Plan, Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
     judged_server::{JudgedHooks, Runs},
     log_capture::capture_log,
     node_list,
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub trace: Vec<String>,
     /// For each counted event, the number of times that it happened.
     pub coverage: BTreeMap<String, u64>,
+    /// For each excuse that an invariant used, the number of times.
+    pub excuses: BTreeMap<Excuse, u64>,
     /// The first violation of an invariant.
     pub violation: Option<String>,
     /// The duration of the run in the true time of the simulation, not in real time.
@@ -84,6 +86,8 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
     let runtime = runtime.expect("a runtime on this thread");
     runtime.block_on(async move {
         let seed = scenario.seed;
+        // A run that panicked on this thread has left its counts.
+        Excuse::take_used();
         let truth = Truth::begin();
         let trace = if traced { Trace::new(truth) } else { Trace::none(truth) };
         let referee = Referee::new(truth, trace.clone(), plan.setup.clone());
@@ -115,7 +119,8 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
         run.end().await;
         referee.judge(&Event::Over);
         let (violation, coverage) = referee.verdict();
-        Outcome { seed, trace: trace.take(), coverage, violation, simulated: truth.now() }
+        let excuses = Excuse::take_used();
+        Outcome { seed, trace: trace.take(), coverage, excuses, violation, simulated: truth.now() }
     })
 }
 
@@ -286,7 +291,8 @@ impl Run {
         // crashed. The first check therefore ignores the resign requests of all workers.
         self.check_for_leftover_keys(|resource, owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
-            ours && resource.kind() != ResourceKind::ResignRequest
+            let is_request = resource.kind() == ResourceKind::ResignRequest;
+            !Excuse::LeftoversCrashed.excuses(!ours) && !Excuse::LeftoversResign.excuses(is_request)
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver may have been in back-off for up to a second before it reached its server again. The

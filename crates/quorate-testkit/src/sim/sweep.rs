@@ -1,4 +1,4 @@
-use super::{Fault, Outcome, Plan, invariant, simulate, simulate_untraced};
+use super::{Excuse, Fault, Outcome, Plan, invariant, simulate, simulate_untraced};
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -37,8 +37,19 @@ pub struct Summary {
     pub simulated: Duration,
     /// The number of times that each counted event happened, by the name of the event.
     pub coverage: BTreeMap<String, u64>,
+    /// The excuses that invariants used.
+    pub excuses: BTreeMap<Excuse, Uses>,
     /// The failures, by seed.
     pub failures: Vec<Failure>,
+}
+
+/// The number of times that an excuse was used in a sweep, and the number of seeds in which it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// The number of times. An excuse may be used again at each event while its reason continues.
+    pub times: u64,
+    /// The number of seeds.
+    pub seeds: u64,
 }
 
 /// A seed that failed: an invariant broke, or its two runs had different traces, or it panicked.
@@ -150,12 +161,21 @@ impl Summary {
         self.seeds += other.seeds;
         self.simulated += other.simulated;
         self.failures.extend(other.failures);
+        for (excuse, uses) in other.excuses {
+            let total = self.excuses.entry(excuse).or_default();
+            (total.times, total.seeds) = (total.times + uses.times, total.seeds + uses.seeds);
+        }
         other.coverage.into_iter().for_each(|(what, count)| *self.coverage.entry(what).or_default() += count);
     }
 
     /// Returns the number of times that the event `what` was counted.
     pub fn count(&self, what: &str) -> u64 {
         self.coverage.get(what).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of times that the excuse was used, and the number of seeds.
+    pub fn uses(&self, excuse: Excuse) -> Uses {
+        self.excuses.get(&excuse).copied().unwrap_or_default()
     }
 
     /// Returns the counts of the faults that happened, by kind.
@@ -165,9 +185,10 @@ impl Summary {
     }
 
     fn add(&mut self, outcome: Option<Outcome>, failure: Option<Failure>) {
-        let (coverage, simulated) =
-            outcome.map(|outcome| (outcome.coverage, outcome.simulated)).unwrap_or_default();
-        self.merge(Self { seeds: 1, simulated, coverage, failures: failure.into_iter().collect() });
+        let (coverage, simulated, excuses) =
+            outcome.map(|outcome| (outcome.coverage, outcome.simulated, outcome.excuses)).unwrap_or_default();
+        let excuses = excuses.into_iter().map(|(excuse, times)| (excuse, Uses { times, seeds: 1 })).collect();
+        self.merge(Self { seeds: 1, simulated, coverage, excuses, failures: failure.into_iter().collect() });
     }
 }
 

@@ -46,6 +46,9 @@ pub(super) struct Attempt {
     pub(super) seen: bool,
     /// True if the servers must withdraw the count before they release the claim.
     pub(super) is_withdrawn: bool,
+    /// True if the claim was cancelled, and a server may keep the count: the claim was made during or soon after the
+    /// faults.
+    pub(super) may_stay: bool,
     /// True if the message was reset since the attempt was counted.
     pub(super) is_reset: bool,
 }
@@ -139,6 +142,7 @@ impl Message {
                 began: false,
                 seen: false,
                 is_withdrawn: false,
+                may_stay: false,
                 is_reset: false,
             });
             self.attempts.len() - 1

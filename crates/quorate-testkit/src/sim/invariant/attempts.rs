@@ -1,5 +1,8 @@
-use super::{Event, Invariant, MAJORITY, attempt_log::AttemptLog};
-use crate::sim::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind};
+use super::{
+    Event, Invariant, MAJORITY,
+    attempt_log::{Attempt, AttemptLog},
+};
+use crate::sim::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, Excuse};
 use quorate::node::{Request, Resource};
 use std::time::Duration;
 
@@ -48,7 +51,11 @@ impl Invariant for Attempts {
                         "{node} frees {resource} and keeps the count {} of an attempt that was cancelled",
                         attempt.number
                     )),
-                    _ => Ok(()),
+                    Some(attempt) => {
+                        Excuse::AttemptsUnsteady.excuses(attempt.may_stay);
+                        Ok(())
+                    }
+                    None => Ok(()),
                 }
             }
             Event::Attempt(AttemptStep { worker, resource, kind }) => match kind {
@@ -57,6 +64,12 @@ impl Invariant for Attempts {
                     self.cancelled += 1;
                     if let Some(attempt) = self.log.message(resource).counted(worker, *attempt) {
                         attempt.is_withdrawn = true;
+                    }
+                    Ok(())
+                }
+                AttemptStepKind::Cancelled { attempt, steady: false } => {
+                    if let Some(attempt) = self.log.message(resource).counted(worker, *attempt) {
+                        attempt.may_stay = true;
                     }
                     Ok(())
                 }
@@ -85,18 +98,17 @@ impl Attempts {
         if on < MAJORITY {
             return Err(format!("{worker} begins attempt {number} on {resource}, counted on {on} servers"));
         }
-        let same = |twice: usize, attempt: &super::attempt_log::Attempt| {
-            twice
-                + usize::from(
-                    attempt.number == number && attempt.began && attempt.remembered.len() >= MAJORITY,
-                )
-        };
+        let began = |attempt: &&Attempt| attempt.number == number && attempt.began;
         if let Some(attempt) = message.counted(worker, number) {
             attempt.began = true;
             let remembered = attempt.remembered.len() >= MAJORITY;
-            if remembered && message.attempts.iter().fold(0, same) > 1 {
+            let is_remembered = |attempt: &&Attempt| attempt.remembered.len() >= MAJORITY;
+            let same = message.attempts.iter().filter(began).filter(is_remembered).count();
+            if remembered && same > 1 {
                 return Err(format!("{worker} begins attempt {number} on {resource}, which began before"));
             }
+            let ever = message.attempts.iter().filter(began).filter(|attempt| attempt.ever.len() >= MAJORITY);
+            Excuse::AttemptsForgotten.excuses(ever.count() > 1);
         }
         Ok(())
     }
@@ -113,17 +125,20 @@ impl Attempts {
         if attempts < ATTEMPT_LIMIT {
             return Err(format!("{worker} gives {resource} up after {attempts} of {ATTEMPT_LIMIT} attempts"));
         }
-        if !holds {
-            return Ok(());
-        }
-        self.given_up += 1;
+        self.given_up += u64::from(holds);
         let message = self.log.message(resource);
-        let counts = |attempt: &&super::attempt_log::Attempt| {
-            let is_left = attempt.began || attempt.seen || !attempt.counted.is_empty();
-            message.restored || (is_left && !attempt.is_reset)
+        let is_left = |attempt: &&Attempt| {
+            !attempt.is_reset && (attempt.began || attempt.seen || !attempt.counted.is_empty())
         };
-        let found = message.attempts.iter().filter(counts).count();
-        if found < attempts as usize {
+        let count = |counts: &dyn Fn(&&Attempt) -> bool| message.attempts.iter().filter(counts).count();
+        let (left, needed) = (count(&is_left), attempts as usize);
+        let found = if message.restored { message.attempts.len() } else { left };
+        if found >= needed && holds {
+            let began = count(&|attempt| !attempt.is_reset && attempt.began);
+            Excuse::AttemptsRestored.excuses(left < needed);
+            Excuse::AttemptsLeft.excuses(left >= needed && began < needed);
+        }
+        if found < needed && !Excuse::AttemptsEnded.excuses(!holds) {
             return Err(format!(
                 "{worker} gives {resource} up after {attempts} attempts, of which {found} count"
             ));

@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use std::time::Duration;
 
 /// Requires that each lease which its worker considers valid is stored on a majority of the servers in the worker's
@@ -19,8 +19,15 @@ impl Invariant for Backing {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
-        let counts = |belief: &&Belief| belief.valid && !belief.clock_stood;
-        match beliefs.iter().filter(counts).find(|belief| belief.backed_by < belief.nodes.majority()) {
+        let lacks = |belief: &&Belief| {
+            let majority = belief.nodes.majority();
+            let stored_on = belief.backed_by - belief.without_lease.len();
+            if belief.backed_by >= majority && stored_on < majority && !belief.clock_stood {
+                belief.without_lease.iter().for_each(|excuse| excuse.count());
+            }
+            belief.backed_by < majority && !Excuse::BackingClock.excuses(belief.clock_stood)
+        };
+        match beliefs.iter().filter(|belief| belief.valid).find(lacks) {
             Some(belief) => Err(format!(
                 "{} believes in {} under {}, which stands on {} servers",
                 belief.worker, belief.resource, belief.token, belief.backed_by

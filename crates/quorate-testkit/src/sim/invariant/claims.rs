@@ -1,4 +1,5 @@
 use super::{Event, Invariant, MAJORITY};
+use crate::sim::Excuse;
 use quorate::node::{Reply, Request, Resource};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,9 +63,15 @@ impl Invariant for Claims {
             {
                 return Err(format!("{node} grants {resource}, which is done there"));
             }
-            Event::Granted(belief) if belief.valid && !belief.clock_stood => {
+            Event::Granted(belief) => {
                 let on = self.done.get(&belief.resource).map_or(0, BTreeMap::len);
-                if on >= MAJORITY {
+                if on < MAJORITY && belief.valid && !belief.clock_stood {
+                    Excuse::ClaimsForgotten.excuses(self.was_done(&belief.resource));
+                }
+                if on >= MAJORITY
+                    && !Excuse::ClaimsEnded.excuses(!belief.valid)
+                    && !Excuse::ClaimsClock.excuses(belief.clock_stood)
+                {
                     let (worker, token) = (&belief.worker, belief.token);
                     return Err(format!(
                         "{worker} is given {} under {token}, which is done on {on} servers",
@@ -91,6 +98,13 @@ impl Invariant for Claims {
 }
 
 impl Claims {
+    /// Returns `true` if a majority of the servers has ever stored the message as done.
+    fn was_done(&self, resource: &Resource) -> bool {
+        let tokens = (resource.clone(), 0)..=(resource.clone(), u64::MAX);
+        let on = self.recorded.range(tokens).flat_map(|(_, on)| on);
+        on.collect::<BTreeSet<_>>().len() >= MAJORITY
+    }
+
     fn record(
         &mut self,
         node: &str,

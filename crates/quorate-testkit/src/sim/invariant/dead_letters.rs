@@ -1,5 +1,5 @@
 use super::{Event, Invariant, MAJORITY};
-use crate::sim::{AttemptStep, AttemptStepKind, is_limited};
+use crate::sim::{AttemptStep, AttemptStepKind, Excuse, is_limited};
 use quorate::node::{Reply, Request, Resource};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +24,8 @@ pub(super) struct DeadLetters {
     handed_over: BTreeMap<Resource, BTreeSet<(u64, Arc<str>)>>,
     /// For each message, the servers that store its dead-letter record.
     dead: BTreeMap<Resource, BTreeSet<String>>,
+    /// As `dead`, with the servers that have forgotten the record.
+    was_dead: BTreeMap<Resource, BTreeSet<String>>,
     judged: u64,
 }
 
@@ -47,11 +49,14 @@ impl Invariant for DeadLetters {
                 reply: Reply::Completed,
             } if is_limited(resource) => {
                 let dead = self.dead.entry(resource.clone()).or_default();
+                let was_dead = self.was_dead.entry(resource.clone()).or_default();
                 if record.dead_lettered.is_none() {
                     dead.remove(*node);
+                    was_dead.remove(*node);
                     return Ok(());
                 }
                 dead.insert((*node).to_owned());
+                was_dead.insert((*node).to_owned());
                 let entry = (record.token.get(), Arc::clone(&record.result));
                 if !self.handed_over.get(resource).is_some_and(|taken| taken.contains(&entry)) {
                     return Err(format!(
@@ -65,8 +70,10 @@ impl Invariant for DeadLetters {
                 request: Request::ResetAttempts { resource, .. },
                 reply: Reply::AttemptsReset,
             } => {
-                if let Some(dead) = self.dead.get_mut(resource) {
-                    dead.remove(*node);
+                for dead in [&mut self.dead, &mut self.was_dead] {
+                    if let Some(dead) = dead.get_mut(resource) {
+                        dead.remove(*node);
+                    }
                 }
             }
             Event::Attempt(step) => return self.step(step),
@@ -80,9 +87,12 @@ impl DeadLetters {
     fn step(&mut self, AttemptStep { worker, resource, kind }: &AttemptStep<'_>) -> Result<(), String> {
         let on = self.dead.get(*resource).map_or(0, BTreeSet::len);
         match kind {
-            AttemptStepKind::GivenUp { valid: true, .. } | AttemptStepKind::Began { valid: true, .. }
-                if on >= MAJORITY =>
-            {
+            AttemptStepKind::GivenUp { valid, .. } | AttemptStepKind::Began { valid, .. } => {
+                let was_on = self.was_dead.get(*resource).map_or(0, BTreeSet::len);
+                Excuse::DeadLettersForgotten.excuses(*valid && on < MAJORITY && was_on >= MAJORITY);
+                if on < MAJORITY || Excuse::DeadLettersEnded.excuses(!valid) {
+                    return Ok(());
+                }
                 Err(format!("{worker} receives {resource}, which {on} servers store as given up"))
             }
             AttemptStepKind::HandedOver { token, note } => {

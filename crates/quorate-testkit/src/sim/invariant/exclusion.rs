@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use std::time::Duration;
 
 /// Requires that, at every true moment, at most one worker considers a lease on a resource valid by its own
@@ -15,9 +15,11 @@ impl Invariant for Exclusion {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         let Event::Looked(beliefs) = event else { return Ok(()) };
-        for (at, one) in beliefs.iter().enumerate().filter(|(_, belief)| counts(belief)) {
-            let twin = beliefs[at + 1..].iter().find(|two| counts(two) && two.resource == one.resource);
-            if let Some(two) = twin {
+        for (at, one) in beliefs.iter().enumerate().filter(|(_, belief)| writes(belief)) {
+            let twins = beliefs[at + 1..].iter().filter(|two| writes(two) && two.resource == one.resource);
+            let mut judged =
+                twins.filter(|two| !Excuse::ExclusionClock.excuses(one.clock_stood || two.clock_stood));
+            if let Some(two) = judged.next() {
                 return Err(format!(
                     "{} under {} and {} under {} both hold {}",
                     one.worker, one.token, two.worker, two.token, one.resource
@@ -28,8 +30,8 @@ impl Invariant for Exclusion {
     }
 }
 
-fn counts(belief: &Belief) -> bool {
-    belief.valid && !belief.clock_stood && !belief.reads
+fn writes(belief: &Belief) -> bool {
+    belief.valid && !belief.reads
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use std::time::Duration;
 
 /// Requires that a store which compares fencing tokens loses no update: each write that it accepts was computed
@@ -15,7 +16,11 @@ impl Invariant for Fence {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Wrote(write) if write.checked && write.accepted && write.base != write.stands => {
+            Event::Wrote(write)
+                if write.accepted
+                    && write.base != write.stands
+                    && !Excuse::FenceUnchecked.excuses(!write.checked) =>
+            {
                 Err(format!(
                     "{} lost an update: version {} was made from {} under {}",
                     write.register,

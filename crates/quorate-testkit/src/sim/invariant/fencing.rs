@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use quorate::node::Resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,6 +29,10 @@ impl Invariant for Fencing {
         // stood still cannot know whether its grant has ended. `Order` also compares the tokens of such
         // grants, except those of claims.
         if !belief.valid || belief.clock_stood {
+            if self.newest.get(resource).is_some_and(|newest| token < *newest) {
+                let excuse = if belief.valid { Excuse::FencingClock } else { Excuse::FencingEnded };
+                excuse.count();
+            }
             return Ok(());
         }
         let newest = self.newest.insert(resource.clone(), token).unwrap_or_default();

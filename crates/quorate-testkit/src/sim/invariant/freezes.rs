@@ -7,7 +7,7 @@ use super::{
     runs::covers,
 };
 use crate::sim::{
-    RunStart, Told,
+    Excuse, RunStart, Told,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
@@ -104,7 +104,8 @@ impl Invariant for Freezes {
         self.memories.see(true_wall(now), event);
         match event {
             Event::Forgot { .. } => {
-                let lost = |freeze: &Freeze| self.log.freezes().is_lost(freeze.id);
+                let lost =
+                    |freeze: &Freeze| Excuse::FreezesForgotten.excuses(self.log.freezes().is_lost(freeze.id));
                 self.in_force = self.in_force.take().filter(|freeze| !lost(freeze));
             }
             Event::Ran { request: Request::Write { ledger, record, .. }, reply: Reply::Written, .. }
@@ -172,7 +173,7 @@ impl Freezes {
                 _ => until,
             };
         }
-        if until <= at || self.log.freezes().is_lost(id) {
+        if until <= at || Excuse::FreezesForgotten.excuses(self.log.freezes().is_lost(id)) {
             return Ok(());
         }
         self.judged += 1;
@@ -194,8 +195,12 @@ impl Freezes {
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;
         let was_open = spec.is_any_worker() && was_open_before(freeze, start);
-        let continues = was_open || self.goes_on(freeze, spec, start);
-        if cause.request().is_some() || *at >= freeze.until || excused || continues {
+        if cause.request().is_some()
+            || *at >= freeze.until
+            || Excuse::FreezesGoesOn.excuses(self.goes_on(freeze, spec, start))
+            || Excuse::FreezesOpen.excuses(was_open)
+            || Excuse::FreezesWorker.excuses(excused)
+        {
             return Ok(());
         }
         Err(format!(
@@ -233,7 +238,8 @@ impl Freezes {
     /// Checks the ticks of all freezes, and that the group runs again.
     fn reckon(&mut self, since: WallTime, until: WallTime) -> Result<(), String> {
         let forgot = self.memories.forgot().max().unwrap_or_default();
-        for span in self.spans.clone().into_iter().filter(|span| forgot + OFFSET < span.from) {
+        let lost = |span: &Span| Excuse::FreezesUnentered.excuses(span.from <= forgot + OFFSET);
+        for span in self.spans.clone().into_iter().filter(|span| !lost(span)) {
             self.are_entered(span)?;
         }
         let Some((end, expires)) = self.log.last_freeze_end() else { return Ok(()) };

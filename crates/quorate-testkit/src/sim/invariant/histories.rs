@@ -8,7 +8,7 @@ use super::{
     runs::covers,
 };
 use crate::sim::{
-    HandlerEnd, Promises,
+    Excuse, HandlerEnd, Promises,
     scenario::true_wall,
     worker::{POOL, PoolSpec, pool_specs},
 };
@@ -187,8 +187,8 @@ impl Histories {
             }
             RunOutcome::Lost => {
                 spec.delivery == Delivery::AtMostOnce
-                    || !self.judges(spec)
-                    || self.may_be_lost_in_a_pause(entry)
+                    || Excuse::HistoriesAnyWorker.excuses(!self.judges(spec))
+                    || Excuse::HistoriesLost.excuses(self.may_be_lost_in_a_pause(entry))
             }
             _ => return self.not_skipped(spec, entry),
         };
@@ -221,17 +221,17 @@ impl Histories {
             RunOutcome::SkippedPaused => self.log.may_be_paused(spec.name, entry.until.unwrap_or(entry.tick)),
             _ => false,
         };
-        if !permitted && self.judges(spec) {
+        if !permitted && !Excuse::HistoriesAnyWorker.excuses(!self.judges(spec)) {
             return Some("its job's rules do not permit that".to_owned());
         }
         let is_back = || self.log.resumptions().is_forgotten_since(spec.name, entry.tick);
         let may_have_run = entry.end == RunOutcome::SkippedPaused && (spec.is_any_worker() || is_back());
-        if !self.promises.skips_are_final || may_have_run {
-            return None;
-        }
         let mut runs = self.log.runs().filter(|run| *run.start.job == *spec.name);
         let started = runs.find(|run| run.start.cause.request().is_none() && covers(entry, run.start.at));
-        started.map(|run| format!("run {} of {:?} has started", run.start.run, run.start.at))
+        let run = started?;
+        let is_excused = !self.promises.skips_are_final || may_have_run;
+        (!Excuse::HistoriesSkipped.excuses(is_excused))
+            .then(|| format!("run {} of {:?} has started", run.start.run, run.start.at))
     }
 
     /// Checks that a history read contains the newest entries that a majority of the servers stores.
@@ -243,8 +243,9 @@ impl Histories {
         let keys: BTreeSet<Arc<str>> = entries.iter().map(HistoryEntry::key).collect();
         let mut newest: Vec<_> = stored.iter().collect();
         newest.sort_by_key(|(_, stored)| std::cmp::Reverse(stored.at));
-        let mut kept = newest.iter().take(spec.history).filter(|(_, stored)| stored.on.len() >= MAJORITY);
-        match kept.find(|(key, _)| !keys.contains(*key)) {
+        let mut missing = newest.iter().take(spec.history).filter(|(key, _)| !keys.contains(*key));
+        let few = |stored: &Stored| Excuse::HistoriesForgotten.excuses(stored.on.len() < MAJORITY);
+        match missing.find(|(_, stored)| !few(stored)) {
             Some((key, stored)) => {
                 Err(format!("the entry {key} is missing, which is on {} servers", stored.on.len()))
             }
@@ -262,16 +263,16 @@ impl Histories {
             // The leader that must enter the end needs some time. The leader was stopped at `until`, perhaps
             // before it could write the entry.
             let ended = run.end.map_or(until, |(at, _)| at);
-            if spec.is_any_worker() && until < ended + ENTERED_IN {
-                continue;
-            }
             let of = RunOf::started(&run.start);
             let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
             // The entry may be missing from a short history because pruning removed it.
             let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
-            if newer + 1 < spec.history && !read.iter().any(|entry| is_its(&entry)) {
+            if !read.iter().any(|entry| is_its(&entry))
+                && !Excuse::HistoriesLate.excuses(spec.is_any_worker() && until < ended + ENTERED_IN)
+                && !Excuse::HistoriesPruned.excuses(newer + 1 >= spec.history)
+            {
                 return Err(format!(
                     "the history of {} lacks run {} of {:?}",
                     spec.name, run.start.run, of.tick

@@ -116,6 +116,7 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         ending: !valid,
         asked_to_stop: !valid,
         backed_by: crate::sim::NODES,
+        without_lease: Vec::new(),
         clock_stood: false,
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),
         reads: false,

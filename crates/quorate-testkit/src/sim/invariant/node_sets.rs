@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use quorate::{internals::Marker, node::Resource};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -39,6 +39,11 @@ impl Invariant for NodeSets {
         match event {
             Event::Looked(beliefs) => both(beliefs),
             Event::Granted(belief) if counts(belief) => self.grant(belief),
+            Event::Granted(belief) => {
+                let excuse = if belief.valid { Excuse::NodeSetsClock } else { Excuse::NodeSetsEnded };
+                excuse.excuses(self.is_out_of_order(belief));
+                Ok(())
+            }
             Event::Replaced { markers, nodes } => {
                 let named = |marker: &&Option<Arc<str>>| {
                     let marker = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -79,6 +84,14 @@ impl NodeSets {
         *newest = (*newest).max(*token);
         Ok(())
     }
+
+    /// Returns `true` if [`grant`](Self::grant) would find the grant wrong.
+    fn is_out_of_order(&self, belief: &Belief) -> bool {
+        if !belief.nodes.is_new {
+            return self.first.is_some();
+        }
+        self.old_tokens.get(&belief.resource).is_some_and(|old| *old >= belief.token)
+    }
 }
 
 fn counts(belief: &Belief) -> bool {
@@ -92,7 +105,12 @@ fn both(beliefs: &[Belief]) -> Result<(), String> {
             "{} holds {} of the new set, while {} holds {} of the old",
             new.worker, new.resource, old.worker, old.resource
         )),
-        None => Ok(()),
+        None => {
+            let believed =
+                |is_new| beliefs.iter().any(|belief| belief.nodes.is_new == is_new && belief.valid);
+            Excuse::NodeSetsClock.excuses(believed(true) && believed(false));
+            Ok(())
+        }
     }
 }
 

@@ -1,5 +1,8 @@
-use super::{Event, Invariant, MAJORITY, attempt_log::AttemptLog};
-use crate::sim::{AttemptStep, AttemptStepKind};
+use super::{
+    Event, Invariant, MAJORITY,
+    attempt_log::{Attempt, AttemptLog},
+};
+use crate::sim::{AttemptStep, AttemptStepKind, Excuse};
 use quorate::node::Resource;
 use std::time::Duration;
 
@@ -64,16 +67,16 @@ impl Payloads {
     ) -> Result<(), String> {
         let message = self.log.message(resource);
         let mut before = message.attempts.iter();
-        let other = before.find(|attempt| {
-            attempt.began
-                && attempt.payload.as_deref() != Some(payload)
-                && attempt.remembered.len() >= MAJORITY
-        });
+        let is_other = |attempt: &Attempt| attempt.began && attempt.payload.as_deref() != Some(payload);
+        let other = before.find(|attempt| is_other(attempt) && attempt.remembered.len() >= MAJORITY);
+        let forgotten = |attempt: &Attempt| is_other(attempt) && attempt.ever.len() >= MAJORITY;
+        let is_forgotten = valid && other.is_none() && message.attempts.iter().any(forgotten);
+        Excuse::PayloadsForgotten.excuses(is_forgotten);
         let other = other.map(|attempt| attempt.payload.as_deref().unwrap_or_default().to_owned());
         if let Some(attempt) = message.counted(worker, number) {
             attempt.began = true;
         }
-        match other.filter(|_| valid) {
+        match other.filter(|_| !Excuse::PayloadsEnded.excuses(!valid)) {
             Some(other) => Err(format!(
                 "{worker} begins attempt {number} on {resource} with {payload}, after an attempt with {other}"
             )),

@@ -1,6 +1,6 @@
 use super::{Event, freeze_rows::FreezeRows, resumptions::Resumptions};
 use crate::sim::{
-    Asked, RunEnd, RunStart, Told,
+    Asked, Excuse, RunEnd, RunStart, Told,
     worker::{PoolSpec, VALID_FOR, pool_specs},
 };
 use quorate::{env::WallTime, internals::JobAction, scheduler::RequestId};
@@ -195,7 +195,8 @@ impl PoolLog {
             // this end.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
-                is_over && !self.resumptions.is_forgotten_since(job, resume.asked.at)
+                let is_forgotten = || self.resumptions.is_forgotten_since(job, resume.asked.at);
+                is_over && !Excuse::PauseEndForgotten.excuses(is_forgotten())
             })
         });
         paused || self.may_be_frozen(job, tick)

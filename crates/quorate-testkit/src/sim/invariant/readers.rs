@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use quorate::node::Resource;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -49,6 +49,16 @@ impl Invariant for Readers {
         match event {
             Event::Granted(belief) if counts(belief) => self.write(belief),
             Event::Read { belief, downgraded } if counts(belief) => self.read(belief, *downgraded),
+            Event::Granted(belief) => {
+                let before = self.read_after.get(&belief.resource);
+                count_unjudged(belief, before.is_some_and(|before| belief.token <= *before));
+                Ok(())
+            }
+            Event::Read { belief, downgraded } => {
+                let newest = self.newest(&belief.resource);
+                count_unjudged(belief, downgraded.is_some_and(|token| newest > token));
+                Ok(())
+            }
             Event::Looked(beliefs) => {
                 let mut readers = beliefs.iter().filter(|belief| belief.reads);
                 readers.try_for_each(|reader| self.look(reader, beliefs))
@@ -92,21 +102,23 @@ impl Readers {
 
     fn look(&mut self, reader: &Belief, beliefs: &[Belief]) -> Result<(), String> {
         let Belief { worker, resource, lease, .. } = reader;
+        let newest = self.newest(resource);
         if reader.clock_stood {
-            self.since.remove(lease);
+            let since = self.since.remove(lease);
+            Excuse::ReadersClock.excuses(reader.valid && since.is_some_and(|since| newest > since));
         }
-        if !counts(reader) {
+        if !reader.valid {
             return Ok(());
         }
-        let newest = self.newest(resource);
-        let since = *self.since.entry(*lease).or_insert(newest);
-        if newest > since {
+        if !reader.clock_stood && newest > *self.since.entry(*lease).or_insert(newest) {
             return Err(format!(
                 "a writer held {resource} under {newest} while {worker} held it for reading"
             ));
         }
-        let writes = |other: &&Belief| counts(other) && !other.reads && other.resource == *resource;
-        match beliefs.iter().find(writes) {
+        let writes = |other: &&Belief| other.valid && !other.reads && other.resource == *resource;
+        let is_judged =
+            |writer: &&Belief| !Excuse::ReadersClock.excuses(reader.clock_stood || writer.clock_stood);
+        match beliefs.iter().filter(writes).find(is_judged) {
             Some(writer) => Err(format!(
                 "{worker} holds {resource} for reading, and {} under {} for writing",
                 writer.worker, writer.token
@@ -122,6 +134,12 @@ impl Readers {
 
 fn counts(belief: &Belief) -> bool {
     belief.valid && !belief.clock_stood
+}
+
+/// Counts the excuse of a grant that is not judged, if it is `wrong`.
+fn count_unjudged(belief: &Belief, wrong: bool) {
+    let excuse = if belief.valid { Excuse::ReadersClock } else { Excuse::ReadersEnded };
+    excuse.excuses(wrong);
 }
 
 #[cfg(test)]

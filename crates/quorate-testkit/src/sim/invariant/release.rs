@@ -1,7 +1,8 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
@@ -11,8 +12,13 @@ use std::{
 /// addresses, and may be sent again.)
 #[derive(Debug, Default)]
 pub(super) struct Release {
-    released: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
+    /// For each server, the resources that each attempt has released there. A run has thousands of attempts.
+    released: BTreeMap<String, Attempts>,
+    /// For each server, the releases that it has lost.
+    forgotten: BTreeMap<String, Attempts>,
 }
+
+type Attempts = HashMap<Owner, Vec<Resource>>;
 
 impl Invariant for Release {
     fn name(&self) -> &'static str {
@@ -21,14 +27,23 @@ impl Invariant for Release {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Forgot { node } => drop(self.released.remove(*node)),
+            Event::Forgot { node } => {
+                let lost = self.released.remove(*node).unwrap_or_default();
+                self.forgotten.entry((*node).to_owned()).or_default().extend(lost);
+            }
             Event::Ran {
                 node,
                 request: Request::Release { resource, owner } | Request::ReleaseShare { resource, owner },
                 ..
             } => {
-                let released = self.released.entry((*node).to_owned()).or_default();
-                released.insert((resource.clone(), owner.clone()));
+                let of_node = match self.released.get_mut(*node) {
+                    Some(of_node) => of_node,
+                    None => self.released.entry((*node).to_owned()).or_default(),
+                };
+                let released = of_node.entry(owner.clone()).or_default();
+                if !released.contains(resource) {
+                    released.push(resource.clone());
+                }
             }
             Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended | Reply::Shared } => {
                 let (Request::Acquire { resource, owner, .. }
@@ -39,13 +54,15 @@ impl Invariant for Release {
                 else {
                     return Ok(());
                 };
-                if resource.kind() == ResourceKind::ResignRequest {
-                    return Ok(());
-                }
-                let attempt = (resource.clone(), owner.clone());
-                if self.released.get(*node).is_some_and(|released| released.contains(&attempt)) {
+                let is_in = |of: &BTreeMap<String, Attempts>| {
+                    let released = of.get(*node).and_then(|of_node| of_node.get(owner));
+                    released.is_some_and(|released| released.contains(resource))
+                };
+                let is_request = resource.kind() == ResourceKind::ResignRequest;
+                if is_in(&self.released) && !Excuse::ReleaseResign.excuses(is_request) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));
                 }
+                Excuse::ReleaseForgotten.excuses(!is_request && is_in(&self.forgotten));
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use super::{
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
-    Promises, RunStart, Told,
+    Excuse, Promises, RunStart, Told,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
@@ -232,7 +232,7 @@ impl Requests {
         let goes_on = spec.delivery == Delivery::AtLeastOnce && start.at < pause.accepted + OFFSET;
         let excused = start.clock_stood || start.awake_for < NOTICED_IN;
         let judged = !spec.is_any_worker() || self.promises.any_worker_pauses;
-        judged && !goes_on && !excused
+        judged && !Excuse::RequestsGoesOn.excuses(goes_on) && !Excuse::RequestsWorker.excuses(excused)
     }
 
     /// Returns the number of servers that may have lost data since the request was sent. Such a server does not
@@ -256,11 +256,8 @@ impl Requests {
             let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
             let untakable = self.open_records.is_untakable(job, &self.memories);
             self.untakable += u64::from(untakable);
-            let forgotten = forgotten || untakable;
-            (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
-            if cancelled || forgotten {
-                continue;
-            }
+            (self.judged, self.forgotten) =
+                (self.judged + 1, self.forgotten + u64::from(forgotten || untakable));
             let entries = || self.histories.get(job).into_iter().flatten();
             let due = match ask {
                 JobAction::Trigger { .. } => None,
@@ -279,6 +276,12 @@ impl Requests {
                 Some(ticks) => ticks.into_iter().find(|tick| !told(Some(*tick))),
             };
             if let Some(tick) = lacking {
+                if Excuse::RequestsCancelled.excuses(cancelled)
+                    || Excuse::RequestsForgotten.excuses(forgotten)
+                    || Excuse::RequestsUntakable.excuses(untakable)
+                {
+                    continue;
+                }
                 return Err(format!("{id} ({ask:?}) was accepted, and nothing came of its run of {tick:?}"));
             }
         }

@@ -1,5 +1,5 @@
 use super::{Event, Invariant, MAJORITY};
-use crate::sim::Belief;
+use crate::sim::{Belief, Excuse};
 use quorate::node::{Reply, Request, Resource};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,6 +31,8 @@ pub(super) struct Reservations {
 #[derive(Debug)]
 struct Reservation {
     successor: String,
+    /// The excuse why the server no longer counts, if it does not.
+    gone: Option<Excuse>,
     /// The true time until which the reservation is judged.
     until: Duration,
 }
@@ -47,7 +49,8 @@ impl Invariant for Reservations {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Forgot { node } => {
-                self.made.values_mut().for_each(|made| drop(made.remove(*node)));
+                let made = self.made.values_mut().filter_map(|made| made.get_mut(*node));
+                made.for_each(|reservation| reservation.gone = Some(Excuse::ReservationsForgotten));
                 Ok(())
             }
             Event::Ran {
@@ -56,7 +59,8 @@ impl Invariant for Reservations {
                 reply: Reply::Reserved,
             } => {
                 let successor = successor.reserved_for().unwrap_or_default().to_owned();
-                let reservation = Reservation { successor, until: now + ttl.saturating_sub(SHORTER) };
+                let reservation =
+                    Reservation { successor, gone: None, until: now + ttl.saturating_sub(SHORTER) };
                 let made = self.made.entry(resource.clone()).or_default();
                 made.insert((*node).to_owned(), reservation);
                 Ok(())
@@ -66,17 +70,16 @@ impl Invariant for Reservations {
                 request: Request::Acquire { resource, owner, .. },
                 reply: Reply::Granted { .. },
             } => {
-                if let Some(made) = self.made.get_mut(resource)
-                    && made.get(*node).is_some_and(|reservation| reservation.successor == owner.worker())
+                let made = self.made.get_mut(resource).and_then(|made| made.get_mut(*node));
+                if let Some(reservation) = made.filter(|made| made.gone.is_none())
+                    && reservation.successor == owner.worker()
                 {
-                    made.remove(*node);
+                    reservation.gone = Some(Excuse::ReservationsTaken);
                     self.taken += 1;
                 }
                 Ok(())
             }
-            Event::Granted(belief) | Event::Read { belief, .. } if belief.valid && !belief.clock_stood => {
-                self.judge(now, belief)
-            }
+            Event::Granted(belief) | Event::Read { belief, .. } => self.judge(now, belief),
             _ => Ok(()),
         }
     }
@@ -87,11 +90,20 @@ impl Reservations {
         let Belief { worker, resource, reads, .. } = belief;
         let Some(made) = self.made.get_mut(resource) else { return Ok(()) };
         made.retain(|_, reservation| now < reservation.until);
-        self.judged += u64::from(!made.is_empty());
+        let is_judged = belief.valid && !belief.clock_stood;
+        let is_made = made.values().any(|reservation| reservation.gone.is_none());
+        self.judged += u64::from(is_judged && is_made);
         let others = made.values().filter(|reservation| *reads || reservation.successor != **worker);
-        let others: Vec<&str> = others.map(|reservation| reservation.successor.as_str()).collect();
-        if others.len() >= MAJORITY {
+        let (gone, stored): (Vec<_>, Vec<_>) = others.partition(|reservation| reservation.gone.is_some());
+        if stored.len() >= MAJORITY
+            && !Excuse::ReservationsEnded.excuses(!belief.valid)
+            && !Excuse::ReservationsClock.excuses(belief.clock_stood)
+        {
+            let others: Vec<&str> = stored.iter().map(|reservation| reservation.successor.as_str()).collect();
             return Err(format!("{worker} acquired {resource}, which servers reserve for {others:?}"));
+        }
+        if is_judged && stored.len() < MAJORITY && stored.len() + gone.len() >= MAJORITY {
+            gone.iter().filter_map(|reservation| reservation.gone).for_each(Excuse::count);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::{
     pool_log::{OFFSET, PoolLog, Run, RunOf},
 };
 use crate::sim::{
-    Beside, Promises, RunStart,
+    Beside, Excuse, Promises, RunStart,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
@@ -113,11 +113,16 @@ impl Runs {
     fn started(&mut self, start: &RunStart) -> Result<(), String> {
         let RunStart { run, worker, job, at, token, .. } = start;
         let spec = self.log.spec(job).ok_or_else(|| format!("there is no job {job}"))?;
-        let due = start.cause.request().is_some() || *at <= start.true_wall + start.ahead + CARRIED;
+        let due = start.cause.request().is_some()
+            || *at <= start.true_wall + CARRIED
+            || Excuse::RunsAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED);
         let beside: Vec<&Beside> = beside(&self.log, self.promises, spec, start).collect();
         let overlaps = |other: &&&Beside| {
             let run = self.log.run(other.run).map(|run| RunOf::started(&run.start));
-            run.is_none_or(|run| !self.open_records.excuses_overlap(&RunOf::started(start), &run))
+            run.is_none_or(|run| {
+                let forgotten = self.open_records.excuses_overlap(&RunOf::started(start), &run);
+                !Excuse::RunsForgotten.excuses(forgotten)
+            })
         };
         let wrong = if !start.valid {
             "though its hold is over".to_owned()
@@ -137,6 +142,7 @@ impl Runs {
     fn reckon(&mut self, settled: WallTime, until: WallTime) -> Result<(), String> {
         let until = until - YOUNG;
         let asleep = !self.promises.any_worker_progress && self.is_asleep(settled, until);
+        Excuse::RunsAsleep.excuses(asleep);
         self.asleep += u64::from(asleep);
         for spec in self.log.specs().filter(|spec| !asleep || !spec.is_any_worker()) {
             let name = spec.name;
@@ -183,20 +189,30 @@ impl Runs {
         let entries: Vec<&HistoryEntry> = history.filter(|entry| covers(entry, at)).collect();
         let ended = match spec.delivery {
             Delivery::AtMostOnce => {
-                !runs.is_empty() || !entries.is_empty() || !self.is_to_be_entered(spec, at)
+                !runs.is_empty()
+                    || !entries.is_empty()
+                    || Excuse::RunsUnentered.excuses(!self.is_to_be_entered(spec, at))
             }
             Delivery::AtLeastOnce => {
                 let cancelled = |run: &&&Run| {
                     let until = run.end.map_or(WallTime::from_micros(u64::MAX), |(at, _)| at);
                     self.log.may_be_cancelled(spec.name, run.start.true_wall, until)
                 };
-                let own = runs.iter().any(|run| run.ended_itself() || cancelled(&run));
-                own || runs.len() >= INTERRUPTED
-                    || entries.iter().any(|entry| matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled))
-                    // The operator may have cancelled the tick, or paused the job, and pruning may have removed the
-                    // entry from a short history.
-                    || spec.pausable && self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
-                    || spec.pausable && self.log.may_be_paused(spec.name, at)
+                let skipped = |entry: &&HistoryEntry| {
+                    matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled)
+                };
+                // The operator may have cancelled the tick, or paused the job, and pruning may have removed the
+                // entry from a short history.
+                let by_operator = || {
+                    runs.iter().any(|run| cancelled(&run))
+                        || entries.iter().any(skipped)
+                        || spec.pausable
+                            && (self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
+                                || self.log.may_be_paused(spec.name, at))
+                };
+                runs.iter().any(|run| run.ended_itself())
+                    || Excuse::RunsPostponed.excuses(runs.len() >= INTERRUPTED)
+                    || Excuse::RunsOperator.excuses(by_operator())
             }
         };
         (!ended).then_some(match (spec.delivery, runs.is_empty()) {
@@ -230,7 +246,10 @@ fn beside<'a>(
     };
     let excused = move |other: &Beside| {
         let stopped = other.awake_for.is_none_or(|awake| awake < WAKES_IN);
-        !other.same_process && (!across || stopped || other.clock_stood || start.clock_stood)
+        !other.same_process
+            && (!across
+                || Excuse::RunsPaused.excuses(stopped)
+                || Excuse::RunsClock.excuses(other.clock_stood || start.clock_stood))
     };
     let beside = start.beside.iter().filter(move |_| !may_overlap);
     beside.filter(move |other| counts(log.run(other.run)) && !excused(other))

@@ -1,6 +1,6 @@
 use super::{Event, Invariant};
 use crate::sim::{
-    Belief,
+    Belief, Excuse,
     worker::{SLOTS, SLOTS_NAME},
 };
 use std::{collections::BTreeSet, time::Duration};
@@ -65,16 +65,24 @@ impl Invariant for Slots {
 fn held_once(beliefs: &[Belief]) -> Result<(), String> {
     let is_slot = |belief: &&Belief| {
         let number = belief.resource.key().strip_prefix(SLOTS_NAME);
-        number.is_some_and(|rest| rest.starts_with("/slot-")) && belief.valid && !belief.clock_stood
+        number.is_some_and(|rest| rest.starts_with("/slot-")) && belief.valid
     };
     let (mut seen, mut held) = (BTreeSet::new(), 0);
-    for belief in beliefs.iter().filter(is_slot) {
+    for belief in beliefs.iter().filter(is_slot).filter(|belief| !belief.clock_stood) {
         held += 1;
         if !seen.insert(&belief.resource) {
             return Err(format!("{} has two holders, one of them {}", belief.resource, belief.worker));
         }
     }
-    if held > SLOTS { Err(format!("{held} workers hold one of {SLOTS} slots")) } else { Ok(()) }
+    if held > SLOTS {
+        return Err(format!("{held} workers hold one of {SLOTS} slots"));
+    }
+    for belief in beliefs.iter().filter(is_slot).filter(|belief| belief.clock_stood) {
+        held += 1;
+        let is_twin = !seen.insert(&belief.resource);
+        Excuse::SlotsClock.excuses(is_twin || held > SLOTS);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The longest time that may pass from the beginning of the grace period until a worker asks its work to
@@ -30,7 +31,7 @@ impl Invariant for StepDown {
             }
             let ending_for = now.saturating_sub(*self.ending_since.entry(belief.lease).or_insert(now));
             let awake = belief.awake_for.is_some_and(|awake| awake > SOON);
-            if awake && ending_for > SOON && !belief.asked_to_stop {
+            if ending_for > SOON && !belief.asked_to_stop && !Excuse::StepDownPaused.excuses(!awake) {
                 return Err(format!(
                     "{} works on under {} and was not asked to stop",
                     belief.worker, belief.token

@@ -1,5 +1,5 @@
 use super::{Event, Invariant, step_down::SOON};
-use crate::sim::Working;
+use crate::sim::{Excuse, Working};
 use std::time::Duration;
 
 /// Requires that all work under earlier terms or claims of a resource has ended when another term or claim of
@@ -22,10 +22,14 @@ impl Invariant for Succession {
         // If a grant ended before its worker saw it, the worker does not begin a term or claim with it. If
         // the worker's clock stood still, the worker cannot know whether its grant has ended. Neither of
         // these grants is judged.
-        let late = working.iter().filter(|_| belief.valid && !belief.clock_stood);
-        let asked_to_stop =
-            |work: &&Working| work.awake_for.is_some_and(|awake| awake > SOON) && !work.clock_stood;
-        match late.into_iter().find(asked_to_stop) {
+        let is_judged = |work: &&Working| {
+            let awake = work.awake_for.is_some_and(|awake| awake > SOON);
+            !(Excuse::SuccessionEnded.excuses(!belief.valid)
+                || Excuse::SuccessionClock.excuses(belief.clock_stood)
+                || Excuse::SuccessionPaused.excuses(!awake)
+                || Excuse::SuccessionWorkClock.excuses(work.clock_stood))
+        };
+        match working.iter().find(is_judged) {
             Some(work) => Err(format!(
                 "{} has {} under {}, and {} still does {} under {}",
                 belief.worker, belief.resource, belief.token, work.worker, work.what, work.token

@@ -4,7 +4,7 @@ mod reports;
 
 use super::{Event, Invariant, MAJORITY, memories::Memories};
 use crate::sim::{
-    RunOutcome, TickStart,
+    Excuse, RunOutcome, TickStart,
     scenario::true_wall,
     worker::{GROUP, JobSpec, specs},
 };
@@ -113,6 +113,8 @@ struct Tick {
     /// Once these servers are a majority, the end of the tick is final: before a later leader acts on the
     /// end, it writes the end under its own term.
     done_on: BTreeMap<u64, BTreeSet<String>>,
+    /// As `done_on`, and with the servers that have lost the record since.
+    was_done_on: BTreeMap<u64, BTreeSet<String>>,
     /// True once any server has received a closed record of the tick.
     closed: bool,
     /// True once a leader has reported, for a true reason, that it will not start the tick.
@@ -124,6 +126,8 @@ struct Tick {
 struct Registration {
     stands: BTreeMap<WallTime, BTreeSet<String>>,
     since: Option<WallTime>,
+    /// The earliest time from which ticks of the job were due.
+    first: Option<WallTime>,
     /// The newest term that wrote the job's registration.
     term: u64,
     /// Ticks before this time are not judged, because a majority of the servers lost the registration. The
@@ -289,6 +293,7 @@ impl Ticks {
         tick.records.insert(node.to_owned(), (record.term.get(), written.is_closed()));
         if written.is_closed() {
             tick.done_on.entry(record.term.get()).or_default().insert(node.to_owned());
+            tick.was_done_on.entry(record.term.get()).or_default().insert(node.to_owned());
             tick.closed = true;
         } else {
             tick.started_on.entry(record.term.get()).or_default().insert(node.to_owned());
@@ -305,24 +310,29 @@ impl Ticks {
         tick.starts += 1;
         let started_on = tick.started_on.get(token).map_or(0, BTreeSet::len);
         let answers = self.sealed.get(token).map(Vec::as_slice).unwrap_or_default();
-        let done_on = tick.done_on.values().map(BTreeSet::len).max().unwrap_or_default();
+        let most =
+            |on: &BTreeMap<u64, BTreeSet<String>>| on.values().map(BTreeSet::len).max().unwrap_or_default();
+        let (done_on, was_done_on) = (most(&tick.done_on), most(&tick.was_done_on));
         // Of the records that the leader received, the one of the highest term decides.
         let decides = answers.iter().filter_map(|answer| answer.records.get(&key)).max();
         let ended = decides.is_some_and(|(_, closed)| *closed);
         self.runs.insert(start.run, (key, *token));
         let wrong = if !start.valid {
             "though its term is over".to_owned()
-        } else if start.true_wall + start.ahead + CARRIED < *at {
+        } else if start.true_wall + CARRIED < *at
+            && !Excuse::TicksAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED)
+        {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
         } else if delivery == Delivery::AtMostOnce && tick.starts > 1 {
             format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
-        } else if !start.clock_stood && done_on >= MAJORITY {
+        } else if done_on >= MAJORITY && !Excuse::TicksClock.excuses(start.clock_stood) {
             format!("though it is done on {done_on} servers")
         } else if ended {
             "though the servers reported to its leader, when it sealed, that it has ended".to_owned()
         } else {
+            Excuse::TicksForgotten.excuses(done_on < MAJORITY && was_done_on >= MAJORITY);
             return Ok(());
         };
         Err(format!("{worker} starts {job}, due at {at:?}, under {token}, {wrong}"))
@@ -346,6 +356,7 @@ impl Ticks {
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
             let since = since.ok_or_else(|| format!("{} was never registered", spec.name))?;
             let fault_free = served_since.max(since);
+            self.count_unjudged(spec, fault_free);
             let from = if spec.makes_up_all() { since } else { fault_free };
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);
             for at in std::iter::successors(after(&from), after) {
@@ -363,6 +374,23 @@ impl Ticks {
         Ok(())
     }
 
+    /// Counts the due ticks that are not judged, and have not started.
+    fn count_unjudged(&self, spec: &JobSpec, fault_free: WallTime) {
+        let registration = self.registrations.get(spec.name);
+        let Some((first, lost_until)) = registration.and_then(|known| Some((known.first?, known.lost_until)))
+        else {
+            return;
+        };
+        let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= fault_free);
+        for at in std::iter::successors(after(&first), after) {
+            let started = self.ticks.get(&RunKey::new(spec.name, at)).is_some_and(|tick| tick.starts > 0);
+            let is_lost = !started && at <= lost_until;
+            if !Excuse::TicksRegistration.excuses(is_lost) {
+                Excuse::TicksMisfire.excuses(!started && !spec.makes_up_all());
+            }
+        }
+    }
+
     /// Returns the requirement that a due tick does not meet, or `None` if the tick meets all requirements.
     /// `fault_free` is true if the tick was due in the fault-free phase.
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
@@ -375,10 +403,10 @@ impl Ticks {
         match spec.delivery {
             _ if fault_free => (tick.starts == 0).then_some("was not started in the fault-free phase"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
-            Delivery::AtLeastOnce => (!tick.ended && !put_off).then_some("was started and never ended"),
-            Delivery::AtMostOnce => {
-                (tick.starts == 0 && !tick.lost).then_some("was neither started nor reported as lost")
-            }
+            Delivery::AtLeastOnce => (!tick.ended && !Excuse::TicksPostponed.excuses(put_off))
+                .then_some("was started and never ended"),
+            Delivery::AtMostOnce => (tick.starts == 0 && !Excuse::TicksLost.excuses(tick.lost))
+                .then_some("was neither started nor reported as lost"),
         }
     }
 }
@@ -413,6 +441,7 @@ impl Registration {
         if on.len() >= MAJORITY {
             self.term = self.term.max(term);
             self.since = Some(since);
+            self.first = self.first.min(Some(since)).or(Some(since));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 use super::{Event, Invariant};
+use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,8 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     given: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
+    /// For each server, the requests that it has forgotten.
+    forgotten: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
     newest: BTreeMap<Resource, u64>,
     judged: u64,
 }
@@ -41,7 +44,10 @@ impl Invariant for Transfers {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Forgot { node } => drop(self.given.remove(*node)),
+            Event::Forgot { node } => {
+                let lost = self.given.remove(*node).unwrap_or_default();
+                self.forgotten.entry((*node).to_owned()).or_default().extend(lost);
+            }
             Event::Ran { node, request: Request::Reserve { resource, owner, .. }, .. } => {
                 let given = self.given.entry((*node).to_owned()).or_default();
                 given.insert((resource.clone(), owner.clone()));
@@ -55,15 +61,20 @@ impl Invariant for Transfers {
                 if self.given.get(*node).is_some_and(|given| given.contains(&lease)) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its transfer"));
                 }
+                let forgotten = self.forgotten.get(*node);
+                Excuse::TransfersForgotten.excuses(forgotten.is_some_and(|lost| lost.contains(&lease)));
             }
             Event::Transferred { resource, token, .. } => {
                 let newest = self.newest.entry((*resource).clone()).or_default();
                 *newest = (*newest).max(*token);
             }
-            Event::Granted(belief) if belief.valid && !belief.clock_stood => {
+            Event::Granted(belief) => {
                 let Some(before) = self.newest.get(&belief.resource) else { return Ok(()) };
-                self.judged += 1;
-                if belief.token <= *before {
+                self.judged += u64::from(belief.valid && !belief.clock_stood);
+                if belief.token <= *before
+                    && !Excuse::TransfersEnded.excuses(!belief.valid)
+                    && !Excuse::TransfersClock.excuses(belief.clock_stood)
+                {
                     return Err(format!(
                         "{} got the token {} of {} after the transfer of {before}",
                         belief.worker, belief.token, belief.resource

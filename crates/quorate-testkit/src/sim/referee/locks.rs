@@ -25,7 +25,7 @@ impl Referee {
         let held = Arc::new(held);
         state.held.push(Arc::clone(&held));
         drop(state);
-        if let Some(belief) = self.belief(&held, self.truth.now(), &self.servers()) {
+        if let Some(belief) = self.beliefs(std::slice::from_ref(&held)).pop() {
             self.trace.note(format_args!("{} reads {}", belief.worker, belief.resource));
             self.count(if belief.valid {
                 "reader's lease granted"

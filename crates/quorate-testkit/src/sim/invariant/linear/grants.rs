@@ -1,6 +1,6 @@
 use crate::{
     history::Moment,
-    sim::{Belief, Event},
+    sim::{Belief, Event, Excuse},
 };
 use quorate::node::{Owner, Request, Resource, ResourceKind};
 use std::{collections::BTreeMap, sync::Arc};
@@ -78,7 +78,7 @@ impl Grants {
         let Belief { worker, resource, token, .. } = belief;
         let since = self.since.remove(&(resource.clone(), Arc::clone(worker)));
         let attempt = belief.owner.as_ref().and_then(|owner| self.attempts.get(owner).copied());
-        if !counts(belief) {
+        if Excuse::HistoryEnded.excuses(!belief.valid) || Excuse::HistoryClock.excuses(belief.clock_stood) {
             return Vec::new();
         }
         let (worker, resource, token) = (Arc::clone(worker), resource.clone(), *token);
@@ -96,7 +96,10 @@ impl Grants {
                     believed.last = at;
                     return true;
                 }
-                Some(_) => ChangeKind::Expires,
+                Some(belief) => {
+                    Excuse::HistoryClock.excuses(belief.valid);
+                    ChangeKind::Expires
+                }
                 None => ChangeKind::GivenUp,
             };
             changes.push(believed.change(kind, believed.last, at));

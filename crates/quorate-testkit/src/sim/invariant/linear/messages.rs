@@ -5,7 +5,10 @@ use super::{
 };
 use crate::{
     history::{Findings, History, Message, MessageCall, Moment, Operation},
-    sim::invariant::{Invariant, MAJORITY},
+    sim::{
+        Excuse,
+        invariant::{Invariant, MAJORITY},
+    },
 };
 use quorate::node::{DoneRecord, Reply, Request, Resource, ResourceKind};
 use std::{
@@ -115,6 +118,7 @@ impl MessageHistory {
         }
         let node: Arc<str> = node.into();
         for resource in forgotten {
+            Excuse::HistoryForgotten.count();
             self.push(&resource, Operation::open(&node, MessageCall::Forgotten, at));
         }
     }

@@ -2,7 +2,7 @@ use super::{Event, Moments, judge};
 use crate::{
     history::{AtLeastOnce, AtMostOnce, Findings, History, Moment, Operation, TickCall},
     sim::{
-        TickStart,
+        Excuse, TickStart,
         invariant::{Invariant, MAJORITY},
         worker::{GROUP, specs},
     },
@@ -85,7 +85,7 @@ impl Invariant for TickHistory {
 impl TickHistory {
     fn started(&mut self, start: &TickStart, at: Moment) {
         let key = RunKey::new(&start.job, start.at);
-        if start.clock_stood && delivery(&key) != Delivery::AtMostOnce {
+        if delivery(&key) != Delivery::AtMostOnce && Excuse::TickHistoryClock.excuses(start.clock_stood) {
             return;
         }
         self.push(&key, Operation::at(&start.worker, TickCall::Started { run: start.run }, at));
@@ -123,6 +123,7 @@ impl TickHistory {
         }
         let node: Arc<str> = node.into();
         for key in forgotten {
+            Excuse::HistoryForgotten.count();
             self.push(&key, Operation::open(&node, TickCall::Forgotten, at));
         }
     }

@@ -1,6 +1,7 @@
 //! Checks of the reports in which a leader says that a tick is lost. The reason in the report must be true.
 
 use super::{MAJORITY, OFFSET, Ticks};
+use crate::sim::Excuse;
 use quorate::{env::WallTime, internals::RunKey, scheduler::Delivery};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ impl Ticks {
             Some(why) => wrong(&format!("{reason:?}, but {why}")),
             None => {
                 tick.lost = true;
+                let answers_lack = reason.starts_with("too few nodes remember") && of_all >= MAJORITY;
+                Excuse::TicksUnanswered.excuses(answers_lack);
                 Ok(())
             }
         }

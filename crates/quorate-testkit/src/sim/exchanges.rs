@@ -1,0 +1,81 @@
+use quorate::node::{Refusal, Reply, Request};
+use std::{
+    collections::HashMap,
+    fmt,
+    mem::{Discriminant, discriminant},
+};
+
+/// The requests that servers have run, counted by the kind of the request and the kind of its reply.
+#[derive(Debug, Default)]
+pub(super) struct Exchanges(HashMap<Kinds, (String, u64)>);
+
+/// The kinds of a request and of its reply, and the reason of a refusal.
+type Kinds = (Discriminant<Request>, Discriminant<Reply>, Option<Discriminant<Refusal>>);
+
+impl Exchanges {
+    pub(super) fn count(&mut self, request: &Request, reply: &Reply) {
+        let refusal = match reply {
+            Reply::Refused(why) => Some(discriminant(why)),
+            _ => None,
+        };
+        let kinds = (discriminant(request), discriminant(reply), refusal);
+        self.0.entry(kinds).or_insert_with(|| (outcome(request, reply), 0)).1 += 1;
+    }
+
+    /// Returns the names of the kinds, each with its count, in no order.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.values().map(|(name, count)| (name.as_str(), *count))
+    }
+}
+
+/// Returns the kind of a request and the kind of its reply, as one text. For a refusal, the text ends with
+/// the reason.
+fn outcome(request: &Request, reply: &Reply) -> String {
+    let mut text = Name::of(request);
+    text.push(' ');
+    text += &Name::of(reply);
+    if let Reply::Refused(why) = reply {
+        text.push(' ');
+        text += &Name::of(why);
+    }
+    text
+}
+
+/// The name of an enum's variant: the beginning of its debug text, up to the first delimiter.
+struct Name(String);
+
+impl Name {
+    fn of(variant: &dyn fmt::Debug) -> String {
+        let mut name = Self(String::new());
+        // `Name` returns an error to stop the formatting at the first delimiter. An error therefore means
+        // that the name is complete.
+        let _ = fmt::write(&mut name, format_args!("{variant:?}"));
+        name.0
+    }
+}
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let name = text.split([' ', '(', '{']).next().unwrap_or_default();
+        self.0 += &name.to_lowercase();
+        if name.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate::node::{Owner, Resource};
+
+    #[test]
+    fn exchanges_are_counted_by_request_reply_and_refusal() {
+        let (resource, owner) = (Resource::lock("x").unwrap(), Owner::from_node("a"));
+        let release = Request::Release { resource, owner };
+        let mut exchanges = Exchanges::default();
+        let replies = [Reply::Released(true), Reply::Released(false), Reply::Refused(Refusal::Stale)];
+        replies.iter().for_each(|reply| exchanges.count(&release, reply));
+        let mut counts: Vec<_> = exchanges.counts().collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [("release refused stale", 1), ("release released", 2)]);
+    }
+}
