@@ -1,13 +1,12 @@
 use quorate::node::{Refusal, Reply, Request};
 use std::{
-    collections::HashMap,
     fmt,
     mem::{Discriminant, discriminant},
 };
 
 /// The requests that servers have run, counted by the kind of the request and the kind of its reply.
 #[derive(Debug, Default)]
-pub(super) struct Exchanges(HashMap<Kinds, (String, u64)>);
+pub(super) struct Exchanges(Vec<(Kinds, String, u64)>);
 
 /// The kinds of a request and of its reply, and the reason of a refusal.
 type Kinds = (Discriminant<Request>, Discriminant<Reply>, Option<Discriminant<Refusal>>);
@@ -19,12 +18,15 @@ impl Exchanges {
             _ => None,
         };
         let kinds = (discriminant(request), discriminant(reply), refusal);
-        self.0.entry(kinds).or_insert_with(|| (outcome(request, reply), 0)).1 += 1;
+        match self.0.iter_mut().find(|(known, ..)| *known == kinds) {
+            Some((.., count)) => *count += 1,
+            None => self.0.push((kinds, outcome(request, reply), 1)),
+        }
     }
 
-    /// Returns the names of the kinds, each with its count, in no order.
+    /// Returns the names of the kinds, each with its count, in the order of their first exchange.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.values().map(|(name, count)| (name.as_str(), *count))
+        self.0.iter().map(|(_, name, count)| (name.as_str(), *count))
     }
 }
 

@@ -2,7 +2,7 @@ use super::{Event, Invariant};
 use crate::sim::{Belief, Excuse};
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
     /// For each attempt, the newest token of the resource when the attempt reached its first server.
-    begun_after: HashMap<Owner, u64>,
+    begun_after: BTreeMap<Owner, u64>,
     /// For each resource and token, the owners that got the token from a server, either by a grant or because
     /// the server raised its counter to the token.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,
@@ -51,7 +51,7 @@ impl Invariant for Order {
                 self.give(resource, to.get(), owner);
             }
             Event::Granted(belief) if belief.resource.kind() == ResourceKind::Claim => {
-                Excuse::OrderClaim.count()
+                Excuse::OrderClaim.count();
             }
             Event::Granted(belief) => {
                 let (resource, token) = (&belief.resource, belief.token);

@@ -1,10 +1,7 @@
 use super::{Event, Invariant};
 use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Requires that once a server has run the release of an attempt, no delayed request of that attempt sets the
 /// key on this server again, for a writer or for a reader. Such a key would block other workers until its TTL ends. (Resign requests are not
@@ -18,7 +15,7 @@ pub(super) struct Release {
     forgotten: BTreeMap<String, Attempts>,
 }
 
-type Attempts = HashMap<Owner, Vec<Resource>>;
+type Attempts = BTreeMap<Owner, Vec<Resource>>;
 
 impl Invariant for Release {
     fn name(&self) -> &'static str {
