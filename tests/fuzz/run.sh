@@ -46,7 +46,7 @@ rm -rf "${build:?}/broken" && mkdir -p "$build/broken"
 fuzz() {
     local target=$1 found=$build/found/$1 log=$build/logs/$1
     rm -rf "$found" && mkdir -p "$found" "$corpus/$target"
-    if ! "$programs/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1 \
+    if ! "$programs/$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1 \
         -artifact_prefix="$build/broken/$target-" "$found" "$corpus/$target" >"$log" 2>&1; then
         tail -n 40 "$log" >&2
         echo "$target: an input breaks a property; run it again: $programs/$target $build/broken/$target-*" >&2
