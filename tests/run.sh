@@ -7,7 +7,7 @@
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
 #   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
-#   bash tests/run.sh --busy      only the tests that compute all the time, and the fuzz targets; a full run names their programs
+#   bash tests/run.sh --busy      only the tests that compute all the time; a full run names their programs
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -325,22 +325,14 @@ print("\n".join("--test=" + name for name in sorted(set(found) - busy)))
 ' $BUSY_TESTS
 }
 
-# Fuzzes each entry point for 20 s where there is a nightly compiler. Elsewhere the tests check the same properties.
-fuzz() {
-    local status=0
-    bash tests/fuzz/run.sh || status=$?
-    [ "$status" -eq 77 ] || return "$status"
-}
-
-# Runs the tests and the fuzz targets that compute all the time. A failure of one does not hide those of the others. The
-# arguments are the programs of these tests: a build of them alone would have other features, and build all again.
+# Runs the tests that compute all the time. A failure of one does not hide those of the others. The arguments are the
+# programs of these tests: a build of them alone would have other features, and build all again.
 busy() {
     local status=0 program
     for program in "$@"; do
         echo "     Running $program"
         (cd crates/quorate-testkit && CARGO_MANIFEST_DIR=$PWD "$program") || status=$?
     done
-    fuzz || status=$?
     return "$status"
 }
 
@@ -374,7 +366,7 @@ tests() {
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features --lib --bins $others
     say "the examples in the documentation"
     cargo test --quiet --workspace --all-features --doc
-    say "what computes: $BUSY_TESTS, fuzz targets"
+    say "the tests that compute: $BUSY_TESTS"
     wait "$BUSY" || status=$?
     BUSY=
     cat target/busy.log
@@ -389,7 +381,6 @@ if [ "${1:-}" = --busy ]; then
 fi
 
 install cc gcc gcc build-base gcc gcc
-install c++ g++ gcc-c++ g++ gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
