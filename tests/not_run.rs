@@ -23,8 +23,9 @@ const IGNORED: [(&str, usize, &str); 3] = [
 
 /// The tests that exist only on Linux: the file, the number of its platform conditions, and the names of the
 /// tests.
-const LINUX_ALONE: [(&str, usize, &str); 5] = [
+const LINUX_ALONE: [(&str, usize, &str); 6] = [
     ("crates/quorate-testkit/tests/growth.rs", 1, "growth"),
+    ("crates/quorate-testkit/tests/machines.rs", 1, "machines"),
     ("crates/quorate-testkit/tests/server_clock.rs", 1, "server_clock"),
     ("tests/faults/main.rs", 1, "faults"),
     ("tests/stuck.rs", 5, "stuck"),

@@ -7,7 +7,6 @@
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
 #   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
-#   bash tests/run.sh --busy      only the tests that compute all the time; a full run names their programs
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
 # The last lines name each test that cannot run on this machine. With CI=true that is a failure.
@@ -309,87 +308,14 @@ book() {
     rm -rf target/mdbook/build
 }
 
-# The tests that compute all the time. The others mostly wait, so these use what the others leave of the processors.
-BUSY_TESTS="model sabotage simulation"
-
-# Prints the arguments of `cargo test` that name all other test targets.
-other_tests() {
-    cargo metadata --format-version 1 --no-deps --locked | python3 -c '
-import json, sys
-busy, found = set(sys.argv[1:]), []
-for package in json.load(sys.stdin)["packages"]:
-    found += [target["name"] for target in package["targets"] if "test" in target["kind"]]
-repeated = sorted(name for name in busy if found.count(name) != 1)
-if repeated: sys.exit("tests/run.sh: not exactly one test target is called " + ", ".join(repeated))
-print("\n".join("--test=" + name for name in sorted(set(found) - busy)))
-' $BUSY_TESTS
-}
-
-# Runs the tests that compute all the time. A failure of one does not hide those of the others. The arguments are the
-# programs of these tests: a build of them alone would have other features, and build all again.
-busy() {
-    local status=0 program
-    for program in "$@"; do
-        echo "     Running $program"
-        (cd crates/quorate-testkit && CARGO_MANIFEST_DIR=$PWD "$program") || status=$?
-    done
-    return "$status"
-}
-
-# Builds all tests, and prints the programs of the tests that compute all the time.
-busy_programs() {
-    # shellcheck disable=SC2086 # a list of words
-    cargo test --quiet --workspace --all-features --no-run --message-format json-render-diagnostics | python3 -c '
-import json, sys
-busy, found = set(sys.argv[1:]), {}
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("executable") and "test" in message["target"]["kind"] and message["target"]["name"] in busy:
-        found[message["target"]["name"]] = message["executable"]
-if busy - set(found): sys.exit("tests/run.sh: there is no program of the tests " + ", ".join(sorted(busy - set(found))))
-print("\n".join(found[name] for name in sorted(found)))
-' $BUSY_TESTS
-}
-
-# Runs all tests, and the examples in the documentation.
-tests() {
-    local others programs status=0
-    install python3 python3 python3 python3 python3 python
-    others=$(other_tests)
-    say "tests"
-    programs=$(busy_programs)
-    # A session of its own, so that a failure of the others can end it with its children.
-    # shellcheck disable=SC2086 # a list of words
-    setsid nice -n 19 bash tests/run.sh --busy $programs >"$PWD/target/busy.log" 2>&1 &
-    BUSY=$!
-    # shellcheck disable=SC2086 # a list of words
-    RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features --lib --bins $others
-    say "the examples in the documentation"
-    cargo test --quiet --workspace --all-features --doc
-    say "the tests that compute: $BUSY_TESTS"
-    wait "$BUSY" || status=$?
-    BUSY=
-    cat target/busy.log
-    return "$status"
-}
-
-if [ "${1:-}" = --busy ]; then
-    shift
-    # shellcheck disable=SC2046 # a list of words
-    if [ $# -eq 0 ]; then busy $(busy_programs); else busy "$@"; fi
-    exit
-fi
-
 install cc gcc gcc build-base gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 TOOLS=
-BUSY=
 at_the_end() {
     [ -z "$TOOLS" ] || kill "$TOOLS" 2>/dev/null || :
-    [ -z "$BUSY" ] || kill -- "-$BUSY" 2>/dev/null || :
     [ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2
 }
 trap at_the_end EXIT
@@ -480,7 +406,8 @@ cat "$TOOLS_LOG"
 dependencies
 book
 
-tests
+say "tests, and the examples in the documentation"
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features
 
 # The same test programs, against one release of each other line. One server after the other: all at once, the tests
 # of one delay those of another beyond their limits.

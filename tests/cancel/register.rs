@@ -26,7 +26,9 @@ impl Register {
         for path in paths {
             if path.is_dir() {
                 self.read_dir(&path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("quorate-redis/src/probe.rs")
+            {
                 self.read_source(&fs::read_to_string(&path).unwrap());
             }
         }
@@ -109,6 +111,10 @@ fn name_of(signature: &str) -> &str {
     after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
+/// The futures that no user can name. The cases of the requests that they answer drop them. The module `probe` of
+/// `quorate-redis` is left out too: it is hidden, and for the test-kit only.
+const INTERNAL: [&str; 1] = ["BatchReplyFuture as Future"];
+
 #[test]
 fn every_public_future_is_tried_and_says_whether_it_is_cancel_safe() {
     let register = Register::read(&["quorate/src", "quorate-redis/src"]);
@@ -116,7 +122,7 @@ fn every_public_future_is_tried_and_says_whether_it_is_cancel_safe() {
     let tried =
         [TRIED, hands::TRIED, servers::TRIED, replace::TRIED, stream::TRIED, operated::TRIED].concat();
     let mut wrong = Vec::new();
-    for (name, docs) in &register.found {
+    for (name, docs) in register.found.iter().filter(|(name, _)| !INTERNAL.contains(&&***name)) {
         if !tried.contains(&&**name) {
             wrong.push(format!("{name} is not tried: add a case to tests/cancel/main.rs"));
         }
