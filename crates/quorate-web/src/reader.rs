@@ -403,10 +403,13 @@ async fn job(
     let now = env.wall();
     let (history, next, why) =
         futures_util::join!(jobs.history(wanted, ENTRIES), jobs.next(wanted, now, NEXT), why);
-    // The rest of the page is useful without the history, which may be unreadable for a moment while the list is not.
+    // The rest of the page is useful without the history, which may be unreadable for a moment. If the job's row cannot be
+    // read either, there is probably no quorum, and the page says that nothing can be read.
     let (ends, unread_history) = match history {
         Ok(history) => (history.iter().map(RunEnd::new).collect(), None),
-        Err(error) if matches!(error, JobsError::UnknownJob { .. }) => return Err(missing(error)),
+        Err(error) if next.is_err() || matches!(error, JobsError::UnknownJob { .. }) => {
+            return Err(missing(error));
+        }
         Err(error) => (job.ends.clone(), Some(error.to_string())),
     };
     job.ends = ends.iter().take(STRIP).cloned().collect();
