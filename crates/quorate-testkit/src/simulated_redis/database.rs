@@ -22,7 +22,7 @@ impl Subscribers for NoSubscribers {
 pub struct Database {
     /// The keys.
     pub keys: KeySpace,
-    /// The server's clock, in microseconds. It stands still while a command or a script runs.
+    /// The server's clock, in microseconds. It does not move while a command or a script runs.
     pub now_micros: u64,
     /// The subscribers of the channels.
     pub subscribers: Box<dyn Subscribers>,
