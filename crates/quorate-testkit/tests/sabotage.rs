@@ -22,6 +22,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+/// As in the program `simulate`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A case: a mechanism to leave out, and the invariant that must break without it.
 struct Case {
     /// The mechanism that is left out.

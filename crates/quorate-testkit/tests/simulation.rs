@@ -6,6 +6,10 @@
 use quorate_testkit::sim::{NAP, NodeFault, PLANS, Plan, SabotageCheck, Summary, Sweep};
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
+/// As in the program `simulate`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Returns the range of seeds for a plan. `QUORATE_SEEDS=1..5001` sets another range for every plan.
 fn seeds(plan: &str) -> Range<u64> {
     let Ok(text) = std::env::var("QUORATE_SEEDS") else {

@@ -16,6 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A simulation allocates many small values. This allocator makes a seed about a tenth faster than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The time between two lines about the progress. Such lines are printed only if standard error is not a
 /// terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);

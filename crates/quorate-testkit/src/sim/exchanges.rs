@@ -64,6 +64,23 @@ impl fmt::Write for Name {
     }
 }
 
+/// Returns `true` if the request may have changed a lease that the server stores.
+pub(super) fn may_change_lease(request: &Request, reply: &Reply) -> bool {
+    let is_refused = matches!(reply, Reply::Refused(_) | Reply::Held { .. });
+    let is_on_a_ledger = matches!(
+        request,
+        Request::Seal { .. }
+            | Request::Write { .. }
+            | Request::Prune { .. }
+            | Request::Keep { .. }
+            | Request::Read { .. }
+            | Request::Mark { .. }
+    );
+    !is_refused
+        && !is_on_a_ledger
+        && !matches!(request, Request::Inspect { .. } | Request::ResetAttempts { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +96,16 @@ mod tests {
         let mut counts: Vec<_> = exchanges.counts().collect();
         counts.sort_unstable();
         assert_eq!(counts, [("release refused stale", 1), ("release released", 2)]);
+    }
+
+    #[test]
+    fn only_a_request_on_a_lease_that_is_not_refused_may_change_it() {
+        let (resource, owner) = (Resource::lock("x").unwrap(), Owner::from_node("a"));
+        let inspect = Request::Inspect { resource: resource.clone() };
+        let release = Request::Release { resource, owner: owner.clone() };
+        assert!(may_change_lease(&release, &Reply::Released(true)));
+        assert!(!may_change_lease(&release, &Reply::Refused(Refusal::Stale)));
+        assert!(!may_change_lease(&release, &Reply::Held { owner, remaining: None }));
+        assert!(!may_change_lease(&inspect, &Reply::Released(true)));
     }
 }

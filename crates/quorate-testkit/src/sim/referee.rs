@@ -2,7 +2,7 @@ mod locks;
 
 use super::{
     Belief, Event, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
-    exchanges::Exchanges,
+    exchanges::{self, Exchanges},
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
     judged_server::{Backer, was_ahead},
@@ -31,6 +31,10 @@ use std::{
 /// reply takes to arrive, the later readings do not contradict the earlier one.
 const RECENTLY: Duration = Duration::from_secs(11);
 
+/// The true time after which the referee looks at all grants again, although no lease has changed. The workers' clocks
+/// go on in this time, and nothing else that the invariants on grants judge.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// The observer of the simulation. It sees the true time and every event, and reports violations of the
 /// invariants.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ struct State {
     numbers: u64,
     last_leader: Option<Arc<str>>,
     calm: bool,
+    /// The true time at which all grants were last judged.
+    looked_at: Duration,
     violation: Option<String>,
     coverage: BTreeMap<String, u64>,
     /// The requests that servers have run, counted by kind and kind of reply.
@@ -144,6 +150,7 @@ impl Referee {
             numbers: 0,
             last_leader: None,
             calm: false,
+            looked_at: Duration::ZERO,
             violation: None,
             coverage: BTreeMap::new(),
             exchanges: Exchanges::default(),
@@ -202,18 +209,27 @@ impl Referee {
         self.look();
     }
 
-    /// Records that a server ran all requests of a batch at one moment.
+    /// Records that a server ran all requests of a batch at one moment. Judges the state of all grants if a request
+    /// may have changed a lease, or if it was last judged [`LOOK_EVERY`] ago.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
+        let mut may_change_lease = false;
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
             self.state().exchanges.count(request, reply);
+            may_change_lease |= exchanges::may_change_lease(request, reply);
         }
-        self.look();
+        let looked_at = self.state().looked_at;
+        if may_change_lease || self.truth.now().saturating_sub(looked_at) >= LOOK_EVERY {
+            self.look();
+        }
     }
 
     /// Judges the state of all grants at this moment.
     pub fn look(&self) {
-        let held = self.state().held.clone();
+        let mut state = self.state();
+        state.looked_at = self.truth.now();
+        let held = state.held.clone();
+        drop(state);
         let beliefs = self.beliefs(&held);
         self.restore(&beliefs);
         self.judge(&Event::Looked(&beliefs));

@@ -103,6 +103,8 @@ struct Interpreter {
 impl Interpreter {
     fn new() -> Result<Self, Error> {
         let lua = Lua::new_with(StdLib::STRING | StdLib::TABLE | StdLib::MATH, LuaOptions::default())?;
+        // Scripts leave little behind. With Lua's own settings a tenth of the time goes into collecting it.
+        lua.gc_inc(1_000, 400, 0);
         for name in REMOVED {
             lua.globals().raw_set(name, Value::Nil)?;
         }
