@@ -308,14 +308,82 @@ book() {
     rm -rf target/mdbook/build
 }
 
+# The test programs that compute and do not wait. `all_tests` runs them beside the others.
+COMPUTING="model sabotage simulation days quorate_testkit"
+
+# Prints the folder and the path of each test program, and builds them. A program runs in the folder of its package.
+test_programs() {
+    cargo test --workspace --all-features --no-run --message-format=json-render-diagnostics |
+        grep -F '"test":true},"features"' |
+        sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1 \2/p'
+}
+
+# run_programs THREADS: runs the test programs of the standard input, as `cargo test` does. Fails if one has failed.
+run_programs() {
+    local threads=$1 folder program name failed=
+    while read -r folder program <&3; do
+        name=$(basename "$program")
+        say "${name%-*}"
+        (cd "$folder" && CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program") ||
+            failed+=" ${name%-*}"
+    done 3<&0
+    [ -z "$failed" ] || {
+        echo "tests/run.sh: tests failed in:$failed" >&2
+        return 1
+    }
+}
+
+# Everything that computes and does not wait: some test programs, which are on the standard input, the documentation
+# with its examples, and the subsets of the features.
+computing() {
+    local features status=0
+    run_programs "$(getconf _NPROCESSORS_ONLN)" || status=1
+    say "documentation"
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet || status=1
+    say "the examples in the documentation"
+    cargo test --doc --workspace --all-features || status=1
+    say "subsets of the features"
+    for features in "" scheduler claims file-node metrics cron-crate jiff sabotage; do
+        cargo check --quiet -p quorate --no-default-features --features "$features" || status=1
+    done
+    # The unit tests of the subsets that leave out modules.
+    for features in "" scheduler claims file-node metrics; do
+        cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test || status=1
+    done
+    cargo check --quiet -p quorate-cli --no-default-features || status=1
+    return "$status"
+}
+
+# Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
+# lowest priority, in the time in which they leave the processors free.
+all_tests() {
+    local programs=target/programs computes status=0
+    computes="/($(xargs <<<"$COMPUTING" | tr ' ' '|'))-[0-9a-f]*$"
+    say "building the tests"
+    test_programs >"$programs"
+    [ -s "$programs" ]
+    (
+        renice -n 19 -p "$BASHPID" >/dev/null
+        grep -E "$computes" "$programs" | computing
+    ) >target/computing.log 2>&1 &
+    BESIDE=$!
+    say "tests"
+    grep -vE "$computes" "$programs" | run_programs "$THREADS" || status=1
+    wait "$BESIDE" || status=1
+    BESIDE=
+    cat target/computing.log
+    return "$status"
+}
+
 install cc gcc gcc build-base gcc gcc
 
 # From here on, a run that fails also names the tests that did not run.
 rm -f "$TESTS_NOT_RUN"
 mkdir -p "$(dirname "$TESTS_NOT_RUN")"
 TOOLS=
+BESIDE=
 at_the_end() {
-    [ -z "$TOOLS" ] || kill "$TOOLS" 2>/dev/null || :
+    for job in $TOOLS $BESIDE; do kill "$job" 2>/dev/null || :; done
     [ ! -s "$TESTS_NOT_RUN" ] || [ -n "${JUDGED:-}" ] || sort -u "$TESTS_NOT_RUN" >&2
 }
 trap at_the_end EXIT
@@ -383,19 +451,6 @@ cargo fmt --all --check
 say "lints"
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 
-say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features --quiet
-
-say "subsets of the features"
-for features in "" scheduler claims file-node metrics cron-crate jiff sabotage; do
-    cargo check --quiet -p quorate --no-default-features --features "$features"
-done
-# The unit tests of the subsets that leave out modules.
-for features in "" scheduler claims file-node metrics; do
-    cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test
-done
-cargo check --quiet -p quorate-cli --no-default-features
-
 wait "$TOOLS" || {
     status=$?
     cat "$TOOLS_LOG" >&2
@@ -406,8 +461,7 @@ cat "$TOOLS_LOG"
 dependencies
 book
 
-say "tests, and the examples in the documentation"
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} heeding cargo test --workspace --all-features
+all_tests
 
 # The same test programs, against one release of each other line. One server after the other: all at once, the tests
 # of one delay those of another beyond their limits.
