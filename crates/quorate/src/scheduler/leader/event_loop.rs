@@ -62,6 +62,8 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     /// The task that finds the jobs that have ended. A job has ended when its data was not refreshed by any
     /// worker during the ledger's retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
+    /// True once that task was started in this term.
+    has_checked: bool,
 }
 
 /// The result of the write of a request's row.
@@ -106,6 +108,7 @@ impl<'a> EventLoop<'a> {
             alerting: FuturesUnordered::new(),
             pruning: None,
             checking: None,
+            has_checked: false,
         }
     }
 
@@ -352,12 +355,18 @@ impl<'a> EventLoop<'a> {
 
     fn check_unknown_jobs(&mut self) {
         let unknown = self.planner.unknown_jobs();
+        // The nodes go through the times of all jobs for a pruning. A new leader has more urgent work for them.
+        let prunes = std::mem::replace(&mut self.has_checked, true) || !unknown.is_empty();
         let (retention, group) = (self.retention.clone(), Arc::clone(self.leading.term.group()));
         self.checking = Some(self.leading.term.spawn_scoped(async move {
-            retention.ended(unknown).await.unwrap_or_else(|error| {
+            let ended = retention.ended(unknown).await.unwrap_or_else(|error| {
                 tracing::debug!(group = &*group, "cannot find the jobs that have ended: {error}");
                 Vec::new()
-            })
+            });
+            if prunes && let Err(error) = retention.prune().await {
+                tracing::debug!(group = &*group, "the times of ended jobs are not pruned: {error}");
+            }
+            ended
         }));
     }
 

@@ -13,15 +13,18 @@ use std::{
     time::Duration,
 };
 
-/// Returns the jobs for which the ledger has a record that pruning never removes: a row, a state or an open
-/// request.
-pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
-    let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
+/// Returns those jobs accepted by `selects` for which the ledger has a record that pruning never removes: a row, a
+/// state or an open request.
+pub(in crate::scheduler) fn jobs_in_ledger(
+    sealed: &LedgerSnapshot,
+    selects: impl Fn(&str) -> bool,
+) -> BTreeSet<Arc<str>> {
     let of = |prefix: &'static str| {
-        let rows = sealed.rows(prefix).filter(move |(_, records)| stays(records));
-        rows.filter_map(move |(key, _)| key.strip_prefix(prefix).map(Arc::from))
+        let jobs = sealed.rows(prefix).filter_map(move |(key, row)| Some((key.strip_prefix(prefix)?, row)));
+        let jobs = jobs.filter(|(job, records)| selects(job) && records.iter().flatten().any(is_kept));
+        jobs.map(|(job, _)| Arc::from(job))
     };
-    let open = requests_in(sealed).filter(|(_, closed)| !closed);
+    let open = requests_in(sealed).filter(|(row, closed)| !closed && selects(row.job()));
     let requested = open.map(|(row, _)| Arc::clone(row.job()));
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
@@ -211,10 +214,11 @@ mod tests {
     #[test]
     fn only_rows_that_pruning_does_not_reach_name_a_job() {
         assert_eq!(
-            jobs_in_ledger(&sealed(row(FOR_EVER, None))).into_iter().collect::<Vec<_>>(),
+            jobs_in_ledger(&sealed(row(FOR_EVER, None)), |_| true).into_iter().collect::<Vec<_>>(),
             ["j".into()]
         );
-        assert!(jobs_in_ledger(&sealed(row(at(5), None))).is_empty());
+        assert!(jobs_in_ledger(&sealed(row(FOR_EVER, None)), |job| job != "j").is_empty());
+        assert!(jobs_in_ledger(&sealed(row(at(5), None)), |_| true).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     scheduler::{Job, JobAlert, JobRequest, JobResponse},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -322,11 +322,10 @@ impl Planner {
 
     /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
     /// ended, and calls [`Planner::jobs_ended`] with these.
-    pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
-        let mut unknown = jobs_in_ledger(self.jobs.sealed());
-        unknown.extend(self.unknown_runs.jobs());
-        unknown.retain(|job| !self.jobs.knows(job));
-        unknown
+    pub(in crate::scheduler) fn unknown_jobs(&self) -> Vec<Arc<str>> {
+        let mut unknown = jobs_in_ledger(self.jobs.sealed(), |job| !self.jobs.knows(job));
+        unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| !self.jobs.knows(job)));
+        unknown.into_iter().collect()
     }
 
     /// Closes the ledger's records of jobs that have ended. A job has ended when its data was not refreshed by
