@@ -3,7 +3,6 @@
 use crate::scheduler::{
     control::IncomingRequest,
     leader::{event_loop::EventLoop, leading::Leading},
-    plan::known_jobs::unreadable_rows,
     registry::Phase,
     store::{
         history_writer::{Ends, HistoryWriter},
@@ -15,15 +14,12 @@ use crate::{
     election::Term,
     env::Env,
     ledger::{Ledger, LedgerError},
-    plain::plain,
 };
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The pause after an attempt to seal that found no majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
-/// The largest number of bytes of a key in a log.
-const KEY_MAX: usize = 160;
 
 /// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended.
 ///
@@ -41,13 +37,6 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         sealed = seal(ledger, term, term.env()) => sealed,
     };
     let Some(sealed) = sealed else { return };
-    for (key, why) in unreadable_rows(&sealed) {
-        tracing::warn!(
-            group = &**term.group(),
-            key = plain(&key, KEY_MAX),
-            "a row of the ledger is ignored: {why}"
-        );
-    }
     let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
     let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);

@@ -4,7 +4,8 @@
 use crate::scheduler::{
     plan::{
         effect::{Effect, RunCompletion, RunOwner},
-        known_jobs::{NeededRecords, jobs_in_ledger},
+        job_entry::StoredInfo,
+        known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
         led_jobs::{AfterRun, LedJobs},
         record_life::{AHEAD_MAX, held, kept, low_water, window},
         reporter::Reporter,
@@ -19,7 +20,7 @@ use crate::{
     ledger::LedgerError,
     measure::JobsMeasures,
     node::{FencingToken, Record},
-    scheduler::{Job, JobAlert, JobRequest, JobResponse},
+    scheduler::{Job, JobAlert, JobRequest, JobResponse, JobRow},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -78,14 +79,16 @@ impl Planner {
         let LeaderSettings { group, worker, term, began, ttl, max_running, measures } = settings;
         let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
         let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
-        let needed = NeededRecords::find(&sealed);
+        if let Some(why) = unreadable(sealed.row(JobRow::FREEZE)) {
+            warn_unreadable(&group, JobRow::FREEZE, &why);
+        }
         let reporter = Reporter::new(worker, term, began);
         Self {
             group,
             jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running, measures),
             requests: Requests::default(),
             unknown_runs: UnknownRuns::default(),
-            needed,
+            needed: NeededRecords::default(),
             to_take: VecDeque::new(),
             deferred: BTreeMap::new(),
             is_complete: false,
@@ -158,10 +161,16 @@ impl Planner {
             if self.unknown_runs.release(&job.name, &mut out) {
                 self.deferred.insert(Arc::clone(&job.name), job);
             } else {
-                self.jobs.take_over(job, now, &mut out);
+                let name = Arc::clone(&job.name);
+                let StoredInfo { window, unreadable } = self.jobs.take_over(job, now, &mut out);
+                self.needed.add_window(window);
+                if let Some(why) = unreadable {
+                    warn_unreadable(&self.group, &JobRow::key(&name), &why);
+                }
             }
         }
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
+            self.needed.add_unknown(&self.group, self.jobs.sealed(), |job| self.jobs.knows(job));
             self.requests.resume(&mut self.jobs, now, &mut out);
             self.jobs.keep_freeze(&mut out);
             self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
