@@ -283,12 +283,12 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
             return Err(unexpected("a ledger with a field that has no value"));
         }
         for [field, value] in pairs {
-            let field = text(field)?;
+            let field = word(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
                 // A server may return a field twice. The later value is the newer one, so it replaces the
                 // earlier one.
-                (_, Some(key)) => match record(&text(value)?) {
+                (_, Some(key)) => match record(&word(value)?) {
                     Some(record) => drop(records.insert(key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
                 },

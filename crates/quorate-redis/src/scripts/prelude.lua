@@ -167,7 +167,7 @@ local function extend_retention(key, head)
   end
 end
 
--- Returns about `most` fields of the ledger, or about 256 KiB of them, from `cursor` on. The cursor is '' for
+-- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on. The cursor is '' for
 -- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
 -- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
 -- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
@@ -177,12 +177,12 @@ local function page(ledger, cursor, most)
     cursor = '0'
   end
   repeat
-    local reply = call('HSCAN', ledger, cursor, 'COUNT', 50)
+    local reply = call('HSCAN', ledger, cursor, 'COUNT', 125)
     local chunk = reply[2]
     cursor = reply[1]
     chunks[#chunks + 1] = chunk
     fields = fields + #chunk / 2
-    for i = 1, #chunk do
+    for i = 2, #chunk, 2 do
       bytes = bytes + #chunk[i]
     end
   until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144

@@ -38,7 +38,9 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     };
     let Some(sealed) = sealed else { return };
     let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
-    let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
+    let jobs = registry.jobs();
+    let ended = sealed.jobs_with_runs().into_iter().filter_map(|job| Ends::find(jobs.get(job)?, &sealed));
+    let ends = ended.collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
     EventLoop::new(&leading, sealed, rows, history).run(requests).await;
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
@@ -57,7 +59,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot>
     loop {
         let sealed = tokio::select! { biased;
             () = term.step_down_token().cancelled() => return None,
-            sealed = ledger.seal(term.token()) => sealed,
+            sealed = ledger.seal_unsorted(term.token()) => sealed,
         };
         match sealed {
             Ok(answers) => {

@@ -17,7 +17,8 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 /// another job may get the place.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
-    slots: Vec<Option<Slot>>,
+    /// Each slot is in a box, so that the list is short and grows without a copy of the jobs.
+    slots: Vec<Option<Box<Slot>>>,
     vacant: Vec<usize>,
     names: BTreeMap<Arc<str>, usize>,
     timers: TimerQueue,
@@ -79,7 +80,8 @@ impl JobTable {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
         let gauges = self.measures.gauges(&entry.job().name);
-        let slot = Some(Slot { entry, registering, removed: false, timer: None, place: None, gauges });
+        let slot = Slot { entry, registering, removed: false, timer: None, place: None, gauges };
+        let slot = Some(Box::new(slot));
         match self.slots.get_mut(place) {
             Some(vacant) => *vacant = slot,
             None => self.slots.push(slot),

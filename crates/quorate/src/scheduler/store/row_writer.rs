@@ -16,7 +16,10 @@ use crate::{
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::store::{FOR_EVER, WRITE_RETRY, snapshot::LedgerSnapshot},
+    scheduler::store::{
+        FOR_EVER, WRITE_RETRY,
+        snapshot::{LedgerSnapshot, SealedRows},
+    },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{
@@ -66,10 +69,14 @@ impl RowWriter {
         sealed: &LedgerSnapshot,
     ) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
-        let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), RowSlot::found(records)));
-        let slots = found.filter(|(_, slot)| !slot.is_closed() || !slot.stale.is_empty()).collect();
-        let task =
-            RowTask { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
+        let task = RowTask {
+            ledger: ledger.clone(),
+            term: term.clone(),
+            sealed: Arc::clone(sealed.sealed_rows()),
+            slots: BTreeMap::new(),
+            queue: VecDeque::new(),
+            open: true,
+        };
         (Self(puts), term.spawn_scoped(task.serve(inbox)))
     }
 
@@ -163,6 +170,9 @@ impl RowSlot {
 struct RowTask {
     ledger: Ledger,
     term: Term,
+    /// The rows that the seal found. The task looks a row up when the leader first writes it: a leader of many jobs
+    /// writes few of their rows.
+    sealed: SealedRows,
     slots: BTreeMap<Arc<str>, RowSlot>,
     queue: VecDeque<Arc<str>>,
     /// True while a handle exists. New rows may then still arrive.
@@ -194,7 +204,8 @@ impl RowTask {
 
     fn take(&mut self, put: Put) {
         let key = Arc::clone(&put.key);
-        let slot = self.slots.entry(Arc::clone(&key)).or_default();
+        let found = || self.sealed.get(&key).map_or_else(RowSlot::default, |records| RowSlot::found(records));
+        let slot = self.slots.entry(Arc::clone(&key)).or_insert_with(found);
         let waits = slot.next.is_some();
         slot.take(put);
         if !waits && !slot.writing {
