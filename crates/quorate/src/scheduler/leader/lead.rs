@@ -5,9 +5,7 @@ use crate::scheduler::{
     leader::{event_loop::EventLoop, leading::Leading},
     registry::Phase,
     store::{
-        history_writer::{Ends, HistoryWriter},
-        row_writer::RowWriter,
-        snapshot::LedgerSnapshot,
+        history_writer::HistoryWriter, recorded_ends::Ends, row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{

@@ -10,7 +10,7 @@ use crate::scheduler::{
         reporter::PAUSED,
         takeover::{due_after, unfinished},
     },
-    store::history_writer::recorded_entries,
+    store::recorded_ends::recorded_entries,
     store::{FROZEN, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{

@@ -9,6 +9,7 @@ pub(super) mod history_writer;
 pub(super) mod job_row;
 pub(super) mod open_list;
 mod record;
+pub(super) mod recorded_ends;
 pub(super) mod retention;
 pub(super) mod row_writer;
 pub(super) mod run_writer;
