@@ -187,9 +187,14 @@ impl<'a> EventLoop<'a> {
         let is_open = self.leading.registry.phase() == Phase::Open;
         let mut more = self.planner.has_jobs_to_take();
         if is_open {
-            let (effects, more_due) = self.planner.plan_due(self.now());
-            more |= more_due;
-            self.carry_out(effects);
+            let now = self.now();
+            // Also without a job that is due, the planner notes that it has decided on all ticks up to now.
+            let is_due = self.planner.next_due().is_some_and(|at| at <= now);
+            if !is_due || self.planner.next_group().is_some_and(|at| at <= now) {
+                let (effects, more_due) = self.planner.plan_due(now);
+                more |= more_due;
+                self.carry_out(effects);
+            }
             let effects = self.planner.start_ready(self.now());
             self.carry_out(effects);
         } else if self.planner.executing() == 0 {
@@ -203,7 +208,7 @@ impl<'a> EventLoop<'a> {
         if self.planner.is_complete() && !more {
             self.keep_house(now);
         }
-        let next = self.planner.next_due().filter(|_| is_open);
+        let next = self.planner.next_group().filter(|_| is_open);
         let due = next.map(|next| now + self.now().until(next));
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;

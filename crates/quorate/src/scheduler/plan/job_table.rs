@@ -11,7 +11,7 @@ use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
 };
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 /// The leader's jobs. A job keeps its place until the job is removed and its last run has ended. After that,
 /// another job may get the place.
@@ -127,6 +127,11 @@ impl JobTable {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.timers.next()
+    }
+
+    /// Returns the time when the next jobs are handled: see [`TimerQueue::next_group`].
+    pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
+        self.timers.next_group(within)
     }
 
     /// Finds the job whose timer is the earliest. If this job is due at `now`, removes its timer and returns

@@ -32,6 +32,9 @@ use std::{
 /// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
 /// as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
+/// The longest time for which a due job waits for jobs that are due shortly after it. Runs that start together share
+/// the calls to the nodes, and a call costs much more than one run in it.
+const GROUPED: Duration = Duration::from_millis(2);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
 const MARK: &str = "looked";
@@ -123,6 +126,12 @@ impl Planner {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()
+    }
+
+    /// Returns the time at which the next jobs are handled. Jobs that are due within [`GROUPED`] are handled together.
+    /// A job that is due alone is not delayed.
+    pub(in crate::scheduler) fn next_group(&self) -> Option<WallTime> {
+        self.jobs.table().next_group(GROUPED)
     }
 
     /// Returns the reporter, which creates the reports for the history.
