@@ -280,7 +280,10 @@ impl<'a> EventLoop<'a> {
             match effect {
                 Effect::PutRow { key, value } => self.rows.put(&key, value),
                 Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
-                Effect::Register { place, job, key, value } => self.register(place, job, &key, value),
+                Effect::Register { place, job, key, value, due } => {
+                    let written = self.rows.register(&key, value, due).boxed();
+                    self.register(place, job, written);
+                }
                 Effect::CloseRow { key, value, at, last } => self.rows.close(&key, value, at, last),
                 Effect::KeepState(state) => state.keep(&self.rows),
                 Effect::CloseState(state, now) => state.close(&self.rows, now),
@@ -315,8 +318,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn register(&mut self, place: usize, job: Arc<str>, key: &Arc<str>, value: Arc<str>) {
-        let written = self.rows.write(key, value);
+    fn register(&mut self, place: usize, job: Arc<str>, written: BoxFuture<'static, Result<(), Arc<str>>>) {
         self.registering.push(Box::pin(async move {
             if let Err(error) = written.await {
                 tracing::warn!(job = &*job, "not registered in the ledger yet: {error}");

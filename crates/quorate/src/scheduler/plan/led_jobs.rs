@@ -125,13 +125,21 @@ impl LedJobs {
         let FoundJob { mut entry, closes, is_new, write, stored } = found;
         entry.plan_mut().open_ahead_by(self.ahead);
         self.take_freeze(&mut entry);
-        let next = entry.plan().next().map(|at| job.schedule.format(at));
-        tracing::debug!(job = &*job.name, next, since = ?entry.row().since, "found");
+        let next = entry.plan().next();
+        tracing::debug!(
+            job = &*job.name,
+            next = next.map(|at| tracing::field::display(job.schedule.format(at))),
+            since = ?entry.row().since,
+            "found"
+        );
         let (key, value) = (JobRow::key(&job.name), entry.row().to_value());
         let state = again.then(|| entry.state().clone());
         let place = self.table.add(entry, write && is_new);
         match (write, is_new) {
-            (true, true) => out.push(Effect::Register { place, job: Arc::clone(&job.name), key, value }),
+            (true, true) => {
+                let (job, due) = (Arc::clone(&job.name), next.unwrap_or_default());
+                out.push(Effect::Register { place, job, key, value, due });
+            }
             (true, false) => out.push(Effect::PutRow { key, value }),
             _ => {}
         }

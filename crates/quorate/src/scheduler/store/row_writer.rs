@@ -22,11 +22,7 @@ use crate::{
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest pause before a write is sent again. The pause is long, because a node that has no memory for a
@@ -44,6 +40,9 @@ struct Put {
     /// pruning removes it later.
     at: WallTime,
     last: bool,
+    /// The time before which the row should be stored. The rows of new jobs have one: no run of such a job starts
+    /// before. Other rows have the time 0, and are written first.
+    due: WallTime,
     waiters: Vec<Waiter>,
 }
 
@@ -74,7 +73,8 @@ impl RowWriter {
             term: term.clone(),
             sealed: Arc::clone(sealed.sealed_rows()),
             slots: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: BTreeMap::new(),
+            queued: 0,
             open: true,
         };
         (Self(puts), term.spawn_scoped(task.serve(inbox)))
@@ -84,7 +84,8 @@ impl RowWriter {
     pub(in crate::scheduler) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
         // The send fails only if the task has ended, and then the term has ended too.
-        let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
+        let _ =
+            self.0.send(Put { key, value, at, last: false, due: WallTime::default(), waiters: Vec::new() });
     }
 
     /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` when a
@@ -95,7 +96,18 @@ impl RowWriter {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
-        self.send(key, value, false)
+        self.send(key, value, WallTime::default(), false)
+    }
+
+    /// Queues a write of the row of a new job in the same way as [`RowWriter::write`]. Of many new jobs, those that
+    /// are due first are written first: `due` is the time of the job's first tick.
+    pub(in crate::scheduler) fn register(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+        due: WallTime,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        self.send(key, value, due, false)
     }
 
     /// Queues a write in the same way as [`RowWriter::write`]. The returned future completes with `Ok` when a
@@ -106,24 +118,26 @@ impl RowWriter {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
-        self.send(key, value, true)
+        self.send(key, value, WallTime::default(), true)
     }
 
     /// Queues a write of a row with the time `at`, so that pruning removes the row later. If `last` is true, no
     /// later write can replace the row.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
+        let due = WallTime::default();
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, due, waiters: Vec::new() });
     }
 
     fn send(
         &self,
         key: &Arc<str>,
         value: Arc<str>,
+        due: WallTime,
         until_stored: bool,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
         let (to, answer) = oneshot::channel();
         let waiters = vec![Waiter { to, until_stored }];
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, waiters });
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, due, waiters });
         answer.map(|result| result.unwrap_or_else(|_| Err("the term has ended".into())))
     }
 }
@@ -174,7 +188,11 @@ struct RowTask {
     /// writes few of their rows.
     sealed: SealedRows,
     slots: BTreeMap<Arc<str>, RowSlot>,
-    queue: VecDeque<Arc<str>>,
+    /// The keys with a value to write, in the order in which they are written: by the time `due` of the value, and
+    /// then in the order in which the values came.
+    queue: BTreeMap<(WallTime, u64), Arc<str>>,
+    /// The number of keys that were queued so far.
+    queued: u64,
     /// True while a handle exists. New rows may then still arrive.
     open: bool,
 }
@@ -187,7 +205,7 @@ impl RowTask {
         let lost = self.term.lost_token().clone();
         while self.open || !writing.is_empty() || !self.queue.is_empty() {
             while writing.len() < ROW_WRITES_MAX
-                && let Some(next) = self.queue.pop_front().and_then(|key| self.begin(key))
+                && let Some(next) = self.queue.pop_first().and_then(|(_, key)| self.begin(key))
             {
                 writing.push(next);
             }
@@ -206,11 +224,16 @@ impl RowTask {
         let key = Arc::clone(&put.key);
         let found = || self.sealed.get(&key).map_or_else(RowSlot::default, |records| RowSlot::found(records));
         let slot = self.slots.entry(Arc::clone(&key)).or_insert_with(found);
-        let waits = slot.next.is_some();
+        let (waits, due) = (slot.next.is_some(), put.due);
         slot.take(put);
         if !waits && !slot.writing {
-            self.queue.push_back(key);
+            self.enqueue(key, due);
         }
+    }
+
+    fn enqueue(&mut self, key: Arc<str>, due: WallTime) {
+        self.queued += 1;
+        self.queue.insert((due, self.queued), key);
     }
 
     fn begin(&mut self, key: Arc<str>) -> Option<Writing> {
@@ -229,8 +252,8 @@ impl RowTask {
         let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.writing = false;
         slot.seen = seen;
-        if slot.next.is_some() {
-            self.queue.push_back(key);
+        if let Some(due) = slot.next.as_ref().map(|next| next.due) {
+            self.enqueue(key, due);
         } else if slot.is_closed() {
             self.slots.remove(&key);
         }
@@ -326,7 +349,17 @@ mod tests {
     fn put(value: &str, until_stored: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
         let (to, answer) = oneshot::channel();
         let waiters = vec![Waiter { to, until_stored }];
-        (Put { key: "k".into(), value: value.into(), at: FOR_EVER, last: false, waiters }, answer)
+        (
+            Put {
+                key: "k".into(),
+                value: value.into(),
+                at: FOR_EVER,
+                last: false,
+                due: WallTime::default(),
+                waiters,
+            },
+            answer,
+        )
     }
 
     #[test]
