@@ -60,6 +60,8 @@ impl<'a> Values<'a> {
                 "extended" => Ok(Reply::Extended),
                 "completed" => Ok(Reply::Completed),
                 "counted" => Ok(Reply::Counted),
+                "written" => Ok(Reply::Written),
+                "kept" => Ok(Reply::Kept),
                 _ => Err(Stop::Other),
             },
             Some(_) => match (self.number(b'*')?, self.text()?) {
@@ -129,13 +131,15 @@ mod tests {
         (parse(bytes, items, &mut replies), replies)
     }
 
-    const COMMON: [&str; 9] = [
+    const COMMON: [&str; 11] = [
         ":5",
         "$5\r\nfreed",
         "$6\r\nabsent",
         "$8\r\nextended",
         "$9\r\ncompleted",
         "$7\r\ncounted",
+        "$7\r\nwritten",
+        "$4\r\nkept",
         "*3\r\n$4\r\nheld\r\n$3\r\nw:1\r\n$2\r\n99",
         "*3\r\n$4\r\nheld\r\n$2\r\n\u{fc}\r\n$2\r\n-1",
         "*2\r\n$4\r\ndone\r\n$10\r\nd:7:9:ab::",

@@ -11,7 +11,7 @@ return serve(true, true, 1, 5, function(k, a)
   end
   if stored == record then
     extend_retention(ledger, head)
-    return { 'written' }
+    return 'written'
   end
   if stored then
     local last = string.match(stored, '^%d+:%d+:([01]):')
@@ -25,5 +25,5 @@ return serve(true, true, 1, 5, function(k, a)
   call('HSET', ledger, 't', ARGV[a], field, record)
   head[1] = ARGV[a]
   extend_retention(ledger, head)
-  return { 'written' }
+  return 'written'
 end)
