@@ -11,6 +11,7 @@ pub(super) mod open_list;
 mod record;
 pub(super) mod recorded_ends;
 pub(super) mod retention;
+mod row_queue;
 pub(super) mod row_writer;
 pub(super) mod run_writer;
 pub(super) mod saved_state;

@@ -18,11 +18,12 @@ use crate::{
     node::Record,
     scheduler::store::{
         FOR_EVER, WRITE_RETRY,
-        snapshot::{LedgerSnapshot, SealedRows},
+        row_queue::{NextRow, Put, RowQueue, Waiter, report},
+        snapshot::LedgerSnapshot,
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest pause before a write is sent again. The pause is long, because a node that has no memory for a
@@ -30,30 +31,9 @@ use tokio::sync::{mpsc, oneshot};
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
-
-/// A row to write.
-#[derive(Debug)]
-struct Put {
-    key: Arc<str>,
-    value: Arc<str>,
-    /// The time of the record. With [`FOR_EVER`], pruning never removes the record. With any other time,
-    /// pruning removes it later.
-    at: WallTime,
-    last: bool,
-    /// The time before which the row should be stored. The rows of new jobs have one: no run of such a job starts
-    /// before. Other rows have the time 0, and are written first.
-    due: WallTime,
-    waiters: Vec<Waiter>,
-}
-
-/// A caller that waits until a row is stored, or until it is certain that this term cannot store it.
-#[derive(Debug)]
-struct Waiter {
-    to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// True if the caller waits until a majority stores the row. False if the caller waits only for the first
-    /// result, which may be a failure.
-    until_stored: bool,
-}
+/// A leader that ends still writes the queued rows of those new jobs that are due within this time. The next leader
+/// takes over sooner, and registers all other new jobs itself.
+const LAST_REGISTERED: Duration = Duration::from_secs(5);
 
 /// A handle to the task that writes the leader's rows.
 #[derive(Clone, Debug)]
@@ -68,15 +48,8 @@ impl RowWriter {
         sealed: &LedgerSnapshot,
     ) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
-        let task = RowTask {
-            ledger: ledger.clone(),
-            term: term.clone(),
-            sealed: Arc::clone(sealed.sealed_rows()),
-            slots: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            queued: 0,
-            open: true,
-        };
+        let rows = RowQueue::new(Arc::clone(sealed.sealed_rows()));
+        let task = RowTask { ledger: ledger.clone(), term: term.clone(), rows, open: true };
         (Self(puts), term.spawn_scoped(task.serve(inbox)))
     }
 
@@ -142,57 +115,10 @@ impl RowWriter {
     }
 }
 
-/// The task's data for one key: the stored record, and the next value to write.
-#[derive(Debug, Default)]
-struct RowSlot {
-    /// The record that most nodes are likely to store.
-    seen: Option<Record>,
-    /// Other records that nodes stored under this key at the seal. A write must overwrite these records too.
-    stale: Vec<Record>,
-    next: Option<Put>,
-    writing: bool,
-}
-
-impl RowSlot {
-    /// Creates the data of a key from the records that the nodes stored at the seal. Most nodes probably store
-    /// the record of the highest term.
-    fn found(records: &[Option<Record>]) -> Self {
-        let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
-        all.sort_by_key(|record| record.term);
-        all.dedup();
-        let seen = all.pop();
-        Self { seen, stale: all, ..Self::default() }
-    }
-
-    /// Sets the next value to write. If an earlier value was not sent yet, the new value replaces it. The new
-    /// value contains all data of the earlier one, so callers that wait for the earlier value now wait for the
-    /// new one.
-    fn take(&mut self, mut put: Put) {
-        let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
-        put.waiters.extend(older);
-        self.next = Some(put);
-    }
-
-    /// Returns whether the stored record is final, or has a time at which pruning removes it. The leader
-    /// probably does not write such a key again, so the task drops the data of the key to save memory. If the
-    /// leader does write the key again, the write finds the stored record on the nodes and overwrites it.
-    fn is_closed(&self) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
-    }
-}
-
 struct RowTask {
     ledger: Ledger,
     term: Term,
-    /// The rows that the seal found. The task looks a row up when the leader first writes it: a leader of many jobs
-    /// writes few of their rows.
-    sealed: SealedRows,
-    slots: BTreeMap<Arc<str>, RowSlot>,
-    /// The keys with a value to write, in the order in which they are written: by the time `due` of the value, and
-    /// then in the order in which the values came.
-    queue: BTreeMap<(WallTime, u64), Arc<str>>,
-    /// The number of keys that were queued so far.
-    queued: u64,
+    rows: RowQueue,
     /// True while a handle exists. New rows may then still arrive.
     open: bool,
 }
@@ -203,59 +129,40 @@ impl RowTask {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
         let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
         let lost = self.term.lost_token().clone();
-        while self.open || !writing.is_empty() || !self.queue.is_empty() {
+        while self.open || !writing.is_empty() || !self.rows.is_empty() {
             while writing.len() < ROW_WRITES_MAX
-                && let Some(next) = self.queue.pop_first().and_then(|(_, key)| self.begin(key))
+                && let Some(next) = self.rows.pop()
             {
-                writing.push(next);
+                writing.push(self.write(next));
             }
             tokio::select! { biased;
                 () = lost.cancelled() => return,
-                Some((key, seen)) = writing.next() => self.written(key, seen),
+                Some((key, seen)) = writing.next() => self.rows.written(key, seen),
                 put = inbox.recv(), if self.open => match put {
-                    Some(put) => self.take(put),
-                    None => self.open = false,
+                    Some(put) => self.rows.take(put),
+                    None => {
+                        self.open = false;
+                        self.leave_out_new_jobs();
+                    }
                 }
             }
         }
     }
 
-    fn take(&mut self, put: Put) {
-        let key = Arc::clone(&put.key);
-        let found = || self.sealed.get(&key).map_or_else(RowSlot::default, |records| RowSlot::found(records));
-        let slot = self.slots.entry(Arc::clone(&key)).or_insert_with(found);
-        let (waits, due) = (slot.next.is_some(), put.due);
-        slot.take(put);
-        if !waits && !slot.writing {
-            self.enqueue(key, due);
-        }
-    }
-
-    fn enqueue(&mut self, key: Arc<str>, due: WallTime) {
-        self.queued += 1;
-        self.queue.insert((due, self.queued), key);
-    }
-
-    fn begin(&mut self, key: Arc<str>) -> Option<Writing> {
-        let slot = self.slots.get_mut(&key)?;
-        let put = slot.next.take()?;
-        slot.writing = true;
-        let (seen, stale) = (slot.seen.clone(), std::mem::take(&mut slot.stale));
-        let record =
-            Record { at: put.at.as_micros(), term: self.term.token(), last: put.last, value: put.value };
+    fn write(&self, row: NextRow) -> Writing {
+        let NextRow { put: Put { key, value, at, last, waiters, .. }, seen, stale } = row;
+        let record = Record { at: at.as_micros(), term: self.term.token(), last, value };
         let (ledger, term) = (self.ledger.clone(), self.term.clone());
-        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.waiters);
-        Some(writing.map(move |seen| (key, seen)).boxed())
+        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, waiters);
+        writing.map(move |seen| (key, seen)).boxed()
     }
 
-    fn written(&mut self, key: Arc<str>, seen: Option<Record>) {
-        let Some(slot) = self.slots.get_mut(&key) else { return };
-        slot.writing = false;
-        slot.seen = seen;
-        if let Some(due) = slot.next.as_ref().map(|next| next.due) {
-            self.enqueue(key, due);
-        } else if slot.is_closed() {
-            self.slots.remove(&key);
+    /// Drops the rows of new jobs that are not due soon. The leader has started no run of these jobs, so the next leader
+    /// finds no record of them, and registers them.
+    fn leave_out_new_jobs(&mut self) {
+        let jobs = self.rows.leave_out_after(self.term.quorum().wall() + LAST_REGISTERED);
+        if jobs > 0 {
+            tracing::debug!(group = &**self.term.group(), jobs, "the next leader registers these new jobs");
         }
     }
 }
@@ -314,19 +221,6 @@ async fn write(
     Some(record)
 }
 
-/// Sends a result to the waiting callers. If `all` is false, the callers that wait until a majority stores the
-/// row get no result yet.
-fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
-    for waiter in std::mem::take(waiters) {
-        if all || !waiter.until_stored {
-            // The send fails if the caller has dropped its future. This is not an error.
-            let _ = waiter.to.send(result.clone());
-        } else {
-            waiters.push(waiter);
-        }
-    }
-}
-
 /// Returns the highest value that the nodes have under a key, by term and then by `rank`. The flag is true if
 /// all nodes that answered store that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
@@ -339,52 +233,4 @@ pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     let everywhere =
         records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == stored.value));
     Some((highest, everywhere))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::FencingToken;
-
-    fn put(value: &str, until_stored: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
-        let (to, answer) = oneshot::channel();
-        let waiters = vec![Waiter { to, until_stored }];
-        (
-            Put {
-                key: "k".into(),
-                value: value.into(),
-                at: FOR_EVER,
-                last: false,
-                due: WallTime::default(),
-                waiters,
-            },
-            answer,
-        )
-    }
-
-    #[test]
-    fn waiters_for_an_older_value_wait_for_the_newer_one() {
-        let mut slot = RowSlot::default();
-        let ((first, mut one), (second, mut two)) = (put("1", true), put("2", false));
-        slot.take(first);
-        slot.take(second);
-        let mut next = slot.next.take().unwrap();
-        assert_eq!((&*next.value, next.waiters.len()), ("2", 2));
-        assert!(one.try_recv().is_err() && two.try_recv().is_err(), "neither is stored");
-        report(&mut next.waiters, &Err("no majority yet".into()), false);
-        assert!(two.try_recv().unwrap().is_err(), "a caller of `write` gets the error");
-        assert!(one.try_recv().is_err(), "a caller of `insist` goes on waiting");
-        report(&mut next.waiters, &Ok(()), true);
-        assert_eq!(one.try_recv().unwrap(), Ok(()));
-    }
-
-    #[test]
-    fn a_closed_row_is_not_kept() {
-        let seen = |at, last| {
-            let seen = Some(Record { at, term: FencingToken::new(1), last, value: "v".into() });
-            RowSlot { seen, ..RowSlot::default() }.is_closed()
-        };
-        assert!(seen(7, true) && seen(7, false) && seen(FOR_EVER.as_micros(), true));
-        assert!(!seen(FOR_EVER.as_micros(), false) && !RowSlot::default().is_closed());
-    }
 }

@@ -81,12 +81,7 @@ impl SealedRun {
             Some(RunRecord::Closed { memory, .. }) => *memory,
             _ => None,
         };
-        Self {
-            closed: written.is_some_and(|written| written.is_closed()),
-            memory,
-            record,
-            stored_on: 0,
-        }
+        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
     }
 
     /// Returns whether a majority stores this end. If so, every later leader finds the same end, and this
@@ -473,13 +468,16 @@ pub(in crate::scheduler) mod tests {
         let (closed, open) = (tick_record(5, 7, true), tick_record(5, 3, false));
         let twice = vec![closed.clone(), closed.clone()];
         let sealed = LedgerSnapshot::new(vec![answer(twice), answer(vec![])], 2, SECOND);
-        assert_eq!((sealed.unfinished("j").count(), sealed.ended("j").count()), (1, 0), "one node is no majority");
+        assert_eq!(
+            (sealed.unfinished("j").count(), sealed.ended("j").count()),
+            (1, 0),
+            "one node is no majority"
+        );
         let sealed = LedgerSnapshot::new(vec![answer(vec![closed, open]), answer(vec![])], 2, SECOND);
         let record = sealed.unfinished("j").next().map(|(_, record)| record.term.get());
         assert_eq!(record, Some(3));
-        let row = |value: &str| {
-            (Arc::from("job/j"), Record { value: value.into(), ..tick_record(5, 1, false).1 })
-        };
+        let row =
+            |value: &str| (Arc::from("job/j"), Record { value: value.into(), ..tick_record(5, 1, false).1 });
         let sealed = LedgerSnapshot::new(vec![answer(vec![row("a"), row("b")])], 1, SECOND);
         assert_eq!(sealed.row("job/j").iter().flatten().map(|row| &*row.value).collect::<Vec<_>>(), ["b"]);
     }
