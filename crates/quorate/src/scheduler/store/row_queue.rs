@@ -1,13 +1,18 @@
 //! The rows that wait to be written. This module performs no I/O.
 
 use crate::{
-    env::WallTime,
+    env::{BootTime, WallTime},
     node::Record,
     scheduler::store::{FOR_EVER, snapshot::SealedRows},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
+/// If more rows than this wait, those of new jobs that are not due soon are written at a pace. So the start of a group of
+/// very many jobs delays no runs.
+const PACED_ABOVE: usize = 1_000;
+/// That pace: a number of rows, and the time after which as many follow. It is 2,000 rows a second.
+const PACE: (usize, Duration) = (100, Duration::from_millis(50));
 /// A row to write.
 #[derive(Debug)]
 pub(super) struct Put {
@@ -53,6 +58,9 @@ pub(super) struct RowQueue {
     queue: BTreeMap<Place, Arc<str>>,
     /// The number of keys that were queued so far.
     queued: u64,
+    /// The number of rows that may be written until `paced_until`, if rows are written at a pace.
+    paced: usize,
+    paced_until: Option<BootTime>,
 }
 
 /// A place in the queue: the time `due` of the value, and the number of the keys that were queued so far.
@@ -60,7 +68,8 @@ type Place = (WallTime, u64);
 
 impl RowQueue {
     pub(super) fn new(sealed: SealedRows) -> Self {
-        Self { sealed, slots: BTreeMap::new(), queue: BTreeMap::new(), queued: 0 }
+        let (slots, queue) = (BTreeMap::new(), BTreeMap::new());
+        Self { sealed, slots, queue, queued: 0, paced: 0, paced_until: None }
     }
 
     /// Returns whether no row waits.
@@ -76,6 +85,27 @@ impl RowQueue {
         slot.take(put);
         if !slot.writing {
             self.enqueue(key);
+        }
+    }
+
+    /// Returns the time before which the next row must not be written, if there is such a time. Rows that are due until
+    /// `soon` may be written at once. Otherwise the caller must write the row now.
+    pub(super) fn pause(&mut self, now: BootTime, soon: WallTime) -> Option<BootTime> {
+        let (due, _) = self.queue.first_key_value().map(|(place, _)| *place)?;
+        if due <= soon || self.queue.len() <= PACED_ABOVE {
+            return None;
+        }
+        let (count, time) = PACE;
+        let until = *self.paced_until.get_or_insert(now);
+        if until <= now {
+            (self.paced, self.paced_until) = (count, Some(now + time));
+        }
+        match self.paced.checked_sub(1) {
+            Some(left) => {
+                self.paced = left;
+                None
+            }
+            None => self.paced_until,
         }
     }
 
@@ -255,6 +285,24 @@ mod tests {
         assert_eq!(keys(&mut rows), ["a"], "the other value of b is being written");
         rows.written("b".into(), None);
         assert_eq!(keys(&mut rows), ["b"]);
+    }
+
+    #[test]
+    fn very_many_new_jobs_that_are_not_due_soon_are_written_at_a_pace() {
+        let mut rows = RowQueue::new(SealedRows::default());
+        let (soon, (count, time)) = (WallTime::from_micros(5), PACE);
+        let (now, later) = (BootTime::from_nanos(7), BootTime::from_nanos(7) + time);
+        (0..PACED_ABOVE).for_each(|number| rows.take(due(&number.to_string(), 9)));
+        assert_eq!(rows.pause(now, soon), None, "not very many");
+        (0..=2 * count).for_each(|number| rows.take(due(&format!("more-{number}"), 9)));
+        let mut at_once = |now| {
+            let some = std::iter::from_fn(|| if rows.pause(now, soon).is_none() { rows.pop() } else { None });
+            some.count()
+        };
+        assert_eq!((at_once(now), at_once(now), at_once(later)), (count, 0, count));
+        assert_eq!(rows.pause(later, soon), Some(later + time));
+        rows.take(due("soon", 5));
+        assert_eq!(rows.pause(later, soon), None, "a job that is due soon");
     }
 
     #[test]

@@ -22,7 +22,11 @@ use crate::{
         snapshot::LedgerSnapshot,
     },
 };
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,6 +35,8 @@ use tokio::sync::{mpsc, oneshot};
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
+/// The rows of new jobs that are due within this time are written as fast as possible.
+const SOON: Duration = Duration::from_secs(10);
 /// A leader that ends still writes the queued rows of those new jobs that are due within this time. The next leader
 /// takes over sooner, and registers all other new jobs itself.
 const LAST_REGISTERED: Duration = Duration::from_secs(5);
@@ -129,10 +135,13 @@ impl RowTask {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
         let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
         let lost = self.term.lost_token().clone();
+        let env = self.term.env().clone();
         while self.open || !writing.is_empty() || !self.rows.is_empty() {
-            while writing.len() < ROW_WRITES_MAX
-                && let Some(next) = self.rows.pop()
-            {
+            let mut waits = None;
+            while writing.len() < ROW_WRITES_MAX {
+                waits = self.rows.pause(env.now(), self.term.quorum().wall() + SOON);
+                let next = if waits.is_none() { self.rows.pop() } else { None };
+                let Some(next) = next else { break };
                 writing.push(self.write(next));
             }
             tokio::select! { biased;
@@ -144,7 +153,8 @@ impl RowTask {
                         self.open = false;
                         self.leave_out_new_jobs();
                     }
-                }
+                },
+                Some(()) = OptionFuture::from(waits.map(|until| env.sleep_until(until))) => {}
             }
         }
     }
