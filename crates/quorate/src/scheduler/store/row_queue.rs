@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 /// If more rows than this wait, those of new jobs that are not due soon are written at a pace. So the start of a group of
 /// very many jobs delays no runs.
 const PACED_ABOVE: usize = 1_000;
-/// That pace: a number of rows, and the time after which as many follow. It is 2,000 rows a second.
+/// The pace: a number of rows, and the time after which as many follow. It is 2,000 rows a second.
 const PACE: (usize, Duration) = (100, Duration::from_millis(50));
 /// A row to write.
 #[derive(Debug)]
