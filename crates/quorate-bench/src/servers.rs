@@ -77,6 +77,20 @@ impl Servers {
         Ok(sum)
     }
 
+    /// Returns the number of fields that a majority of the servers have in the hash under `key`.
+    pub(crate) fn fields(&self, key: &str) -> Result<usize, String> {
+        let mut all = Vec::new();
+        for url in &self.urls {
+            let query = || -> redis::RedisResult<usize> {
+                let mut connection = redis::Client::open(url.as_str())?.get_connection()?;
+                redis::cmd("HLEN").arg(key).query(&mut connection)
+            };
+            all.push(query().map_err(|error| error.to_string())?);
+        }
+        all.sort_unstable();
+        Ok(all[(all.len() - 1) / 2])
+    }
+
     /// Returns the longest call in the servers' slow logs, in milliseconds. A server that this program
     /// started logs calls that take [`SLOW`] or more. A server that the user named logs calls according to
     /// its own configuration.

@@ -84,8 +84,8 @@ const SETTINGS: [&str; 8] = [
 
 /// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
 /// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget`,
-/// `exists` and `incrby` are optional too: without them locks and claims take longer.
-pub const COMMANDS: [&str; 32] = [
+/// `exists`, `incrby` and `hmget` are optional too: without them locks, claims and schedulers take longer.
+pub const COMMANDS: [&str; 33] = [
     "select",
     "client|setname",
     "info",
@@ -103,6 +103,7 @@ pub const COMMANDS: [&str; 32] = [
     "pexpireat",
     "pttl",
     "hget",
+    "hmget",
     "hset",
     "hdel",
     "hgetall",
@@ -299,6 +300,7 @@ fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
         vec!["pexpireat", key, "1"],
         vec!["pttl", key],
         vec!["hget", key, "f"],
+        vec!["hmget", key, "f"],
         // The last field has no value. A server checks permissions first, and then refuses this invalid
         // command. So nothing is written.
         vec!["hset", key, "f", "v", "g"],

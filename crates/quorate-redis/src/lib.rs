@@ -78,6 +78,7 @@ pub mod probe;
 mod pubsub;
 mod reply;
 mod resp;
+mod resp_values;
 mod scripts;
 mod server_version;
 mod session;

@@ -10,7 +10,7 @@ use quorate::{
     plain::plain,
 };
 use redis::Value;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration, vec};
+use std::{borrow::Cow, sync::Arc, time::Duration, vec};
 
 /// The maximum number of bytes of a text from a server or another client that an error or an owner token
 /// keeps.
@@ -276,28 +276,45 @@ fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Re
     let next = cursor(next)?;
     let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
     let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
-    let mut records = BTreeMap::new();
+    let mut records = Vec::new();
     for piece in array(pieces)? {
         let (pairs, odd) = array(piece)?.as_chunks::<2>();
         if !odd.is_empty() {
             return Err(unexpected("a ledger with a field that has no value"));
         }
         for [field, value] in pairs {
-            let field = text(field)?;
+            let field = word(field)?;
             match (&*field, field.strip_prefix("r:")) {
                 ("t" | "w" | "l", _) => {}
-                // A server may return a field twice. The later value is the newer one, so it replaces the
-                // earlier one.
-                (_, Some(key)) => match record(&text(value)?) {
-                    Some(record) => drop(records.insert(key.into(), record)),
+                (_, Some(key)) => match record(&word(value)?) {
+                    Some(record) => records.push((key.into(), record)),
                     None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
                 },
                 _ => return Ok(unreadable(&format!("the field {:?} of a ledger", cut(&field)))),
             }
         }
     }
-    let records = records.into_iter().collect();
-    Ok(Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next }))
+    Ok(page(next, term, low_water, records))
+}
+
+/// Returns a page of a ledger. `records` are its records, in the order in which the server returned them.
+pub(crate) fn page(
+    next: Option<Cursor>,
+    term: FencingToken,
+    low_water: u64,
+    mut records: Vec<(Arc<str>, Record)>,
+) -> Reply {
+    // A server may return a field twice. The later value is the newer one, so it replaces the earlier one. The sort keeps
+    // the order of equal keys.
+    records.sort_by(|a, b| a.0.cmp(&b.0));
+    records.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            std::mem::swap(&mut later.1, &mut earlier.1);
+        }
+        same
+    });
+    Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next })
 }
 
 fn array(value: &Value) -> Result<&[Value], Cause> {
@@ -325,7 +342,7 @@ fn unreadable(what: &str) -> Reply {
 }
 
 /// Parses `AT:TERM:LAST:VALUE`.
-fn record(text: &str) -> Option<Record> {
+pub(crate) fn record(text: &str) -> Option<Record> {
     let mut parts = text.splitn(4, ':');
     let at = parts.next()?.parse().ok()?;
     let term = FencingToken::new(parts.next()?.parse().ok()?);

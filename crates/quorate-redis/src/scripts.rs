@@ -237,7 +237,7 @@ mod tests {
     fn a_script_has_only_the_functions_that_it_uses() {
         let reserve = Script::Reserve.source();
         assert!(reserve.contains("local function call(") && reserve.contains("local function serve("));
-        for unused in ["check_term", "low_water", "counter"] {
+        for unused in ["check_term", "ledger_head", "counter"] {
             assert!(!reserve.contains(unused), "{unused}");
         }
         let locks = Script::Batch.source();
@@ -250,7 +250,7 @@ mod tests {
             assert_eq!(Script::LOADED[script as usize], script, "the order of the numbers");
             assert!(!script.source().contains(SCRIPTS_HERE), "{script:?}");
         }
-        assert!(Script::Seal.source().contains("local function low_water("));
+        assert!(Script::Seal.source().contains("local function ledger_head("));
         let text = "local a = 1\n\n-- One.\nlocal function one()\nend\n\nlocal function two()\n  one()\nend\n\nreturn a";
         assert_eq!(without_unused_functions(text), "local a = 1\n\nreturn a");
         assert_eq!(

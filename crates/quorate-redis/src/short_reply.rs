@@ -1,12 +1,12 @@
 //! Parses the most common replies of scripts directly from the bytes. Every other reply is decoded by the `redis`
 //! crate and parsed by [`reply`](crate::reply), with the same result.
 
-use crate::{reply, wire::Parsed};
-use quorate::node::{NodeTime, Reply};
-use std::str;
-
-/// The longest line that begins a value: a kind, a number of 20 digits, and the end of the line.
-const LINE_MAX: usize = 23;
+use crate::{
+    reply,
+    resp_values::{Scan, Stop, Values, digits},
+    wire::Parsed,
+};
+use quorate::node::{Cursor, FencingToken, NodeTime, Reply};
 
 /// Parses the reply to a script call of `items` items, and appends the replies to the items to `replies`. The result
 /// is the time of the node's clock.
@@ -25,19 +25,7 @@ pub(crate) fn parse(bytes: &[u8], items: usize, replies: &mut Vec<Reply>) -> Par
     }
 }
 
-enum Stop {
-    Incomplete,
-    Other,
-}
-
-/// The values in some bytes.
-struct Values<'a> {
-    bytes: &'a [u8],
-    /// The beginning of the next value.
-    at: usize,
-}
-
-impl<'a> Values<'a> {
+impl Values<'_> {
     fn reply(&mut self, items: usize, replies: &mut Vec<Reply>) -> Result<NodeTime, Stop> {
         if items == 0 || self.number(b'*')? != items as u64 + 1 {
             return Err(Stop::Other);
@@ -60,6 +48,8 @@ impl<'a> Values<'a> {
                 "extended" => Ok(Reply::Extended),
                 "completed" => Ok(Reply::Completed),
                 "counted" => Ok(Reply::Counted),
+                "written" => Ok(Reply::Written),
+                "kept" => Ok(Reply::Kept),
                 _ => Err(Stop::Other),
             },
             Some(_) => match (self.number(b'*')?, self.text()?) {
@@ -70,45 +60,40 @@ impl<'a> Values<'a> {
                     Ok(Reply::Held { owner: reply::owner(owner), remaining })
                 }
                 (2, "done") => reply::done(self.text()?).map(Reply::Done).ok_or(Stop::Other),
+                (5, "ledger") => self.page(),
                 _ => Err(Stop::Other),
             },
         }
     }
 
-    /// Returns the number in a line of this kind.
-    fn number(&mut self, kind: u8) -> Result<u64, Stop> {
-        let rest = &self.bytes[self.at..];
-        match rest.first() {
-            None => return Err(Stop::Incomplete),
-            Some(first) if *first != kind => return Err(Stop::Other),
-            Some(_) => {}
+    /// Returns a page of a ledger: the next cursor, the term, the low-water mark, and arrays of fields, each followed by
+    /// its value. A page is parsed only once all of it has arrived, because most pages are long.
+    fn page(&mut self) -> Result<Reply, Stop> {
+        if !Scan::of(self.at, 4).advance(self.bytes)? {
+            return Err(Stop::Incomplete);
         }
-        let Some(end) = rest.iter().take(LINE_MAX).position(|byte| *byte == b'\r') else {
-            return Err(if rest.len() < LINE_MAX { Stop::Incomplete } else { Stop::Other });
+        let next = match self.text()? {
+            "" => None,
+            cursor => digits(cursor).map(|_| Some(Cursor::new(cursor)))?,
         };
-        match rest.get(end + 1) {
-            None => return Err(Stop::Incomplete),
-            Some(b'\n') => {}
-            Some(_) => return Err(Stop::Other),
+        let (term, low_water) = (FencingToken::new(digits(self.text()?)?), digits(self.text()?)?);
+        let mut records = Vec::new();
+        for _ in 0..self.number(b'*')? {
+            let fields = self.number(b'*')?;
+            if fields % 2 != 0 {
+                return Err(Stop::Other);
+            }
+            for _ in 0..fields / 2 {
+                let (field, value) = (self.text()?, self.text()?);
+                match (field, field.strip_prefix("r:")) {
+                    ("t" | "w" | "l", _) => {}
+                    (_, Some(key)) => records.push((key.into(), reply::record(value).ok_or(Stop::Other)?)),
+                    _ => return Err(Stop::Other),
+                }
+            }
         }
-        self.at += end + 2;
-        digits(str::from_utf8(&rest[1..end]).map_err(|_| Stop::Other)?)
+        Ok(reply::page(next, term, low_water, records))
     }
-
-    /// Returns the text of a bulk string.
-    fn text(&mut self) -> Result<&'a str, Stop> {
-        let length = usize::try_from(self.number(b'$')?).map_err(|_| Stop::Other)?;
-        let rest = &self.bytes[self.at..];
-        let end = length.checked_add(2).ok_or(Stop::Other)?;
-        let Some(text) = rest.get(..end) else { return Err(Stop::Incomplete) };
-        let text = text.strip_suffix(b"\r\n").ok_or(Stop::Other)?;
-        self.at += end;
-        str::from_utf8(text).map_err(|_| Stop::Other)
-    }
-}
-
-fn digits(text: &str) -> Result<u64, Stop> {
-    reply::digits(text).ok_or(Stop::Other)
 }
 
 #[cfg(test)]
@@ -129,17 +114,26 @@ mod tests {
         (parse(bytes, items, &mut replies), replies)
     }
 
-    const COMMON: [&str; 9] = [
+    const COMMON: [&str; 13] = [
         ":5",
         "$5\r\nfreed",
         "$6\r\nabsent",
         "$8\r\nextended",
         "$9\r\ncompleted",
         "$7\r\ncounted",
+        "$7\r\nwritten",
+        "$4\r\nkept",
         "*3\r\n$4\r\nheld\r\n$3\r\nw:1\r\n$2\r\n99",
         "*3\r\n$4\r\nheld\r\n$2\r\n\u{fc}\r\n$2\r\n-1",
         "*2\r\n$4\r\ndone\r\n$10\r\nd:7:9:ab::",
+        "*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n0\r\n*0",
+        PAGE,
     ];
+
+    /// A page with a record that the server returned twice.
+    const PAGE: &str = "*5\r\n$6\r\nledger\r\n$2\r\n12\r\n$1\r\n7\r\n$1\r\n3\r\n*2\r\n\
+                        *6\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nt\r\n$1\r\n7\r\n$3\r\nr:a\r\n$6\r\n9:7:1:\r\n\
+                        *2\r\n$3\r\nr:b\r\n$7\r\n9:7:0:y";
 
     fn reply_of(items: &[&str]) -> Vec<u8> {
         format!("*{}\r\n$2\r\n17\r\n{}\r\n", items.len() + 1, items.join("\r\n")).into_bytes()
@@ -180,6 +174,10 @@ mod tests {
             "*2\r\n$4\r\ndone\r\n$1\r\nx",
             "*2\r\n$7\r\nrefused\r\n$5\r\nstale",
             "_",
+            "*5\r\n$6\r\nledger\r\n$1\r\nx\r\n$1\r\n7\r\n$1\r\n0\r\n*0",
+            "*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n0\r\n*1\r\n*1\r\n$1\r\nt",
+            "*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n0\r\n*1\r\n*2\r\n$1\r\nx\r\n$1\r\n1",
+            "*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n0\r\n*1\r\n*2\r\n$3\r\nr:a\r\n$1\r\n1",
             "$-1",
             ":000000000000000000000000000001",
         ];

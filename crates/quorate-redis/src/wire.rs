@@ -1,3 +1,4 @@
+use crate::resp_values::Scan;
 use combine::{
     parser::combinator::AnySendSyncPartialState,
     stream::{Decoder, PointerOffset},
@@ -5,7 +6,7 @@ use combine::{
 use redis::{RedisError, Value};
 use std::{
     future::poll_fn,
-    io,
+    io, mem,
     pin::{Pin, pin},
     task::{Context, Poll, ready},
 };
@@ -18,7 +19,7 @@ const REPLY_MAX: usize = 64 << 20;
 /// The maximum number of bytes of one reply during a handshake.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// The size of the input buffer of a connection. A longer reply is left to the decoder.
+/// The size of the input buffer of a connection. It grows for a longer reply, such as a page of a ledger.
 const BUFFER: usize = 16 << 10;
 
 /// The result of an attempt to parse the beginning of some bytes.
@@ -40,7 +41,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 /// Splits a connection into a reader and a writer.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
-    (Reader { input: Input::new(read), decoder: Decoder::new(), most: ANSWER_MAX }, Writer { write })
+    (
+        Reader { input: Input::new(read), decoder: Decoder::new(), most: ANSWER_MAX, long: None },
+        Writer { write },
+    )
 }
 
 /// Reads the replies of a server, one after the other.
@@ -48,6 +52,8 @@ pub(crate) struct Reader {
     input: Input,
     decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
     most: usize,
+    /// The pass over a reply that is longer than the input buffer was.
+    long: Option<Scan>,
 }
 
 impl Reader {
@@ -89,20 +95,34 @@ impl Reader {
     ) -> Poll<Option<T>> {
         while self.input.taken == 0 {
             let unread = &self.input.bytes[self.input.start..self.input.end];
-            match parse(unread) {
+            let is_complete = match &mut self.long {
+                // Parsing a long reply again for each of its pieces would take longer than passing over it.
+                Some(scan) => scan.advance(unread).unwrap_or(true),
+                None => true,
+            };
+            match if is_complete { parse(unread) } else { Parsed::Incomplete } {
                 Parsed::Reply { length, reply } => {
                     self.input.start += length;
                     self.input.remaining = self.most;
+                    self.long = None;
+                    self.input.shrink_after(length);
                     return Poll::Ready(Some(reply));
                 }
-                Parsed::Incomplete if unread.len() < self.input.bytes.len() => {
+                // The reply has more parts than the pass found, or other ones.
+                Parsed::Incomplete if is_complete && self.long.is_some() => break,
+                Parsed::Incomplete => {
+                    if unread.len() == self.input.bytes.len() {
+                        self.long.get_or_insert_with(Scan::new);
+                        self.input.grow();
+                    }
                     if !ready!(self.input.poll_fill(context)) {
                         break;
                     }
                 }
-                Parsed::Incomplete | Parsed::Other => break,
+                Parsed::Other => break,
             }
         }
+        self.long = None;
         Poll::Ready(None)
     }
 }
@@ -208,6 +228,23 @@ impl Input {
         self.end += count;
         self.remaining = self.remaining.saturating_sub(count);
         Poll::Ready(read.is_ok() && count > 0)
+    }
+
+    /// Doubles the buffer. [`Input::remaining`] limits its size, because a buffer grows only when it is full.
+    fn grow(&mut self) {
+        let mut bytes = mem::take(&mut self.bytes).into_vec();
+        bytes.resize(bytes.len() * 2, 0);
+        self.bytes = bytes.into_boxed_slice();
+    }
+
+    /// Gives the room for long replies back, after a reply of `length` bytes that needed none of it.
+    fn shrink_after(&mut self, length: usize) {
+        let unread = self.start..self.end;
+        if self.bytes.len() > BUFFER && length < BUFFER / 2 && unread.len() < BUFFER {
+            let mut bytes = vec![0; BUFFER].into_boxed_slice();
+            bytes[..unread.len()].copy_from_slice(&self.bytes[unread.clone()]);
+            (self.bytes, self.start, self.end) = (bytes, 0, unread.len());
+        }
     }
 
     /// Puts bytes back that the decoder has taken and not used. Returns false if there is no room for them. Then the

@@ -132,7 +132,7 @@ impl Nodes {
         // for the disk.
         let config = || RedisConfig::new().append_only().line("appendfsync no");
         let server = |config: RedisConfig| Arc::new(Mutex::new(config.start().unwrap()));
-        let without_mget = config().user(WITHOUT_MGET, "on >sesame ~* &* +@all -mget");
+        let without_mget = config().user(WITHOUT_MGET, "on >sesame ~* &* +@all -mget -hmget -exists");
         Self { runtime: runtime(), server: server(config()), without_mget: server(without_mget) }
     }
 

@@ -7,5 +7,5 @@ return serve(true, true, 1, 1, function(k, a)
     call('PEXPIRE', KEYS[k], ARGV[a])
     call('HSET', KEYS[k], 'l', ARGV[a])
   end
-  return { 'kept' }
+  return 'kept'
 end)

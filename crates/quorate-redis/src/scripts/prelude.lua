@@ -125,38 +125,49 @@ local function may_take(owner, holder)
   return reserved_for ~= nil and reserved_for == worker and #bits == 32 and #owner_bits == 32
 end
 
--- Returns the stored term of the ledger at `key`. Refuses the item if the stored term is later than `term`.
-local function check_term(key, term)
-  local stored = call('HGET', key, 't') or '0'
-  if not is_number(stored) then
+-- The heads of the ledgers that this call has read, by key. The scripts of a call that change a head also change it
+-- here. KEEP changes a retention, so it never shares a call with them.
+local heads = {}
+
+-- Returns the head of the ledger at `key`: its term, its low-water mark, its retention in milliseconds, and whether
+-- this call has extended the retention. Also returns the value of `field`. A call reads each head once, because a
+-- command costs much more than the rest of an item.
+local function ledger_head(key, field)
+  local head = heads[key]
+  if head then
+    return head, call('HGET', key, field)
+  end
+  local found = redis_pcall('HMGET', key, 't', 'w', 'l', field)
+  if found.err then
+    -- The user may lack the permission for HMGET.
+    found = { call('HGET', key, 't'), call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
+  end
+  -- The retention is 30 days by default.
+  head = { found[1] or '0', found[2] or '0', found[3] or '2592000000', false }
+  if not (is_number(head[1]) and is_number(head[2]) and is_number(head[3])) or #head[3] > 16 then
     refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
   end
-  if less(term, stored) then
-    refuse('sealed', stored)
-  end
-  return stored
+  heads[key] = head
+  return head, found[4]
 end
 
--- Extends the retention of the ledger at `key`. Its field l holds the retention in milliseconds, by default
--- 30 days. So the ledger of a group that no worker uses any more expires.
-local function extend_retention(key)
-  local life = call('HGET', key, 'l') or '2592000000'
-  if not is_number(life) or #life > 16 then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
+-- Refuses the item if the term of the ledger is later than `term`.
+local function check_term(head, term)
+  if less(term, head[1]) then
+    refuse('sealed', head[1])
   end
-  call('PEXPIRE', key, life)
 end
 
--- Returns the low-water mark of the ledger at `key`.
-local function low_water(key)
-  local mark = call('HGET', key, 'w') or '0'
-  if not is_number(mark) then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
+-- Extends the retention of the ledger at `key`, once in a call. So the ledger of a group that no worker uses any
+-- more expires.
+local function extend_retention(key, head)
+  if not head[4] then
+    -- The reply is 0 if there is no such key yet. A later item of the call may create the ledger.
+    head[4] = call('PEXPIRE', key, head[3]) == 1
   end
-  return mark
 end
 
--- Returns about `most` fields of the ledger, or about 256 KiB of them, from `cursor` on. The cursor is '' for
+-- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on. The cursor is '' for
 -- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
 -- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
 -- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
@@ -166,12 +177,12 @@ local function page(ledger, cursor, most)
     cursor = '0'
   end
   repeat
-    local reply = call('HSCAN', ledger, cursor, 'COUNT', 50)
+    local reply = call('HSCAN', ledger, cursor, 'COUNT', 125)
     local chunk = reply[2]
     cursor = reply[1]
     chunks[#chunks + 1] = chunk
     fields = fields + #chunk / 2
-    for i = 1, #chunk do
+    for i = 2, #chunk, 2 do
       bytes = bytes + #chunk[i]
     end
   until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
@@ -182,9 +193,9 @@ local function page(ledger, cursor, most)
 end
 
 -- Returns a page of the ledger as a reply.
-local function page_reply(ledger, after)
+local function page_reply(ledger, head, after)
   local cursor, chunks = page(ledger, after, 500)
-  return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
+  return { 'ledger', cursor, head[1], head[2], chunks }
 end
 
 -- Refuses every item of a script that stores keys (`sets`) if the deadline has passed. Refuses every item of

@@ -3,19 +3,20 @@
 -- ARGV  term, mark, the cursor that the previous page returned or nothing
 return serve(true, true, 1, 3, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a + 1]
-  check_term(ledger, ARGV[a])
+  local head = ledger_head(ledger, 't')
+  check_term(head, ARGV[a])
   -- A leader whose clock is ahead must not raise the mark above the time of records that will be written
   -- later.
   if less(decimal(now), mark) then
     mark = decimal(now)
   end
-  local stored = low_water(ledger)
-  if less(mark, stored) then
-    mark = stored
+  if less(mark, head[2]) then
+    mark = head[2]
   end
   -- The mark is written first: no record may be removed before the ledger reports the mark.
   call('HSET', ledger, 't', ARGV[a], 'w', mark)
-  extend_retention(ledger)
+  head[1], head[2] = ARGV[a], mark
+  extend_retention(ledger, head)
   local cursor, chunks = page(ledger, ARGV[a + 2], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}

@@ -3,11 +3,11 @@
 -- ARGV  the cursor that the previous page returned or nothing; '=' and the key of the only record to return, or
 --       nothing
 return serve(false, false, 1, 2, function(k, a)
-  if ARGV[a + 1] == '' then
-    return page_reply(KEYS[k], ARGV[a])
+  local ledger, only = KEYS[k], ARGV[a + 1]
+  if only == '' then
+    return page_reply(ledger, ledger_head(ledger, 't'), ARGV[a])
   end
-  local ledger, field = KEYS[k], 'r:' .. string.sub(ARGV[a + 1], 2)
-  local record = call('HGET', ledger, field)
-  local chunk = record and { field, record } or {}
-  return { 'ledger', '', call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', { chunk } }
+  local field = 'r:' .. string.sub(only, 2)
+  local head, record = ledger_head(ledger, field)
+  return { 'ledger', '', head[1], head[2], { record and { field, record } or {} } }
 end)

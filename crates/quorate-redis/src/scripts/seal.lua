@@ -4,11 +4,13 @@
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
 -- ARGV  term, the cursor that the previous page returned or nothing
 return serve(true, true, 1, 2, function(k, a)
-  local stored = check_term(KEYS[k], ARGV[a])
-  low_water(KEYS[k])
-  if less(stored, ARGV[a]) then
-    call('HSET', KEYS[k], 't', ARGV[a])
+  local ledger, term = KEYS[k], ARGV[a]
+  local head = ledger_head(ledger, 't')
+  check_term(head, term)
+  if less(head[1], term) then
+    call('HSET', ledger, 't', term)
+    head[1] = term
   end
-  extend_retention(KEYS[k])
-  return page_reply(KEYS[k], ARGV[a + 1])
+  extend_retention(ledger, head)
+  return page_reply(ledger, head, ARGV[a + 1])
 end)

@@ -4,14 +4,14 @@
 return serve(true, true, 1, 5, function(k, a)
   local ledger, field = KEYS[k], 'r:' .. ARGV[a + 1]
   local seen, record = ARGV[a + 2], ARGV[a + 3]
-  check_term(ledger, ARGV[a])
-  if less(ARGV[a + 4], low_water(ledger)) then
+  local head, stored = ledger_head(ledger, field)
+  check_term(head, ARGV[a])
+  if less(ARGV[a + 4], head[2]) then
     refuse('pruned')
   end
-  local stored = call('HGET', ledger, field)
   if stored == record then
-    extend_retention(ledger)
-    return { 'written' }
+    extend_retention(ledger, head)
+    return 'written'
   end
   if stored then
     local last = string.match(stored, '^%d+:%d+:([01]):')
@@ -23,6 +23,7 @@ return serve(true, true, 1, 5, function(k, a)
     end
   end
   call('HSET', ledger, 't', ARGV[a], field, record)
-  extend_retention(ledger)
-  return { 'written' }
+  head[1] = ARGV[a]
+  extend_retention(ledger, head)
+  return 'written'
 end)

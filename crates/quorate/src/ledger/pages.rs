@@ -28,7 +28,8 @@ const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after anoth
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
     head: (FencingToken, u64),
-    records: BTreeMap<Arc<str>, Record>,
+    /// The records, in the order in which they came. A record may occur twice.
+    records: Vec<(Arc<str>, Record)>,
     cursors: BTreeSet<Cursor>,
     bytes: usize,
 }
@@ -68,7 +69,6 @@ impl Pages {
         self.memory = Some(memory);
         if let Some(LedgerState { term, low_water, records }) = page {
             self.head = (self.head.0.max(term), self.head.1.max(low_water));
-            // HSCAN may return a record twice. The second copy is the same or newer, so it replaces the first.
             self.records.extend(records);
         }
         match next {
@@ -89,10 +89,19 @@ impl Pages {
         self.memory.is_some_and(|memory| memory.epoch == epoch)
     }
 
-    /// Returns the memory of the node, and the ledger that it stores.
+    /// Returns the memory of the node, and the ledger that it stores, with each record once, in the order of the keys.
     pub(super) fn into_state(self) -> (NodeEpoch, LedgerState) {
-        let (term, low_water) = self.head;
-        let records = self.records.into_iter().collect();
+        let (memory, mut state) = self.into_unsorted();
+        // HSCAN may return a record twice. The second copy is the same or newer, so it replaces the first.
+        let records: BTreeMap<Arc<str>, Record> = state.records.into_iter().collect();
+        state.records = records.into_iter().collect();
+        (memory, state)
+    }
+
+    /// Returns the same as [`Pages::into_state`], but with the records in the order in which they came, and with both
+    /// copies of a record that came twice. Sorting the records of very many jobs would take longer than parsing them.
+    pub(super) fn into_unsorted(self) -> (NodeEpoch, LedgerState) {
+        let ((term, low_water), records) = (self.head, self.records);
         (self.memory.unwrap_or_default(), LedgerState { term, low_water, records })
     }
 }
@@ -133,10 +142,14 @@ mod tests {
             "an empty page"
         );
         assert!(matches!(pages.take(memory(1, 1), 1, page(None, &["a", "b"])), PageResult::Complete));
+        let keys =
+            |state: &LedgerState| state.records.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
+        let unsorted = pages.records.iter().map(|(key, _)| &**key).collect::<Vec<_>>();
+        assert_eq!(unsorted, ["c", "a", "a", "b"]);
         let (of, state) = pages.into_state();
         assert_eq!(of, memory(1, 1));
         assert_eq!((state.term, state.low_water), (FencingToken::new(3), 7));
-        assert_eq!(state.records.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(keys(&state), ["a", "b", "c"]);
     }
 
     #[test]

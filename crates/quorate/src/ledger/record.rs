@@ -5,6 +5,7 @@ use crate::{
     node::{Cursor, FencingToken, LedgerState, NodeTime, Record, Reply, Request},
     quorum::Quorum,
     sabotage::Sabotage,
+    trust::NodeEpoch,
     vote::{Answer, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
 use std::{sync::Arc, time::Duration};
@@ -71,10 +72,24 @@ impl Ledger {
     /// # Cancel safety
     /// If the future is dropped, some nodes may be sealed. This affects only older terms.
     pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
-        if self.quorum.config().sabotaged(Sabotage::PlainRead) {
-            return self.read().await;
-        }
-        let read = self.pages(|ledger, after| Request::Seal { ledger, term, after }).await?;
+        let sealed = self.seal_pages(term).await?;
+        Ok(sealed.into_iter().map(|pages| self.answered(pages.into_state())).collect())
+    }
+
+    /// Seals the ledger in the same way as [`Ledger::seal`], but returns the records of each node in the order in which
+    /// they came. A record may occur twice; the later copy counts.
+    pub(crate) async fn seal_unsorted(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
+        let sealed = self.seal_pages(term).await?;
+        Ok(sealed.into_iter().map(|pages| self.answered(pages.into_unsorted())).collect())
+    }
+
+    async fn seal_pages(&self, term: FencingToken) -> Result<Vec<Pages>, LedgerError> {
+        let reads_only = self.quorum.config().sabotaged(Sabotage::PlainRead);
+        let request = |ledger, after| match reads_only {
+            true => Request::Read { ledger, after, key: None },
+            false => Request::Seal { ledger, term, after },
+        };
+        let read = self.pages(request).await?;
         let name = |(node, _): &(usize, Pages)| self.quorum.pool().name(*node);
         tracing::debug!(
             group = &*self.group,
@@ -82,7 +97,7 @@ impl Ledger {
             nodes = ?read.iter().map(name).collect::<Vec<_>>(),
             "sealed the ledger"
         );
-        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
+        Ok(read.into_iter().map(|(_, pages)| pages).collect())
     }
 
     /// Reads the records of every node that answers, without a seal. A leader may write at the same time, and a
@@ -96,7 +111,7 @@ impl Ledger {
     /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
-        Ok(read.into_iter().map(|(_, pages)| self.answered(pages)).collect())
+        Ok(read.into_iter().map(|(_, pages)| self.answered(pages.into_state())).collect())
     }
 
     /// Reads the records under `keys`: for each key the memory and the record of every node that answered. Waits until
@@ -178,13 +193,14 @@ impl Ledger {
         remembered: u64,
     ) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
-        let votes = pool.ask_all(|_| Request::Write {
+        let votes = self.ask_all(Request::Write {
             ledger: Arc::clone(&self.group),
             term: record.term,
             key: Arc::clone(key),
             seen: seen.cloned(),
             record: record.clone(),
         });
+        votes.wake_after(pool.majority());
         self.settle(votes, WriteTally::new(pool.len(), remembered)).await
     }
 
@@ -208,8 +224,7 @@ impl Ledger {
         gather(self.quorum.pool(), |after| request(Arc::clone(&self.group), after)).await
     }
 
-    fn answered(&self, pages: Pages) -> Answered {
-        let (memory, state) = pages.into_state();
+    fn answered(&self, (memory, state): (NodeEpoch, LedgerState)) -> Answered {
         Answered { memory: self.memory(memory.since), state }
     }
 
@@ -225,7 +240,8 @@ impl Ledger {
     /// If the future is dropped, the lifetime may have been set on all nodes, on some, or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
-        let mut votes = pool.ask_all(|_| Request::Keep { ledger: Arc::clone(&self.group), life });
+        let mut votes = self.ask_all(Request::Keep { ledger: Arc::clone(&self.group), life });
+        votes.wake_after(pool.len());
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
@@ -235,6 +251,15 @@ impl Ledger {
             return Err(LedgerError::NoMajority(pool.report(outcomes)));
         }
         Ok(())
+    }
+
+    /// Sends a request to every node. The nodes share it, because a leader writes many records.
+    fn ask_all(&self, request: Request) -> VoteReceiver {
+        let (pool, request, (sender, votes)) = (self.quorum.pool(), Arc::new(request), vote_channel());
+        for node in 0..pool.len() {
+            pool.ask(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket: 0 });
+        }
+        votes
     }
 
     /// Waits until the write is decided: a majority has stored the record, or no majority can store it any

@@ -72,7 +72,14 @@ impl State {
         }
         let agrees = matches!(
             vote.answer,
-            Answer::Reply(Reply::Granted { .. } | Reply::Shared | Reply::Released(_) | Reply::Completed)
+            Answer::Reply(
+                Reply::Granted { .. }
+                    | Reply::Shared
+                    | Reply::Released(_)
+                    | Reply::Completed
+                    | Reply::Written
+                    | Reply::Kept
+            )
         );
         if !agrees {
             self.unneeded = 0;

@@ -62,6 +62,8 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     /// The task that finds the jobs that have ended. A job has ended when its data was not refreshed by any
     /// worker during the ledger's retention.
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
+    /// True once that task was started in this term.
+    has_checked: bool,
 }
 
 /// The result of the write of a request's row.
@@ -106,6 +108,7 @@ impl<'a> EventLoop<'a> {
             alerting: FuturesUnordered::new(),
             pruning: None,
             checking: None,
+            has_checked: false,
         }
     }
 
@@ -184,9 +187,14 @@ impl<'a> EventLoop<'a> {
         let is_open = self.leading.registry.phase() == Phase::Open;
         let mut more = self.planner.has_jobs_to_take();
         if is_open {
-            let (effects, more_due) = self.planner.plan_due(self.now());
-            more |= more_due;
-            self.carry_out(effects);
+            let now = self.now();
+            // Also without a job that is due, the planner notes that it has decided on all ticks up to now.
+            let is_due = self.planner.next_due().is_some_and(|at| at <= now);
+            if !is_due || self.planner.next_group().is_some_and(|at| at <= now) {
+                let (effects, more_due) = self.planner.plan_due(now);
+                more |= more_due;
+                self.carry_out(effects);
+            }
             let effects = self.planner.start_ready(self.now());
             self.carry_out(effects);
         } else if self.planner.executing() == 0 {
@@ -200,7 +208,7 @@ impl<'a> EventLoop<'a> {
         if self.planner.is_complete() && !more {
             self.keep_house(now);
         }
-        let next = self.planner.next_due().filter(|_| is_open);
+        let next = self.planner.next_group().filter(|_| is_open);
         let due = next.map(|next| now + self.now().until(next));
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
@@ -272,7 +280,10 @@ impl<'a> EventLoop<'a> {
             match effect {
                 Effect::PutRow { key, value } => self.rows.put(&key, value),
                 Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
-                Effect::Register { place, job, key, value } => self.register(place, job, &key, value),
+                Effect::Register { place, job, key, value, due } => {
+                    let written = self.rows.register(&key, value, due).boxed();
+                    self.register(place, job, written);
+                }
                 Effect::CloseRow { key, value, at, last } => self.rows.close(&key, value, at, last),
                 Effect::KeepState(state) => state.keep(&self.rows),
                 Effect::CloseState(state, now) => state.close(&self.rows, now),
@@ -307,8 +318,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn register(&mut self, place: usize, job: Arc<str>, key: &Arc<str>, value: Arc<str>) {
-        let written = self.rows.write(key, value);
+    fn register(&mut self, place: usize, job: Arc<str>, written: BoxFuture<'static, Result<(), Arc<str>>>) {
         self.registering.push(Box::pin(async move {
             if let Err(error) = written.await {
                 tracing::warn!(job = &*job, "not registered in the ledger yet: {error}");
@@ -352,12 +362,18 @@ impl<'a> EventLoop<'a> {
 
     fn check_unknown_jobs(&mut self) {
         let unknown = self.planner.unknown_jobs();
+        // The nodes go through the times of all jobs for a pruning. A new leader has more urgent work for them.
+        let prunes = std::mem::replace(&mut self.has_checked, true) || !unknown.is_empty();
         let (retention, group) = (self.retention.clone(), Arc::clone(self.leading.term.group()));
         self.checking = Some(self.leading.term.spawn_scoped(async move {
-            retention.ended(unknown).await.unwrap_or_else(|error| {
+            let ended = retention.ended(unknown).await.unwrap_or_else(|error| {
                 tracing::debug!(group = &*group, "cannot find the jobs that have ended: {error}");
                 Vec::new()
-            })
+            });
+            if prunes && let Err(error) = retention.prune().await {
+                tracing::debug!(group = &*group, "the times of ended jobs are not pruned: {error}");
+            }
+            ended
         }));
     }
 

@@ -3,27 +3,21 @@
 use crate::scheduler::{
     control::IncomingRequest,
     leader::{event_loop::EventLoop, leading::Leading},
-    plan::known_jobs::unreadable_rows,
     registry::Phase,
     store::{
-        history_writer::{Ends, HistoryWriter},
-        row_writer::RowWriter,
-        snapshot::LedgerSnapshot,
+        history_writer::HistoryWriter, recorded_ends::Ends, row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{
     election::Term,
     env::Env,
     ledger::{Ledger, LedgerError},
-    plain::plain,
 };
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The pause after an attempt to seal that found no majority.
 const SEAL_AGAIN: Duration = Duration::from_millis(50);
-/// The largest number of bytes of a key in a log.
-const KEY_MAX: usize = 160;
 
 /// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended.
 ///
@@ -41,15 +35,10 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         sealed = seal(ledger, term, term.env()) => sealed,
     };
     let Some(sealed) = sealed else { return };
-    for (key, why) in unreadable_rows(&sealed) {
-        tracing::warn!(
-            group = &**term.group(),
-            key = plain(&key, KEY_MAX),
-            "a row of the ledger is ignored: {why}"
-        );
-    }
     let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
-    let ends = registry.jobs().values().filter_map(|job| Ends::find(job, &sealed)).collect();
+    let jobs = registry.jobs();
+    let ended = sealed.jobs_with_runs().into_iter().filter_map(|job| Ends::find(jobs.get(job)?, &sealed));
+    let ends = ended.collect();
     let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
     EventLoop::new(&leading, sealed, rows, history).run(requests).await;
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
@@ -68,7 +57,7 @@ async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot>
     loop {
         let sealed = tokio::select! { biased;
             () = term.step_down_token().cancelled() => return None,
-            sealed = ledger.seal(term.token()) => sealed,
+            sealed = ledger.seal_unsorted(term.token()) => sealed,
         };
         match sealed {
             Ok(answers) => {

@@ -22,7 +22,8 @@ pub(in crate::scheduler) enum Effect {
     Alert { job: Arc<Job>, key: Arc<str>, value: Arc<str>, alerts: Vec<JobAlert> },
     /// Writes the row of a new job. When the write has ended, the event loop passes the job's `place` in the
     /// job table back to the planner.
-    Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str> },
+    /// `due` is the time of the job's first tick.
+    Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str>, due: WallTime },
     /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
     /// can replace the row.
     CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },

@@ -6,12 +6,12 @@ use crate::scheduler::{
         job_plan::{JobPlan, is_before},
         known_jobs::{stored_row, stored_state},
         pending_run::{RunToClose, SkippedTick},
-        record_life::window,
+        record_life,
         reporter::PAUSED,
         takeover::{due_after, unfinished},
     },
-    store::history_writer::recorded_entries,
-    store::{FROZEN, saved_state::SavedState, snapshot::LedgerSnapshot},
+    store::recorded_ends::recorded_entries,
+    store::{FROZEN, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
@@ -40,6 +40,16 @@ pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) is_new: bool,
     /// True if the leader must write the job's row, because the ledger has no such row, or has a different one.
     pub(in crate::scheduler) write: bool,
+    pub(in crate::scheduler) stored: StoredInfo,
+}
+
+/// The facts about a job's stored row that concern the whole ledger.
+#[derive(Debug, Default)]
+pub(in crate::scheduler) struct StoredInfo {
+    /// The record window that the row names. Zero without a row.
+    pub(in crate::scheduler) window: Duration,
+    /// The reason why the row of some node cannot be read.
+    pub(in crate::scheduler) unreadable: Option<RecordError>,
 }
 
 /// A pause that has ended.
@@ -309,7 +319,7 @@ impl RemovedJob {
     /// Returns the data of a job that has ended, from the ledger's records of the job. A job has ended when its
     /// data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
-        let row = stored_row(sealed, job).map(|(row, _)| row).unwrap_or_default();
+        let row = stored_row(sealed, job).row.unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
         Self { row: JobRow { rev: row.rev + 1, ..row }, planned: now, state, closed: now }
     }
@@ -340,6 +350,7 @@ pub(in crate::scheduler) fn find(
     now: WallTime,
 ) -> FoundJob {
     let again = removed.is_some();
+    let mut unreadable = None;
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
@@ -351,11 +362,13 @@ pub(in crate::scheduler) fn find(
         }
         None => {
             let state = SavedState::new(&job.name, stored_state(sealed, &job.name));
-            let (row, everywhere) = stored_row(sealed, &job.name).unzip();
-            (row, !everywhere.unwrap_or_default(), now, state)
+            let stored = stored_row(sealed, &job.name);
+            unreadable = stored.unreadable;
+            (stored.row, !stored.everywhere, now, state)
         }
     };
     let is_new = row.is_none();
+    let window = row.as_ref().and_then(|row| row.window).unwrap_or_default();
     let mut moved = false;
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job, now);
@@ -389,7 +402,8 @@ pub(in crate::scheduler) fn find(
         due_after(&job, sealed, row.since, marked, now)
     };
     let plan = JobPlan::new(job, after, runs, row.paused.is_some()).due_since(row.since, row.ended);
-    FoundJob { entry: JobEntry { plan, row, frozen: None, state, overdue: None }, closes, is_new, write }
+    let entry = JobEntry { plan, row, frozen: None, state, overdue: None };
+    FoundJob { entry, closes, is_new, write, stored: StoredInfo { window, unreadable } }
 }
 
 /// Returns `row` in its next revision, with the schedule and the rules of `job`.
@@ -401,7 +415,7 @@ fn described(row: &JobRow, job: &Job, now: WallTime) -> JobRow {
         rules: job.rules().into(),
         spec: job.schedule.spec(),
         any_worker: job.placement == Placement::AnyWorker,
-        window: Some(window(job)),
+        window: Some(record_life::window(job)),
         expect_within: job.expect_within,
         expected_from: expected.then(|| row.expected_from.unwrap_or(now)),
         succeeded: row.succeeded.filter(|_| expected),

@@ -11,13 +11,14 @@ use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
 };
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 /// The leader's jobs. A job keeps its place until the job is removed and its last run has ended. After that,
 /// another job may get the place.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
-    slots: Vec<Option<Slot>>,
+    /// Each slot is in a box, so that the list is short and grows without a copy of the jobs.
+    slots: Vec<Option<Box<Slot>>>,
     vacant: Vec<usize>,
     names: BTreeMap<Arc<str>, usize>,
     timers: TimerQueue,
@@ -79,7 +80,8 @@ impl JobTable {
         let place = self.vacant.pop().unwrap_or(self.slots.len());
         self.names.insert(Arc::clone(&entry.job().name), place);
         let gauges = self.measures.gauges(&entry.job().name);
-        let slot = Some(Slot { entry, registering, removed: false, timer: None, place: None, gauges });
+        let slot = Slot { entry, registering, removed: false, timer: None, place: None, gauges };
+        let slot = Some(Box::new(slot));
         match self.slots.get_mut(place) {
             Some(vacant) => *vacant = slot,
             None => self.slots.push(slot),
@@ -125,6 +127,11 @@ impl JobTable {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.timers.next()
+    }
+
+    /// Returns the time when the next jobs are handled: see [`TimerQueue::next_group`].
+    pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
+        self.timers.next_group(within)
     }
 
     /// Finds the job whose timer is the earliest. If this job is due at `now`, removes its timer and returns

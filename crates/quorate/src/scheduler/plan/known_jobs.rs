@@ -5,7 +5,7 @@ use crate::scheduler::{
     store::saved_state::{SavedState, StateRow},
     store::{FOR_EVER, RecordError, row_writer::highest, snapshot::LedgerSnapshot},
 };
-use crate::{env::WallTime, node::Record, scheduler::JobRow};
+use crate::{env::WallTime, node::Record, plain::plain, scheduler::JobRow};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -13,15 +13,21 @@ use std::{
     time::Duration,
 };
 
-/// Returns the jobs for which the ledger has a record that pruning never removes: a row, a state or an open
-/// request.
-pub(in crate::scheduler) fn jobs_in_ledger(sealed: &LedgerSnapshot) -> BTreeSet<Arc<str>> {
-    let stays = |records: &&[Option<Record>]| records.iter().flatten().any(is_kept);
+/// The largest number of bytes of a key in a log.
+const KEY_MAX: usize = 160;
+
+/// Returns those jobs accepted by `selects` for which the ledger has a record that pruning never removes: a row, a
+/// state or an open request.
+pub(in crate::scheduler) fn jobs_in_ledger(
+    sealed: &LedgerSnapshot,
+    selects: impl Fn(&str) -> bool,
+) -> BTreeSet<Arc<str>> {
     let of = |prefix: &'static str| {
-        let rows = sealed.rows(prefix).filter(move |(_, records)| stays(records));
-        rows.filter_map(move |(key, _)| key.strip_prefix(prefix).map(Arc::from))
+        let jobs = sealed.rows(prefix).filter_map(move |(key, row)| Some((key.strip_prefix(prefix)?, row)));
+        let jobs = jobs.filter(|(job, records)| selects(job) && records.iter().flatten().any(is_kept));
+        jobs.map(|(job, _)| Arc::from(job))
     };
-    let open = requests_in(sealed).filter(|(_, closed)| !closed);
+    let open = requests_in(sealed).filter(|(row, closed)| !closed && selects(row.job()));
     let requested = open.map(|(row, _)| Arc::clone(row.job()));
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
@@ -34,42 +40,74 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
 
-/// Returns the keys of jobs' rows, and of the row of the group's freeze, under which a node stores a value that this
-/// version cannot read. Such a value is ignored. Each key is returned once, with the reason.
-pub(in crate::scheduler) fn unreadable_rows(sealed: &LedgerSnapshot) -> Vec<(Arc<str>, RecordError)> {
-    let freeze = sealed.rows(JobRow::FREEZE).filter(|(key, _)| ***key == *JobRow::FREEZE);
-    let error = |records: &[Option<Record>]| {
-        records.iter().flatten().find_map(|record| JobRow::parse(&record.value).err())
-    };
-    let rows = sealed.rows(JobRow::PREFIX).chain(freeze);
-    rows.filter_map(|(key, records)| Some((Arc::clone(key), error(records)?))).collect()
+/// Logs that the row under `key` is ignored.
+pub(in crate::scheduler) fn warn_unreadable(group: &str, key: &str, why: &RecordError) {
+    tracing::warn!(group, key = plain(key, KEY_MAX), "a row of the ledger is ignored: {why}");
 }
 
-/// Returns a job's row, and true if all nodes store the same row. Returns `None` if no node has a row, or if
-/// the row of the highest term is closed because the job was removed.
+/// Returns the reason why the value of some node cannot be read as a row of a job or of the group's freeze.
+pub(in crate::scheduler) fn unreadable(records: &[Option<Record>]) -> Option<RecordError> {
+    distinct(records).find_map(|record| JobRow::parse(&record.value).err())
+}
+
+/// Returns the records without those that repeat the value of the record before. Nearly always all nodes store the
+/// same row, and parsing it once instead of once for each node shortens the takeover of many jobs.
+fn distinct(records: &[Option<Record>]) -> impl Iterator<Item = &Record> {
+    let stored = || records.iter().flatten();
+    let before = std::iter::once(None).chain(stored().map(Some));
+    let pairs = stored().zip(before);
+    pairs.filter_map(|(record, before)| before.is_none_or(|before| *before != *record).then_some(record))
+}
+
+/// The row of a job, as the nodes store it.
+#[derive(Default)]
+pub(in crate::scheduler) struct StoredRow {
+    /// The row. `None` if no node has a row, or if the row of the highest term is closed because the job was
+    /// removed.
+    pub(in crate::scheduler) row: Option<JobRow>,
+    /// True if all nodes store the same row.
+    pub(in crate::scheduler) everywhere: bool,
+    /// The reason why the value of some node cannot be read.
+    pub(in crate::scheduler) unreadable: Option<RecordError>,
+}
+
+/// Returns a job's row.
 ///
 /// If the nodes store different rows, the row of the highest term counts, except for its `since`: of all rows
 /// with the same schedule, the earliest `since` counts. A leader that wrote a later time had not seen the
 /// earlier row, unless it wrote the later time on purpose ([`JobRow::raised`]). Rows from before a removal of
 /// the job are left out. A node that has such a row was unreachable at the removal.
-pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> Option<(JobRow, bool)> {
-    let records = sealed.row(&JobRow::key(job));
-    let read = |record: &Record| Some((JobRow::parse(&record.value).ok()?, is_kept(record), record.term));
-    let rank = |(row, kept, _): &(JobRow, bool, _)| (row.rev, *kept, Reverse(row.since));
-    let ((mut row, kept, _), everywhere) = highest(records, read, rank)?;
-    if !kept {
-        return None;
+pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> StoredRow {
+    row_of(sealed.row(&JobRow::key(job)))
+}
+
+fn row_of(records: &[Option<Record>]) -> StoredRow {
+    let mut unreadable = None;
+    let mut all: Vec<(JobRow, bool, &Record)> = Vec::new();
+    for record in distinct(records) {
+        match JobRow::parse(&record.value) {
+            Ok(row) => all.push((row, is_kept(record), record)),
+            Err(why) => unreadable = unreadable.or(Some(why)),
+        }
     }
-    let all = || records.iter().flatten().filter_map(read);
+    let rank =
+        |(row, kept, record): &(JobRow, bool, &Record)| (record.term, row.rev, *kept, Reverse(row.since));
+    let Some((highest, true, stored)) = all.iter().max_by_key(|row| rank(row)) else {
+        return StoredRow { unreadable, ..StoredRow::default() };
+    };
+    let same = |record: &Option<Record>| record.as_ref().is_some_and(|record| record.value == stored.value);
+    let everywhere = records.iter().all(same);
     // Rows from before the last removal of the job are left out. The job was added again later, so their
     // `since` is too early.
-    let removed = all().filter(|(_, kept, _)| !kept).map(|(row, _, term)| (term, row.rev)).max();
-    let same_schedule = all().filter(|(other, kept, term)| {
-        *kept && other.schedule == row.schedule && removed.is_none_or(|removed| (*term, other.rev) > removed)
+    let removed =
+        all.iter().filter(|(_, kept, _)| !kept).map(|(row, _, record)| (record.term, row.rev)).max();
+    let same_schedule = all.iter().filter(|(other, kept, record)| {
+        let is_later = removed.is_none_or(|removed| (record.term, other.rev) > removed);
+        *kept && other.schedule == highest.schedule && is_later
     });
-    let earliest = same_schedule.map(|(other, ..)| other.since).min().unwrap_or(row.since);
-    row.since = earliest.max(row.raised.unwrap_or_default());
-    Some((row, everywhere))
+    let earliest = same_schedule.map(|(other, ..)| other.since).min().unwrap_or(highest.since);
+    let since = earliest.max(highest.raised.unwrap_or_default());
+    StoredRow { row: Some(JobRow { since, ..highest.clone() }), everywhere, unreadable }
 }
 
 /// Returns the state that the runs of a job have saved.
@@ -91,29 +129,44 @@ fn is_kept(record: &Record) -> bool {
     record.at == FOR_EVER.as_micros()
 }
 
-/// The records that the ledger must keep for the jobs that the leader found at the seal. This leader does not
+/// The records that the ledger must keep because of the jobs that the leader found at the seal. This leader does not
 /// have some of these jobs, but a leader of another version may have them.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct NeededRecords {
     window: Duration,
-    /// For each job, the time of its earliest unfinished record or open request.
+    /// For each job that the leader does not have, the time of its earliest unfinished record or open request.
     unfinished: BTreeMap<Arc<str>, WallTime>,
 }
 
 impl NeededRecords {
-    pub(in crate::scheduler) fn find(sealed: &LedgerSnapshot) -> Self {
-        let mut all = Self::default();
-        for job in sealed.rows(JobRow::PREFIX).filter_map(|(key, _)| key.strip_prefix(JobRow::PREFIX)) {
-            let Some((row, _)) = stored_row(sealed, job) else { continue };
-            all.window = all.window.max(row.window.unwrap_or_default());
-            sealed.unfinished(job).for_each(|(_, record)| all.hold(job, WallTime::from_micros(record.at)));
+    /// Adds the record window that the stored row of a job names.
+    pub(in crate::scheduler) fn add_window(&mut self, window: Duration) {
+        self.window = self.window.max(window);
+    }
+
+    /// Adds the jobs of the ledger that the leader does not have: those for which `is_known` returns false. Logs each
+    /// of their rows that cannot be read.
+    pub(in crate::scheduler) fn add_unknown(
+        &mut self,
+        group: &str,
+        sealed: &LedgerSnapshot,
+        is_known: impl Fn(&str) -> bool,
+    ) {
+        for (key, records) in sealed.rows(JobRow::PREFIX) {
+            let Some(job) = key.strip_prefix(JobRow::PREFIX).filter(|job| !is_known(job)) else { continue };
+            let stored = row_of(records);
+            if let Some(why) = &stored.unreadable {
+                warn_unreadable(group, key, why);
+            }
+            let Some(row) = stored.row else { continue };
+            self.add_window(row.window.unwrap_or_default());
+            sealed.unfinished(job).for_each(|(_, record)| self.hold(job, WallTime::from_micros(record.at)));
         }
         for (row, closed) in requests_in(sealed) {
-            if !closed {
-                all.hold(row.job(), row.oldest());
+            if !closed && !is_known(row.job()) {
+                self.hold(row.job(), row.oldest());
             }
         }
-        all
     }
 
     /// Returns the longest of the record windows (`record_life::window`) that the rows of the jobs store.
@@ -169,52 +222,54 @@ mod tests {
 
     #[test]
     fn a_row_says_for_leaders_without_the_job_what_the_ledger_must_keep() {
-        let mut needed = NeededRecords::find(&sealed(row(FOR_EVER, Some(100 * SECOND))));
+        let found = |sealed: &LedgerSnapshot| {
+            let mut needed = NeededRecords::default();
+            needed.add_unknown("g", sealed, |job| job != "j");
+            needed
+        };
+        let mut needed = found(&sealed(row(FOR_EVER, Some(100 * SECOND))));
         assert_eq!(needed.window(), 100 * SECOND);
         assert_eq!(needed.unfinished().collect::<Vec<_>>(), [(&"j".into(), at(11))]);
         needed.release("j");
         assert_eq!(needed.unfinished().count(), 0);
-        let removed = NeededRecords::find(&sealed(row(at(5), Some(100 * SECOND))));
+        let removed = found(&sealed(row(at(5), Some(100 * SECOND))));
         assert!(removed.window().is_zero() && removed.unfinished().count() == 0, "{removed:?}");
     }
 
     #[test]
-    fn every_row_that_cannot_be_read_is_reported_once() {
-        let record = |key: Arc<str>, value: &str| {
+    fn a_row_that_cannot_be_read_has_a_reason() {
+        let record = |value: &str| {
             let at = FOR_EVER.as_micros();
-            (key, Record { at, term: FencingToken::new(1), last: false, value: value.into() })
+            Some(Record { at, term: FencingToken::new(1), last: false, value: value.into() })
         };
         let good = JobRow::default().to_value();
-        let rows = |job: &str, freeze: &str| {
-            vec![
-                record(JobRow::FREEZE.into(), freeze),
-                record("freezer".into(), "{"),
-                record(JobRow::key("good"), &good),
-                record(JobRow::key("j"), job),
-            ]
+        let reason = |values: [&str; 3]| unreadable(&values.map(record)).map(|why| why.to_string());
+        assert_eq!(reason([&good; 3]), None);
+        let found = reason([&good, "{\u{1b}", "{"]).unwrap();
+        assert!(found.starts_with("the ledger's job row `{") && !found.contains('\u{1b}'), "{found}");
+        assert!(reason([&good, &good, "[]"]).unwrap().contains("cannot be read"));
+        assert!(unreadable(&[None, record("{"), None]).is_some());
+    }
+
+    #[test]
+    fn a_record_that_repeats_the_one_before_is_read_once() {
+        let record = |term, value: &str| {
+            Some(Record { at: 1, term: FencingToken::new(term), last: false, value: value.into() })
         };
-        let keys = |nodes: [(&str, &str); 3]| {
-            let nodes = nodes.map(|(job, freeze)| node(at(0), rows(job, freeze))).to_vec();
-            let found = unreadable_rows(&LedgerSnapshot::new(nodes, 2, SECOND));
-            found.iter().map(|(key, why)| format!("{key}: {why}")).collect::<Vec<_>>()
-        };
-        assert!(keys([(&good, &good); 3]).is_empty());
-        let found = keys([(&good, "{"), ("{\u{1b}", "{"), ("[]", &good)]);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].starts_with("job/j: the ledger's job row `{") && !found[0].contains('\u{1b}'),
-            "{found:?}"
-        );
-        assert!(found[1].starts_with("freeze: ") && found[1].contains("cannot be read"), "{found:?}");
+        let count = |records: &[Option<Record>]| distinct(records).count();
+        assert_eq!(count(&[]), 0);
+        assert_eq!(count(&[record(1, "a"), None, record(1, "a"), record(1, "a")]), 1);
+        assert_eq!(count(&[record(1, "a"), record(2, "a"), record(1, "a")]), 3);
     }
 
     #[test]
     fn only_rows_that_pruning_does_not_reach_name_a_job() {
         assert_eq!(
-            jobs_in_ledger(&sealed(row(FOR_EVER, None))).into_iter().collect::<Vec<_>>(),
+            jobs_in_ledger(&sealed(row(FOR_EVER, None)), |_| true).into_iter().collect::<Vec<_>>(),
             ["j".into()]
         );
-        assert!(jobs_in_ledger(&sealed(row(at(5), None))).is_empty());
+        assert!(jobs_in_ledger(&sealed(row(FOR_EVER, None)), |job| job != "j").is_empty());
+        assert!(jobs_in_ledger(&sealed(row(at(5), None)), |_| true).is_empty());
     }
 
     #[test]

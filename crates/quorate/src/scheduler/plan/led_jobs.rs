@@ -9,7 +9,7 @@ use crate::scheduler::{
     plan::{
         effect::{Effect, RunOwner, RunStart},
         group_freeze::GroupFreeze,
-        job_entry::{FoundJob, JobEntry, RemovedJob, find},
+        job_entry::{FoundJob, JobEntry, RemovedJob, StoredInfo, find},
         job_table::JobTable,
         known_jobs::row_keys,
         pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
@@ -99,30 +99,47 @@ impl LedJobs {
         self.table.place(job).is_some() || self.removed.contains_key(job)
     }
 
-    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces that job.
-    pub(in crate::scheduler) fn take_over(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
+    /// Takes a job over from the ledger. If the leader already has a job of this name, replaces that job. Returns
+    /// what the stored row of the job says about the ledger.
+    pub(in crate::scheduler) fn take_over(
+        &mut self,
+        job: Arc<Job>,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> StoredInfo {
         match self.table.place(&job.name) {
-            Some(place) => self.replace(place, job, now, out),
+            Some(place) => {
+                self.replace(place, job, now, out);
+                StoredInfo::default()
+            }
             None => self.register(job, now, out),
         }
     }
 
     /// Looks the job up in the ledger and plans its ticks. Emits the effects that write the job's row, and that
     /// close runs of earlier terms.
-    fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {
+    fn register(&mut self, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) -> StoredInfo {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
-        let FoundJob { mut entry, closes, is_new, write } = found;
+        let FoundJob { mut entry, closes, is_new, write, stored } = found;
         entry.plan_mut().open_ahead_by(self.ahead);
         self.take_freeze(&mut entry);
-        let next = entry.plan().next().map(|at| job.schedule.format(at));
-        tracing::debug!(job = &*job.name, next, since = ?entry.row().since, "found");
+        let next = entry.plan().next();
+        tracing::debug!(
+            job = &*job.name,
+            next = next.map(|at| tracing::field::display(job.schedule.format(at))),
+            since = ?entry.row().since,
+            "found"
+        );
         let (key, value) = (JobRow::key(&job.name), entry.row().to_value());
         let state = again.then(|| entry.state().clone());
         let place = self.table.add(entry, write && is_new);
         match (write, is_new) {
-            (true, true) => out.push(Effect::Register { place, job: Arc::clone(&job.name), key, value }),
+            (true, true) => {
+                let (job, due) = (Arc::clone(&job.name), next.unwrap_or_default());
+                out.push(Effect::Register { place, job, key, value, due });
+            }
             (true, false) => out.push(Effect::PutRow { key, value }),
             _ => {}
         }
@@ -138,6 +155,7 @@ impl LedJobs {
         if any {
             self.on_end(place, now, out);
         }
+        stored
     }
 
     fn replace(&mut self, place: usize, job: Arc<Job>, now: WallTime, out: &mut Vec<Effect>) {

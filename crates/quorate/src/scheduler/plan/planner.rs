@@ -4,7 +4,8 @@
 use crate::scheduler::{
     plan::{
         effect::{Effect, RunCompletion, RunOwner},
-        known_jobs::{NeededRecords, jobs_in_ledger},
+        job_entry::StoredInfo,
+        known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
         led_jobs::{AfterRun, LedJobs},
         record_life::{AHEAD_MAX, held, kept, low_water, window},
         reporter::Reporter,
@@ -19,10 +20,10 @@ use crate::{
     ledger::LedgerError,
     measure::JobsMeasures,
     node::{FencingToken, Record},
-    scheduler::{Job, JobAlert, JobRequest, JobResponse},
+    scheduler::{Job, JobAlert, JobRequest, JobResponse, JobRow},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     mem,
     sync::Arc,
     time::Duration,
@@ -31,6 +32,9 @@ use std::{
 /// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
 /// as the renewal of the lease.
 const JOBS_AT_ONCE: usize = 100;
+/// The longest time for which a due job waits for jobs that are due shortly after it. Runs that start together share
+/// the calls to the nodes, and a call costs much more than one run in it.
+const GROUPED: Duration = Duration::from_millis(2);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
 const MARK: &str = "looked";
@@ -78,14 +82,16 @@ impl Planner {
         let LeaderSettings { group, worker, term, began, ttl, max_running, measures } = settings;
         let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
         let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
-        let needed = NeededRecords::find(&sealed);
+        if let Some(why) = unreadable(sealed.row(JobRow::FREEZE)) {
+            warn_unreadable(&group, JobRow::FREEZE, &why);
+        }
         let reporter = Reporter::new(worker, term, began);
         Self {
             group,
             jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running, measures),
             requests: Requests::default(),
             unknown_runs: UnknownRuns::default(),
-            needed,
+            needed: NeededRecords::default(),
             to_take: VecDeque::new(),
             deferred: BTreeMap::new(),
             is_complete: false,
@@ -120,6 +126,12 @@ impl Planner {
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()
+    }
+
+    /// Returns the time at which the next jobs are handled. Jobs that are due within [`GROUPED`] are handled together.
+    /// A job that is due alone is not delayed.
+    pub(in crate::scheduler) fn next_group(&self) -> Option<WallTime> {
+        self.jobs.table().next_group(GROUPED)
     }
 
     /// Returns the reporter, which creates the reports for the history.
@@ -158,10 +170,16 @@ impl Planner {
             if self.unknown_runs.release(&job.name, &mut out) {
                 self.deferred.insert(Arc::clone(&job.name), job);
             } else {
-                self.jobs.take_over(job, now, &mut out);
+                let name = Arc::clone(&job.name);
+                let StoredInfo { window, unreadable } = self.jobs.take_over(job, now, &mut out);
+                self.needed.add_window(window);
+                if let Some(why) = unreadable {
+                    warn_unreadable(&self.group, &JobRow::key(&name), &why);
+                }
             }
         }
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
+            self.needed.add_unknown(&self.group, self.jobs.sealed(), |job| self.jobs.knows(job));
             self.requests.resume(&mut self.jobs, now, &mut out);
             self.jobs.keep_freeze(&mut out);
             self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
@@ -322,11 +340,10 @@ impl Planner {
 
     /// Returns the jobs that the ledger has and the leader does not have. The leader checks which of them have
     /// ended, and calls [`Planner::jobs_ended`] with these.
-    pub(in crate::scheduler) fn unknown_jobs(&self) -> BTreeSet<Arc<str>> {
-        let mut unknown = jobs_in_ledger(self.jobs.sealed());
-        unknown.extend(self.unknown_runs.jobs());
-        unknown.retain(|job| !self.jobs.knows(job));
-        unknown
+    pub(in crate::scheduler) fn unknown_jobs(&self) -> Vec<Arc<str>> {
+        let mut unknown = jobs_in_ledger(self.jobs.sealed(), |job| !self.jobs.knows(job));
+        unknown.extend(self.unknown_runs.jobs().into_iter().filter(|job| !self.jobs.knows(job)));
+        unknown.into_iter().collect()
     }
 
     /// Closes the ledger's records of jobs that have ended. A job has ended when its data was not refreshed by

@@ -9,7 +9,8 @@ use crate::scheduler::{
     run::on_leader::RunSummary,
     store::{
         FROZEN,
-        history_writer::{Close, RunReport, recorded_end},
+        history_writer::{Close, RunReport},
+        recorded_ends::recorded_end,
         run_writer::RunId,
         snapshot::LedgerSnapshot,
     },

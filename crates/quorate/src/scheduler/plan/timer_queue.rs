@@ -1,7 +1,7 @@
 //! The times at which jobs have ticks to decide on.
 
 use crate::env::WallTime;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 /// The times at which jobs are due, in order. The cost of finding the due jobs depends on the number of due
 /// jobs, and hardly on the number of all jobs.
@@ -28,6 +28,13 @@ impl TimerQueue {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    /// Returns the time of the last timer that is at most `within` later than the earliest one. Jobs that are due
+    /// within such a short time are handled together.
+    pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
+        let first = self.next()?;
+        self.timers.range(..=(first + within, usize::MAX)).next_back().map(|(at, _)| *at)
+    }
+
     /// Removes the earliest timer if its job is due at `now`, and returns the place of the job.
     pub(in crate::scheduler) fn pop(&mut self, now: WallTime) -> Option<usize> {
         self.next().filter(|at| *at <= now)?;
@@ -51,6 +58,20 @@ mod tests {
         timers.set(3, None, Some(at(9)));
         assert_eq!((timers.next(), timers.pop(at(4))), (Some(at(5)), None));
         assert_eq!([timers.pop(at(7)), timers.pop(at(7)), timers.pop(at(7))], [Some(2), Some(1), None]);
+    }
+
+    #[test]
+    fn jobs_that_are_due_shortly_after_the_first_one_are_in_its_group() {
+        let mut timers = TimerQueue::default();
+        let group = |timers: &TimerQueue| timers.next_group(Duration::from_micros(5));
+        assert_eq!(group(&timers), None);
+        timers.set(3, None, Some(at(13)));
+        assert_eq!(group(&timers), Some(at(13)), "a job alone does not wait");
+        timers.set(1, None, Some(at(8)));
+        timers.set(2, None, Some(at(10)));
+        assert_eq!(group(&timers), Some(at(13)));
+        timers.set(4, None, Some(at(14)));
+        assert_eq!(group(&timers), Some(at(13)), "later by more than that");
     }
 
     #[test]

@@ -12,21 +12,25 @@
 
 use crate::{
     election::Term,
-    env::{ScopedTask, WallTime},
+    env::{BootTime, ScopedTask, WallTime},
     ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
-        HistoryEntry, Job, RunCause, RunOutcome, RunRecord,
+        HistoryEntry, Job,
         counts::Counts,
         store::{
             end_log::{LoggedEnds, log_end},
+            recorded_ends::Ends,
             retention::Retention,
             run_writer::{RunId, RunWriter},
-            snapshot::LedgerSnapshot,
         },
     },
 };
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture, join},
+    stream::FuturesUnordered,
+};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
@@ -41,6 +45,12 @@ const ENTRY_WRITES_MAX: usize = 128;
 /// The number of attempts to write an entry, and the pause after the first failed attempt. The pause grows with
 /// each further attempt.
 const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
+/// The longest time for which an entry waits for others. Entries that are written together cost the nodes and this
+/// worker much less than single ones. Only an entry that the next leader can create from the run's record waits.
+const GATHERING: Duration = Duration::from_millis(20);
+/// The number of histories that are read together for the first time in a term, and the pause before the next ones. So
+/// the histories of very many jobs do not delay the runs that are due.
+const FIRST_READS: (usize, Duration) = (8, Duration::from_millis(100));
 /// The pause before a history is read again, if it could not be read, or if an entry that it lacks could not be
 /// written.
 const READ_RETRY: Duration = Duration::from_millis(500);
@@ -74,88 +84,6 @@ pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) ended: Option<WallTime>,
 }
 
-/// The recorded ends of one job's runs, as the seal found them. If the previous leader crashed, the history may
-/// lack entries for the latest of these ends.
-#[derive(Debug)]
-pub(in crate::scheduler) struct Ends {
-    job: Arc<str>,
-    keep: usize,
-    entries: Vec<RecordedEnd>,
-}
-
-/// The entry of a run that ended in an earlier term, and the time of the run's end.
-#[derive(Debug)]
-struct RecordedEnd {
-    entry: HistoryEntry,
-    /// The time of the entry's record, which is the end of the run. With the present time, pruning would keep
-    /// this entry and delete entries of later runs.
-    at: WallTime,
-}
-
-impl Ends {
-    /// Returns the newest recorded ends of a job, at most as many as the job's history keeps. Returns `None` if
-    /// the seal found no end.
-    pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
-        let ended = sealed.ended(&job.name).take(job.history);
-        let entries: Vec<_> =
-            ended.filter_map(|(tick, record)| entry_from(&job.name, tick, record)).collect();
-        (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
-    }
-
-    /// Returns the end of the job's last successful run, if the seal found one.
-    fn last_success(&self) -> Option<WallTime> {
-        let done = self.entries.iter().filter(|end| end.entry.end == RunOutcome::Done);
-        done.map(|end| end.at).max()
-    }
-
-    /// Returns the entries that the history lacks. `keys` are the keys of its entries. If the history is full,
-    /// an entry that is older than all of these was pruned, and is not lacking.
-    fn lacking(self, keys: &BTreeSet<Arc<str>>) -> impl Iterator<Item = RecordedEnd> {
-        let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
-        self.entries.into_iter().filter(move |end| {
-            let key = end.entry.key();
-            oldest.as_ref().is_none_or(|oldest| key > *oldest) && !keys.contains(&key)
-        })
-    }
-}
-
-/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
-/// or is not closed.
-fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
-    let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
-        RunRecord::parse(&record.value).ok()?
-    else {
-        return None;
-    };
-    let between = if why.is_empty() { "" } else { "; " };
-    let term = term.unwrap_or(record.term);
-    let entry = HistoryEntry {
-        reason: format!("{why}{between}entered by the next leader").into(),
-        took,
-        attempts: u32::from(took.is_some()),
-        ..HistoryEntry::new(job, tick, RunCause::Scheduled, end, &worker, term)
-    };
-    Some(RecordedEnd { entry, at: recorded_end(record, took) })
-}
-
-/// Returns the entries of the job's ends that the seal found, the oldest tick first, each with the time of the
-/// end.
-pub(in crate::scheduler) fn recorded_entries(
-    job: &Arc<str>,
-    sealed: &LedgerSnapshot,
-) -> Vec<(HistoryEntry, WallTime)> {
-    let ends = sealed.ended(job).filter_map(|(tick, record)| entry_from(job, tick, record));
-    let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
-    ends.reverse();
-    ends
-}
-
-/// Returns the earliest time at which the run of this record can have ended. It is the time of the record plus
-/// `took`, the duration of the run.
-pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
-    WallTime::from_micros(record.at) + took.unwrap_or_default()
-}
-
 /// A command from a [`HistoryWriter`] to the task that writes the history.
 #[derive(Debug)]
 enum Order {
@@ -176,13 +104,15 @@ impl HistoryWriter {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
         for ends in &ends {
             if let Some(at) = ends.last_success() {
-                counts.measures().succeeded(&ends.job, at);
+                counts.measures().succeeded(ends.job(), at);
             }
         }
-        let to_prune = ends.iter().map(|ends| Arc::clone(&ends.job)).collect();
+        // The newest ends are those that the histories are most likely to lack.
+        let mut to_read: Vec<_> = ends.iter().map(|ends| (ends.newest(), Arc::clone(ends.job()))).collect();
+        to_read.sort_unstable_by(|a, b| b.cmp(a));
         let history = |ends: Ends| {
-            let (job, keep) = (Arc::clone(&ends.job), ends.keep);
-            (job, JobHistory { keep, ends: Some(ends), ..JobHistory::default() })
+            let (job, keep) = (Arc::clone(ends.job()), ends.keep());
+            (job, JobHistory { keep, is_queued: true, ends: Some(ends), ..JobHistory::default() })
         };
         let task = HistoryTask {
             retention: Retention::new(ledger),
@@ -190,7 +120,11 @@ impl HistoryWriter {
             counts: counts.clone(),
             term: term.clone(),
             histories: ends.into_iter().map(history).collect(),
-            to_prune,
+            to_read: to_read.into_iter().map(|(_, job)| job).collect(),
+            read_at: term.env().now(),
+            to_prune: BTreeSet::new(),
+            gathered: Vec::new(),
+            write_at: None,
         };
         let handle = Self { counts, term: term.clone(), queue, logged: Mutex::default() };
         (handle, term.spawn_scoped(task.serve(entries)))
@@ -227,9 +161,15 @@ struct HistoryTask {
     counts: Counts,
     term: Term,
     histories: BTreeMap<Arc<str>, JobHistory>,
-    /// The jobs whose histories must be read and pruned. Such a history may have too many entries, or may lack
-    /// some.
+    /// The jobs whose histories must be read for the first time in this term, because they may have too many entries
+    /// or may lack some, in the order in which they are read. `read_at` is the time of the next reads.
+    to_read: VecDeque<Arc<str>>,
+    read_at: BootTime,
+    /// The jobs whose histories must be pruned soon: they have too many entries, or could not be read before.
     to_prune: BTreeSet<Arc<str>>,
+    /// The reports whose entries wait to be written together, and the time at which they are written.
+    gathered: Vec<RunReport>,
+    write_at: Option<BootTime>,
 }
 
 /// The task's data about one job's history.
@@ -240,6 +180,8 @@ struct JobHistory {
     written: VecDeque<u64>,
     /// True once the task has read the stored entries in this term.
     read: bool,
+    /// True once the history waits to be read, or is read, for the first time in this term.
+    is_queued: bool,
     /// True once the task has set the lifetime of the history on the nodes in this term.
     has_lifetime: bool,
     /// The number of entries that are being written.
@@ -261,21 +203,36 @@ enum Finished {
     Closed,
 }
 
+impl RunReport {
+    /// Returns whether the entry may wait for others. If this leader crashes meanwhile, the next leader must be able
+    /// to create the entry from the closed record of the run, and it does so for a tick that has run only.
+    fn may_wait(&self) -> bool {
+        self.close.is_none() && self.entry.started.is_some() && self.entry.cause.request().is_none()
+    }
+}
+
 impl HistoryTask {
     async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
-        let mut pruning = false;
+        let mut pruning = 0_usize;
         let lost = self.term.lost_token().clone();
+        let env = self.term.env().clone();
         loop {
             let open = !orders.is_closed() || !orders.is_empty();
-            if !pruning
-                && open
-                && let Some(prune) = self.prune()
-            {
-                pruning = true;
-                busy.push(prune);
+            if pruning == 0 && open {
+                let prunings = self.prune_some(env.now());
+                pruning = prunings.len();
+                busy.extend(prunings);
             }
-            let room = busy.len() < ENTRY_WRITES_MAX;
+            let is_full = self.gathered.len() >= ENTRY_WRITES_MAX / 2;
+            if !open || is_full || self.write_at.is_some_and(|at| at <= env.now()) {
+                self.write_at = None;
+                let gathered = std::mem::take(&mut self.gathered);
+                busy.extend(gathered.into_iter().map(|report| self.write(report)));
+            }
+            let room = busy.len() + self.gathered.len() < ENTRY_WRITES_MAX;
+            let read_at = (pruning == 0 && open && !self.to_read.is_empty()).then_some(self.read_at);
+            let wake = read_at.into_iter().chain(self.write_at).min();
             tokio::select! { biased;
                 () = lost.cancelled() => return,
                 Some(finished) = busy.next() => match finished {
@@ -285,33 +242,52 @@ impl HistoryTask {
                     }
                     Finished::Closed => {}
                     Finished::Pruned(job, stored, ends) => {
-                        pruning = false;
+                        pruning -= 1;
                         self.pruned(&job, stored, ends);
                     }
                 },
                 order = orders.recv(), if room => match order {
-                    Some(Order::Enter(report)) => busy.push(self.write(*report)),
+                    Some(Order::Enter(report)) if report.may_wait() => {
+                        self.write_at.get_or_insert(env.now() + GATHERING);
+                        self.gather(*report);
+                    }
+                    Some(Order::Enter(report)) => {
+                        self.begin(&report);
+                        busy.push(self.write(*report));
+                    }
                     Some(Order::Close(job)) => {
                         if let Some(history) = self.histories.get_mut(&job) {
                             history.closed = true;
                         }
                         busy.extend(self.forget(&job));
                     }
-                    None if busy.is_empty() => return,
+                    None if busy.is_empty() && self.gathered.is_empty() => return,
                     // The handle was dropped, so the task only waits for the writes in progress.
                     None => while let Some(finished) = busy.next().await {
                         drop(finished);
                     },
-                }
+                },
+                Some(()) = OptionFuture::from(wake.map(|at| env.sleep_until(at))) => {}
             }
         }
+    }
+
+    /// Keeps a report until its entry is written together with others.
+    fn gather(&mut self, report: RunReport) {
+        self.begin(&report);
+        self.gathered.push(report);
+    }
+
+    /// Notes that an entry of the report's job will be written.
+    fn begin(&mut self, report: &RunReport) {
+        let of_job = self.histories.entry(Arc::clone(&report.job.name)).or_default();
+        (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
     }
 
     fn write(&mut self, report: RunReport) -> BoxFuture<'static, Finished> {
         let RunReport { job, entry, close, ended } = report;
         let (job, keep) = (Arc::clone(&job.name), job.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
-        (of_job.writing, of_job.closed) = (of_job.writing + 1, false);
         // The first entry of a term also sets the lifetime of the history. Otherwise the nodes would delete the
         // history after their default lifetime.
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
@@ -330,15 +306,23 @@ impl HistoryTask {
             if keep == 0 {
                 return Finished::Written(job, keep, None);
             }
-            let written = write_entry(&term, &part, entry, ended).await;
+            // The nodes carry requests out in their order, so the lifetime is set after the entry is stored. The pause lets
+            // the entries of other jobs be asked for first: requests of one kind that follow one another share a call.
+            let lifetime = async {
+                if !has_lifetime {
+                    tokio::task::yield_now().await;
+                    set_lifetime(&retention, &job).await;
+                }
+            };
+            let ((written, attempts), ()) = join(write_entry(&term, &part, entry, ended), lifetime).await;
+            if !has_lifetime && attempts > 1 {
+                set_lifetime(&retention, &job).await;
+            }
             if let Err(error) = &written {
                 if matches!(error, LedgerError::NoMajority(_)) {
                     counts.measures().history_lost();
                 }
                 tracing::debug!(job = &*job, "its history lacks an entry: {error}");
-            }
-            if !has_lifetime {
-                set_lifetime(&retention, &job).await;
             }
             Finished::Written(job, keep, written.ok())
         }
@@ -362,17 +346,36 @@ impl HistoryTask {
         if let Some(at) = at {
             history.written.push_back(at);
             // Until the history has been read in this term, `written` lacks the entries of earlier terms.
-            if !history.read || history.written.len() > keep.saturating_mul(2).max(16) {
+            if history.written.len() > keep.saturating_mul(2).max(16) {
                 self.to_prune.insert(job);
+            } else if !std::mem::replace(&mut history.is_queued, true) {
+                self.to_read.push_back(job);
             }
         }
     }
 
+    /// Starts to prune a history that must be pruned soon, or to read some histories for the first time in this
+    /// term, if that is due.
+    fn prune_some(&mut self, now: BootTime) -> Vec<BoxFuture<'static, Finished>> {
+        while let Some(job) = self.to_prune.pop_first() {
+            if let Some(prune) = self.prune(job) {
+                return vec![prune];
+            }
+        }
+        if self.to_read.is_empty() || now < self.read_at {
+            return Vec::new();
+        }
+        let (count, pause) = FIRST_READS;
+        self.read_at = now + pause;
+        let jobs: Vec<_> = self.to_read.drain(..count.min(self.to_read.len())).collect();
+        jobs.into_iter().filter_map(|job| self.prune(job)).collect()
+    }
+
     /// Starts to read and prune one job's history. If the history was not read in this term yet, first writes
     /// the entries that the history lacks.
-    fn prune(&mut self) -> Option<BoxFuture<'static, Finished>> {
-        let job = self.to_prune.pop_first()?;
+    fn prune(&mut self, job: Arc<str>) -> Option<BoxFuture<'static, Finished>> {
         let history = self.histories.get_mut(&job)?;
+        let has_lifetime = std::mem::replace(&mut history.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
         let (keep, read, mut stored) = (history.keep, history.read, Vec::from(history.written.clone()));
         let (ends, term, retention) = (history.ends.take(), self.term.clone(), self.retention.clone());
@@ -389,7 +392,7 @@ impl HistoryTask {
                     let keys = all.into_keys().collect();
                     let mut unwritten = Vec::new();
                     for end in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
-                        match write_entry(&term, &part, end.entry.clone(), Some(end.at)).await {
+                        match write_entry(&term, &part, end.entry.clone(), Some(end.at)).await.0 {
                             Ok(at) => stored.push(at),
                             Err(LedgerError::NoMajority(_)) => unwritten.push(end),
                             Err(_) => {}
@@ -397,9 +400,11 @@ impl HistoryTask {
                     }
                     if !unwritten.is_empty() {
                         term.env().sleep(READ_RETRY).await;
-                        lacking = Some(Ends { job: Arc::clone(&job), keep, entries: unwritten });
+                        lacking = Some(Ends::new(&job, keep, unwritten));
                     }
-                    set_lifetime(&retention, &job).await;
+                    if !has_lifetime {
+                        set_lifetime(&retention, &job).await;
+                    }
                 }
                 stored.sort_unstable();
                 let excess = stored.len().saturating_sub(keep);
@@ -428,6 +433,9 @@ impl HistoryTask {
             let later = history.written.iter().copied().filter(|at| *at > newest);
             history.written = stored.iter().copied().chain(later).collect();
             history.read = true;
+        } else if !history.read {
+            // The history could not be read, or is empty. It is read again after its next entry.
+            (history.is_queued, history.has_lifetime) = (false, false);
         }
     }
 }
@@ -451,15 +459,15 @@ fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     first
 }
 
-/// Writes an entry, with a few attempts while the term lasts. Returns the time of the written record. This time
-/// is `ended`, or the present time if the run ended in this term. If the nodes already have a record under the
+/// Writes an entry, with a few attempts while the term lasts. Returns the time of the written record, and the number of
+/// attempts. This time is `ended`, or the present time if the run ended in this term. If the nodes already have a record under the
 /// key, the run already has an entry, and the write fails with [`LedgerError::Standing`].
 async fn write_entry(
     term: &Term,
     part: &Ledger,
     entry: HistoryEntry,
     ended: Option<WallTime>,
-) -> Result<u64, LedgerError> {
+) -> (Result<u64, LedgerError>, u32) {
     let now = term.quorum().wall();
     // The record is new, so a node counts for this write if it remembers the present time. The node need not
     // remember the time of the run.
@@ -473,7 +481,7 @@ async fn write_entry(
             Err(LedgerError::NoMajority(_)) if attempts < most && term.is_valid() => {
                 term.env().sleep(pause * attempts).await;
             }
-            other => return other.map(|()| record.at),
+            other => return (other.map(|()| record.at), attempts),
         }
     }
 }

@@ -20,18 +20,18 @@
 //! lost the time at which a worker last vouched for a job, the retention of the job starts again when a leader
 //! notices the loss.
 
-use crate::scheduler::{HistoryEntry, JobRow, registry::JobRegistry};
+use crate::scheduler::{
+    HistoryEntry, JobRow,
+    registry::{JobMap, JobRegistry},
+};
 use crate::{
     env::{Env, WallTime},
-    ledger::{Answered, Ledger, LedgerError},
+    ledger::{Ledger, LedgerError, Memory},
     node::{FencingToken, Record},
 };
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use futures_util::future::join_all;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::sync::watch;
 
 /// The part of a group's ledger that stores when each job was last vouched for.
 const PART: &str = "jobs";
@@ -44,6 +44,8 @@ const ROUND_RETRY: Duration = Duration::from_secs(1);
 const FAILED_ROUNDS_WARN: u32 = 5;
 /// The largest number of jobs for which a worker vouches at the same time.
 const RENEWALS_MAX: usize = 64;
+/// The longest pause between two turns of a round.
+const TURN_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The largest number of records that one write overwrites, one after another. Other workers may write the same
 /// key while this write is repeated.
 const VOUCH_OVERWRITES_MAX: usize = 8;
@@ -61,10 +63,9 @@ pub(in crate::scheduler) struct Retention {
     max_clock_offset: Duration,
 }
 
-/// The content of the `jobs` part of the ledger: for each job, the last time at which a worker vouched for the
-/// job, and the record.
+/// The last time at which a worker vouched for each job, as far as this worker has read or written it.
 #[derive(Debug, Default)]
-struct Vouched(BTreeMap<Arc<str>, (WallTime, Record)>);
+struct Vouched(BTreeMap<Arc<str>, WallTime>);
 
 impl Retention {
     pub(in crate::scheduler) fn new(main: &Ledger) -> Self {
@@ -100,15 +101,16 @@ impl Retention {
     pub(in crate::scheduler) async fn vouch(self, registry: JobRegistry) {
         let _turn = registry.vouching().lock().await;
         let (mut changed, _) = registry.watch();
+        let mut vouched = Vouched::default();
         let mut failed: u32 = 0;
         loop {
-            let round = self.round(&registry).await;
-            let pause = match round {
+            changed.borrow_and_update();
+            let pause = match self.round(&registry, &mut vouched, &mut changed).await {
                 // The pause is partly random, so that workers usually vouch at different times. A worker that
                 // vouches later finds the times that another worker has stored, and skips those jobs.
                 Ok(()) => {
                     failed = 0;
-                    self.every() * 3 / 4 + self.env.random_below(self.every() / 2)
+                    self.every() / 2 + self.env.random_below(self.every() / 2)
                 }
                 Err(error) => {
                     failed = failed.saturating_add(1);
@@ -128,39 +130,89 @@ impl Retention {
         }
     }
 
-    async fn round(&self, registry: &JobRegistry) -> Result<(), LedgerError> {
+    /// Vouches for the jobs for which no worker has vouched recently, a few at a time, and renews the lifetimes
+    /// of the group's ledgers. Returns early if the jobs change.
+    async fn round(
+        &self,
+        registry: &JobRegistry,
+        vouched: &mut Vouched,
+        changed: &mut watch::Receiver<u64>,
+    ) -> Result<(), LedgerError> {
         let jobs = registry.jobs();
-        let vouched = Vouched::read(&self.part().read().await?);
+        vouched.0.retain(|job, _| jobs.contains_key(job));
         let now = self.main.wall();
-        let mut renewals: FuturesUnordered<BoxFuture<'_, Result<(), LedgerError>>> = FuturesUnordered::new();
-        let mut renewed = Ok(());
-        for job in jobs.keys() {
-            if !vouched.is_stale(job, now, self.every() / 2) {
-                continue;
+        let stale = jobs.keys().filter(|job| vouched.is_stale(job, now, self.every() / 2));
+        let stale: Vec<Arc<str>> = stale.cloned().collect();
+        let (mut turns, pause) = (stale.chunks(RENEWALS_MAX), self.turn_pause(stale.len()));
+        let mut renewed = match turns.next() {
+            Some(turn) => self.renew_all(turn, vouched).await,
+            None => Ok(()),
+        };
+        // The part `jobs` exists from the first turn on. A lifetime that is set before has no effect.
+        renewed = renewed.and(self.keep_ledgers(&jobs).await);
+        for turn in turns {
+            tokio::select! { biased;
+                Ok(()) = changed.changed() => {
+                    changed.mark_changed();
+                    return renewed;
+                }
+                () = self.env.sleep(pause) => {}
             }
-            if renewals.len() >= RENEWALS_MAX
-                && let Some(result) = renewals.next().await
-            {
-                renewed = renewed.and(result);
-            }
-            renewals.push(self.renew(job, vouched.record(job), now).boxed());
-        }
-        while let Some(result) = renewals.next().await {
-            renewed = renewed.and(result);
-        }
-        let longest =
-            jobs.values().map(|job| crate::scheduler::plan::needed(job, self.max_clock_offset)).max();
-        let life = group_life(self.retention, longest.unwrap_or_default());
-        let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("audit")];
-        for part in parts {
-            renewed = renewed.and(part.keep(life).await);
+            renewed = renewed.and(self.renew_all(turn, vouched).await);
         }
         renewed
     }
 
-    async fn renew(&self, job: &str, seen: Option<&Record>, now: WallTime) -> Result<(), LedgerError> {
-        self.keep_history(job).await?;
-        self.note(job, seen, now).await
+    /// Returns the pause between two turns of a round that vouches for so many jobs. The round then lasts for
+    /// about a quarter of the time between two rounds, so that very many jobs do not delay the runs that are due.
+    fn turn_pause(&self, jobs: usize) -> Duration {
+        let turns = u32::try_from(jobs.div_ceil(RENEWALS_MAX)).unwrap_or(u32::MAX).max(1);
+        (self.every() / 4 / turns).min(TURN_PAUSE_MAX)
+    }
+
+    /// Vouches for those of `jobs` for which no worker has vouched recently. First renews the lifetimes of all their
+    /// histories, and then stores the time for each job whose history has its lifetime. So requests of one kind follow
+    /// one another, and share their calls.
+    async fn renew_all(&self, jobs: &[Arc<str>], vouched: &mut Vouched) -> Result<(), LedgerError> {
+        let found = self.stored(jobs).await?;
+        let now = self.main.wall();
+        let mut stale = Vec::new();
+        for (job, seen) in jobs.iter().zip(found) {
+            vouched.0.extend(seen.as_ref().map(|seen| (Arc::clone(job), WallTime::from_micros(seen.at))));
+            if vouched.is_stale(job, now, self.every() / 2) {
+                stale.push((job, seen));
+            }
+        }
+        let kept = join_all(stale.iter().map(|(job, _)| self.keep_history(job))).await;
+        let mut renewed = Ok(());
+        let mut to_note = Vec::new();
+        for ((job, seen), kept) in stale.into_iter().zip(kept) {
+            match kept {
+                Ok(()) => to_note.push((job, seen)),
+                Err(error) => renewed = Err(error),
+            }
+        }
+        let noted = join_all(to_note.iter().map(|(job, seen)| self.note(job, seen.as_ref(), now))).await;
+        for ((job, _), noted) in to_note.into_iter().zip(noted) {
+            if noted.is_ok() {
+                vouched.0.insert(Arc::clone(job), now);
+            }
+            renewed = renewed.and(noted);
+        }
+        renewed
+    }
+
+    /// Renews the lifetimes of the group's ledgers.
+    async fn keep_ledgers(&self, jobs: &JobMap) -> Result<(), LedgerError> {
+        let longest =
+            jobs.values().map(|job| crate::scheduler::plan::needed(job, self.max_clock_offset)).max();
+        let life = group_life(self.retention, longest.unwrap_or_default());
+        let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("audit")];
+        let mut kept = Ok(());
+        for part in parts {
+            kept = kept.and(part.keep(life).await);
+        }
+        kept
     }
 
     /// Returns those jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have.
@@ -168,24 +220,33 @@ impl Retention {
     /// stored, and the job's retention starts now.
     pub(in crate::scheduler) async fn ended(
         &self,
-        unknown: BTreeSet<Arc<str>>,
+        unknown: Vec<Arc<str>>,
     ) -> Result<Vec<Arc<str>>, LedgerError> {
-        let part = self.part();
-        let vouched = Vouched::read(&part.read().await?);
-        let now = self.main.wall();
         let mut ended = Vec::new();
-        for job in unknown {
-            if vouched.record(&job).is_none() {
-                self.note(&job, None, now).await?;
-            } else if vouched.is_stale(&job, now, self.retention) {
-                ended.push(job);
+        for jobs in unknown.chunks(RENEWALS_MAX) {
+            let now = self.main.wall();
+            for (job, seen) in jobs.iter().zip(self.stored(jobs).await?) {
+                match seen.map(|seen| WallTime::from_micros(seen.at)) {
+                    None => self.note(job, None, now).await?,
+                    Some(at) if at + self.retention < now => ended.push(Arc::clone(job)),
+                    Some(_) => {}
+                }
             }
         }
-        let below = (now - self.retention * 2).as_micros();
-        if vouched.0.values().any(|(at, _)| at.as_micros() < below) {
-            part.prune(FencingToken::default(), below).await?;
-        }
         Ok(ended)
+    }
+
+    /// Removes the times of jobs for which no worker has vouched for twice the retention.
+    pub(in crate::scheduler) async fn prune(&self) -> Result<(), LedgerError> {
+        let below = (self.main.wall() - self.retention * 2).as_micros();
+        self.part().prune(FencingToken::default(), below).await
+    }
+
+    /// Returns, for each of `jobs`, the latest record of a worker that vouched for the job.
+    async fn stored(&self, jobs: &[Arc<str>]) -> Result<Vec<Option<Record>>, LedgerError> {
+        let keys: Vec<Arc<str>> = jobs.iter().map(|job| JobRow::key(job)).collect();
+        let found = self.part().read_keys(&keys).await?;
+        Ok(found.into_iter().map(latest).collect())
     }
 
     fn part(&self) -> Ledger {
@@ -202,28 +263,16 @@ impl Retention {
 }
 
 impl Vouched {
-    /// Reads the `jobs` part from the nodes' answers. If the nodes have several records of a job, the latest
-    /// counts.
-    fn read(answers: &[Answered]) -> Self {
-        let mut all: BTreeMap<Arc<str>, (WallTime, Record)> = BTreeMap::new();
-        for (key, record) in answers.iter().flat_map(|answer| &answer.state.records) {
-            let Some(job) = key.strip_prefix(JobRow::PREFIX) else { continue };
-            let at = WallTime::from_micros(record.at);
-            if all.get(job).is_none_or(|(known, _)| *known < at) {
-                all.insert(job.into(), (at, record.clone()));
-            }
-        }
-        Self(all)
-    }
-
-    fn record(&self, job: &str) -> Option<&Record> {
-        self.0.get(job).map(|(_, record)| record)
-    }
-
-    /// Returns whether more than `time` has passed since a worker last vouched for `job`.
+    /// Returns whether more than `time` has passed since a worker last vouched for `job`, as far as this worker
+    /// knows.
     fn is_stale(&self, job: &str, now: WallTime, time: Duration) -> bool {
-        self.0.get(job).is_none_or(|(at, _)| *at + time < now)
+        self.0.get(job).is_none_or(|at| *at + time < now)
     }
+}
+
+/// Returns the latest of the records that the nodes have of one job.
+fn latest(answers: Vec<(Memory, Option<Record>)>) -> Option<Record> {
+    answers.into_iter().filter_map(|(_, record)| record).max_by_key(|record| record.at)
 }
 
 /// Returns the time for which the nodes keep a group's ledgers after the group's last worker has stopped. The
@@ -259,32 +308,30 @@ async fn write_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
-
     const SECOND: Duration = Duration::from_secs(1);
 
     fn at(seconds: u64) -> WallTime {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    fn node(records: &[(&str, WallTime)]) -> Answered {
-        let record = |at: &WallTime| Record {
+    fn answer(found: Option<WallTime>) -> (Memory, Option<Record>) {
+        let record = |at: WallTime| Record {
             at: at.as_micros(),
             term: FencingToken::default(),
             last: false,
             value: "w".into(),
         };
-        let records = records.iter().map(|(job, at)| (JobRow::key(job), record(at))).collect();
-        let memory = Memory { since: at(0), max_clock_offset: SECOND };
-        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+        (Memory { since: at(0), max_clock_offset: SECOND }, found.map(record))
     }
 
     #[test]
     fn the_latest_record_of_any_node_counts() {
-        let vouched = Vouched::read(&[node(&[("a", at(5)), ("b", at(1))]), node(&[("a", at(3))])]);
+        let seen = latest(vec![answer(Some(at(3))), answer(None), answer(Some(at(5))), answer(Some(at(1)))]);
+        assert_eq!(seen.map(|seen| seen.at), Some(at(5).as_micros()));
+        assert_eq!(latest(vec![answer(None), answer(None)]), None);
+        let vouched = Vouched([("a".into(), at(5))].into());
         assert!(!vouched.is_stale("a", at(9), 4 * SECOND) && vouched.is_stale("a", at(10), 4 * SECOND));
         assert!(vouched.is_stale("b", at(9), 4 * SECOND));
-        assert!(vouched.is_stale("c", at(9), 4 * SECOND) && vouched.record("c").is_none());
     }
 
     #[test]

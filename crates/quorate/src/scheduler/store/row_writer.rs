@@ -16,14 +16,18 @@ use crate::{
     env::{ScopedTask, WallTime},
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::store::{FOR_EVER, WRITE_RETRY, snapshot::LedgerSnapshot},
+    scheduler::store::{
+        FOR_EVER, WRITE_RETRY,
+        row_queue::{NextRow, Put, RowQueue, Waiter, report},
+        snapshot::LedgerSnapshot,
+    },
 };
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
 };
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest pause before a write is sent again. The pause is long, because a node that has no memory for a
@@ -31,27 +35,11 @@ use tokio::sync::{mpsc, oneshot};
 const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// The largest number of rows that are written at the same time.
 const ROW_WRITES_MAX: usize = 256;
-
-/// A row to write.
-#[derive(Debug)]
-struct Put {
-    key: Arc<str>,
-    value: Arc<str>,
-    /// The time of the record. With [`FOR_EVER`], pruning never removes the record. With any other time,
-    /// pruning removes it later.
-    at: WallTime,
-    last: bool,
-    waiters: Vec<Waiter>,
-}
-
-/// A caller that waits until a row is stored, or until it is certain that this term cannot store it.
-#[derive(Debug)]
-struct Waiter {
-    to: oneshot::Sender<Result<(), Arc<str>>>,
-    /// True if the caller waits until a majority stores the row. False if the caller waits only for the first
-    /// result, which may be a failure.
-    until_stored: bool,
-}
+/// The rows of new jobs that are due within this time are written as fast as possible.
+const SOON: Duration = Duration::from_secs(10);
+/// A leader that ends still writes the queued rows of those new jobs that are due within this time. The next leader
+/// takes over sooner, and registers all other new jobs itself.
+const LAST_REGISTERED: Duration = Duration::from_secs(5);
 
 /// A handle to the task that writes the leader's rows.
 #[derive(Clone, Debug)]
@@ -66,10 +54,8 @@ impl RowWriter {
         sealed: &LedgerSnapshot,
     ) -> (Self, ScopedTask<()>) {
         let (puts, inbox) = mpsc::unbounded_channel();
-        let found = sealed.rows("").map(|(key, records)| (Arc::clone(key), RowSlot::found(records)));
-        let slots = found.filter(|(_, slot)| !slot.is_closed() || !slot.stale.is_empty()).collect();
-        let task =
-            RowTask { ledger: ledger.clone(), term: term.clone(), slots, queue: VecDeque::new(), open: true };
+        let rows = RowQueue::new(Arc::clone(sealed.sealed_rows()));
+        let task = RowTask { ledger: ledger.clone(), term: term.clone(), rows, open: true };
         (Self(puts), term.spawn_scoped(task.serve(inbox)))
     }
 
@@ -77,7 +63,8 @@ impl RowWriter {
     pub(in crate::scheduler) fn put(&self, key: &Arc<str>, value: Arc<str>) {
         let (key, at) = (Arc::clone(key), FOR_EVER);
         // The send fails only if the task has ended, and then the term has ended too.
-        let _ = self.0.send(Put { key, value, at, last: false, waiters: Vec::new() });
+        let _ =
+            self.0.send(Put { key, value, at, last: false, due: WallTime::default(), waiters: Vec::new() });
     }
 
     /// Queues a write of a row that pruning never removes. The returned future completes with `Ok` when a
@@ -88,7 +75,18 @@ impl RowWriter {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
-        self.send(key, value, false)
+        self.send(key, value, WallTime::default(), false)
+    }
+
+    /// Queues a write of the row of a new job in the same way as [`RowWriter::write`]. Of many new jobs, those that
+    /// are due first are written first: `due` is the time of the job's first tick.
+    pub(in crate::scheduler) fn register(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+        due: WallTime,
+    ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
+        self.send(key, value, due, false)
     }
 
     /// Queues a write in the same way as [`RowWriter::write`]. The returned future completes with `Ok` when a
@@ -99,72 +97,34 @@ impl RowWriter {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
-        self.send(key, value, true)
+        self.send(key, value, WallTime::default(), true)
     }
 
     /// Queues a write of a row with the time `at`, so that pruning removes the row later. If `last` is true, no
     /// later write can replace the row.
     pub(in crate::scheduler) fn close(&self, key: &Arc<str>, value: Arc<str>, at: WallTime, last: bool) {
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, waiters: Vec::new() });
+        let due = WallTime::default();
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at, last, due, waiters: Vec::new() });
     }
 
     fn send(
         &self,
         key: &Arc<str>,
         value: Arc<str>,
+        due: WallTime,
         until_stored: bool,
     ) -> impl Future<Output = Result<(), Arc<str>>> + Send + use<> {
         let (to, answer) = oneshot::channel();
         let waiters = vec![Waiter { to, until_stored }];
-        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, waiters });
+        let _ = self.0.send(Put { key: Arc::clone(key), value, at: FOR_EVER, last: false, due, waiters });
         answer.map(|result| result.unwrap_or_else(|_| Err("the term has ended".into())))
-    }
-}
-
-/// The task's data for one key: the stored record, and the next value to write.
-#[derive(Debug, Default)]
-struct RowSlot {
-    /// The record that most nodes are likely to store.
-    seen: Option<Record>,
-    /// Other records that nodes stored under this key at the seal. A write must overwrite these records too.
-    stale: Vec<Record>,
-    next: Option<Put>,
-    writing: bool,
-}
-
-impl RowSlot {
-    /// Creates the data of a key from the records that the nodes stored at the seal. Most nodes probably store
-    /// the record of the highest term.
-    fn found(records: &[Option<Record>]) -> Self {
-        let mut all: Vec<Record> = records.iter().flatten().cloned().collect();
-        all.sort_by_key(|record| record.term);
-        all.dedup();
-        let seen = all.pop();
-        Self { seen, stale: all, ..Self::default() }
-    }
-
-    /// Sets the next value to write. If an earlier value was not sent yet, the new value replaces it. The new
-    /// value contains all data of the earlier one, so callers that wait for the earlier value now wait for the
-    /// new one.
-    fn take(&mut self, mut put: Put) {
-        let older = self.next.take().map(|older| older.waiters).unwrap_or_default();
-        put.waiters.extend(older);
-        self.next = Some(put);
-    }
-
-    /// Returns whether the stored record is final, or has a time at which pruning removes it. The leader
-    /// probably does not write such a key again, so the task drops the data of the key to save memory. If the
-    /// leader does write the key again, the write finds the stored record on the nodes and overwrites it.
-    fn is_closed(&self) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.last || seen.at != FOR_EVER.as_micros())
     }
 }
 
 struct RowTask {
     ledger: Ledger,
     term: Term,
-    slots: BTreeMap<Arc<str>, RowSlot>,
-    queue: VecDeque<Arc<str>>,
+    rows: RowQueue,
     /// True while a handle exists. New rows may then still arrive.
     open: bool,
 }
@@ -175,53 +135,44 @@ impl RowTask {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Put>) {
         let mut writing: FuturesUnordered<Writing> = FuturesUnordered::new();
         let lost = self.term.lost_token().clone();
-        while self.open || !writing.is_empty() || !self.queue.is_empty() {
-            while writing.len() < ROW_WRITES_MAX
-                && let Some(next) = self.queue.pop_front().and_then(|key| self.begin(key))
-            {
-                writing.push(next);
+        let env = self.term.env().clone();
+        while self.open || !writing.is_empty() || !self.rows.is_empty() {
+            let mut waits = None;
+            while writing.len() < ROW_WRITES_MAX {
+                waits = self.rows.pause(env.now(), self.term.quorum().wall() + SOON);
+                let next = if waits.is_none() { self.rows.pop() } else { None };
+                let Some(next) = next else { break };
+                writing.push(self.write(next));
             }
             tokio::select! { biased;
                 () = lost.cancelled() => return,
-                Some((key, seen)) = writing.next() => self.written(key, seen),
+                Some((key, seen)) = writing.next() => self.rows.written(key, seen),
                 put = inbox.recv(), if self.open => match put {
-                    Some(put) => self.take(put),
-                    None => self.open = false,
-                }
+                    Some(put) => self.rows.take(put),
+                    None => {
+                        self.open = false;
+                        self.leave_out_new_jobs();
+                    }
+                },
+                Some(()) = OptionFuture::from(waits.map(|until| env.sleep_until(until))) => {}
             }
         }
     }
 
-    fn take(&mut self, put: Put) {
-        let key = Arc::clone(&put.key);
-        let slot = self.slots.entry(Arc::clone(&key)).or_default();
-        let waits = slot.next.is_some();
-        slot.take(put);
-        if !waits && !slot.writing {
-            self.queue.push_back(key);
-        }
-    }
-
-    fn begin(&mut self, key: Arc<str>) -> Option<Writing> {
-        let slot = self.slots.get_mut(&key)?;
-        let put = slot.next.take()?;
-        slot.writing = true;
-        let (seen, stale) = (slot.seen.clone(), std::mem::take(&mut slot.stale));
-        let record =
-            Record { at: put.at.as_micros(), term: self.term.token(), last: put.last, value: put.value };
+    fn write(&self, row: NextRow) -> Writing {
+        let NextRow { put: Put { key, value, at, last, waiters, .. }, seen, stale } = row;
+        let record = Record { at: at.as_micros(), term: self.term.token(), last, value };
         let (ledger, term) = (self.ledger.clone(), self.term.clone());
-        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, put.waiters);
-        Some(writing.map(move |seen| (key, seen)).boxed())
+        let writing = write(ledger, term, Arc::clone(&key), seen, stale, record, waiters);
+        writing.map(move |seen| (key, seen)).boxed()
     }
 
-    fn written(&mut self, key: Arc<str>, seen: Option<Record>) {
-        let Some(slot) = self.slots.get_mut(&key) else { return };
-        slot.writing = false;
-        slot.seen = seen;
-        if slot.next.is_some() {
-            self.queue.push_back(key);
-        } else if slot.is_closed() {
-            self.slots.remove(&key);
+    /// Drops the rows of new jobs that are not due soon. The leader has started no run of these jobs, so the next leader
+    /// finds no record of them, and registers them.
+    fn leave_out_new_jobs(&mut self) {
+        let jobs = self.rows.leave_out_after(self.term.quorum().wall() + LAST_REGISTERED);
+        if jobs > 0 {
+            tracing::debug!(group = &**self.term.group(), jobs, "the next leader registers these new jobs");
         }
     }
 }
@@ -280,19 +231,6 @@ async fn write(
     Some(record)
 }
 
-/// Sends a result to the waiting callers. If `all` is false, the callers that wait until a majority stores the
-/// row get no result yet.
-fn report(waiters: &mut Vec<Waiter>, result: &Result<(), Arc<str>>, all: bool) {
-    for waiter in std::mem::take(waiters) {
-        if all || !waiter.until_stored {
-            // The send fails if the caller has dropped its future. This is not an error.
-            let _ = waiter.to.send(result.clone());
-        } else {
-            waiters.push(waiter);
-        }
-    }
-}
-
 /// Returns the highest value that the nodes have under a key, by term and then by `rank`. The flag is true if
 /// all nodes that answered store that value.
 pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
@@ -305,42 +243,4 @@ pub(in crate::scheduler) fn highest<'a, T, K: Ord>(
     let everywhere =
         records.iter().all(|record| record.as_ref().is_some_and(|record| record.value == stored.value));
     Some((highest, everywhere))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::FencingToken;
-
-    fn put(value: &str, until_stored: bool) -> (Put, oneshot::Receiver<Result<(), Arc<str>>>) {
-        let (to, answer) = oneshot::channel();
-        let waiters = vec![Waiter { to, until_stored }];
-        (Put { key: "k".into(), value: value.into(), at: FOR_EVER, last: false, waiters }, answer)
-    }
-
-    #[test]
-    fn waiters_for_an_older_value_wait_for_the_newer_one() {
-        let mut slot = RowSlot::default();
-        let ((first, mut one), (second, mut two)) = (put("1", true), put("2", false));
-        slot.take(first);
-        slot.take(second);
-        let mut next = slot.next.take().unwrap();
-        assert_eq!((&*next.value, next.waiters.len()), ("2", 2));
-        assert!(one.try_recv().is_err() && two.try_recv().is_err(), "neither is stored");
-        report(&mut next.waiters, &Err("no majority yet".into()), false);
-        assert!(two.try_recv().unwrap().is_err(), "a caller of `write` gets the error");
-        assert!(one.try_recv().is_err(), "a caller of `insist` goes on waiting");
-        report(&mut next.waiters, &Ok(()), true);
-        assert_eq!(one.try_recv().unwrap(), Ok(()));
-    }
-
-    #[test]
-    fn a_closed_row_is_not_kept() {
-        let seen = |at, last| {
-            let seen = Some(Record { at, term: FencingToken::new(1), last, value: "v".into() });
-            RowSlot { seen, ..RowSlot::default() }.is_closed()
-        };
-        assert!(seen(7, true) && seen(7, false) && seen(FOR_EVER.as_micros(), true));
-        assert!(!seen(FOR_EVER.as_micros(), false) && !RowSlot::default().is_closed());
-    }
 }

@@ -7,7 +7,7 @@ use crate::{
     scheduler::{
         Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
         plan::verdict::rank,
-        store::{REQUESTED_PREFIX, TICK_PREFIX},
+        store::{REQUESTED_PREFIX, TICK_PREFIX, job_and_tick},
         verdict,
     },
 };
@@ -33,9 +33,14 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
     runs: BTreeMap<Arc<str>, SealedRun>,
-    /// The records under all other keys, by key. Each list has one element for each node that answered.
-    rows: BTreeMap<Arc<str>, Vec<Option<Record>>>,
+    rows: SealedRows,
+    /// The keys of the rows that the nodes have pruned since the seal.
+    pruned: BTreeSet<Arc<str>>,
 }
+
+/// The records under all keys that are not those of runs, by key. Each list has one element for each node that
+/// answered. The task that writes rows shares them.
+pub(in crate::scheduler) type SealedRows = Arc<BTreeMap<Arc<str>, Vec<Option<Record>>>>;
 
 #[derive(Debug)]
 struct Node {
@@ -95,14 +100,29 @@ impl LedgerSnapshot {
         max_clock_offset: Duration,
     ) -> Self {
         let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
+        let mut rows = BTreeMap::new();
         for (node, answer) in answers.into_iter().enumerate() {
+            // A node may return a record twice. The later copy is the same or newer, so it replaces the earlier one.
+            let mut runs = BTreeMap::new();
             for (number, (key, record)) in answer.state.records.into_iter().enumerate() {
-                sealed.add(node, key, record);
+                if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
+                    runs.insert(key, record);
+                } else {
+                    let count = sealed.nodes.len();
+                    rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
+                }
+                if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            for (number, (key, record)) in runs.into_iter().enumerate() {
+                sealed.add_run(node, key, record);
                 if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
                     tokio::task::yield_now().await;
                 }
             }
         }
+        sealed.rows = Arc::new(rows);
         sealed
     }
 
@@ -111,30 +131,27 @@ impl LedgerSnapshot {
             .iter()
             .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
             .collect();
-        Self { nodes, quorum, max_clock_offset, runs: BTreeMap::new(), rows: BTreeMap::new() }
+        let (runs, rows, pruned) = (BTreeMap::new(), SealedRows::default(), BTreeSet::new());
+        Self { nodes, quorum, max_clock_offset, runs, rows, pruned }
     }
 
-    fn add(&mut self, node: usize, key: Arc<str>, record: Record) {
-        if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
-            let since = self.nodes[node].since + self.max_clock_offset;
-            let known = match self.runs.entry(key) {
-                btree_map::Entry::Vacant(entry) => entry.insert(SealedRun::new(record)),
-                btree_map::Entry::Occupied(known) => {
-                    let known = known.into_mut();
-                    if known.record != record {
-                        if rank(&record) < rank(&known.record) {
-                            return;
-                        }
-                        *known = SealedRun::new(record);
+    /// Adds the record of a run that a node stores.
+    fn add_run(&mut self, node: usize, key: Arc<str>, record: Record) {
+        let since = self.nodes[node].since + self.max_clock_offset;
+        let known = match self.runs.entry(key) {
+            btree_map::Entry::Vacant(entry) => entry.insert(SealedRun::new(record)),
+            btree_map::Entry::Occupied(known) => {
+                let known = known.into_mut();
+                if known.record != record {
+                    if rank(&record) < rank(&known.record) {
+                        return;
                     }
-                    known
+                    *known = SealedRun::new(record);
                 }
-            };
-            known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
-        } else {
-            let count = self.nodes.len();
-            self.rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
-        }
+                known
+            }
+        };
+        known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
     }
 
     #[cfg(test)]
@@ -143,11 +160,8 @@ impl LedgerSnapshot {
         quorum: usize,
         max_clock_offset: Duration,
     ) -> Self {
-        let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
-        for (node, answer) in answers.into_iter().enumerate() {
-            answer.state.records.into_iter().for_each(|(key, record)| sealed.add(node, key, record));
-        }
-        sealed
+        let taken = Self::take(answers, quorum, max_clock_offset);
+        futures_util::FutureExt::now_or_never(taken).expect("few records")
     }
 
     /// Decides on the run under `key`. `at` is the earliest time at which a record of the run may have been
@@ -243,7 +257,20 @@ impl LedgerSnapshot {
     /// Returns the records that the nodes have under `key`, one element for each node. The slice is empty if no
     /// node has such a record.
     pub(in crate::scheduler) fn row(&self, key: &str) -> &[Option<Record>] {
-        self.rows.get(key).map_or(&[], Vec::as_slice)
+        self.rows.get(key).filter(|_| !self.pruned.contains(key)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns all rows as the nodes stored them at the seal.
+    pub(in crate::scheduler) fn sealed_rows(&self) -> &SealedRows {
+        &self.rows
+    }
+
+    /// Returns the names of the jobs that have records of runs.
+    pub(in crate::scheduler) fn jobs_with_runs(&self) -> BTreeSet<&str> {
+        let jobs = self.runs.keys().filter_map(|key| Some(job_and_tick(key)?.0));
+        // The keys are sorted, so most repetitions follow one another.
+        let mut last = None;
+        jobs.filter(|job| last.replace(*job) != Some(*job)).collect()
     }
 
     /// Removes the records of a job's runs, and the rows under the keys `rows`, from the snapshot. The nodes
@@ -251,7 +278,7 @@ impl LedgerSnapshot {
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
-        rows.iter().for_each(|key| drop(self.rows.remove(key)));
+        self.pruned.extend(rows.iter().filter(|key| self.rows.contains_key(*key)).cloned());
     }
 
     /// Returns the runs of all jobs that have not ended, each with its deciding record. Runs below the
@@ -277,6 +304,7 @@ impl LedgerSnapshot {
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a [Option<Record>])> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let of_prefix = self.rows.range::<str, _>(from).take_while(move |(key, _)| key.starts_with(prefix));
+        let of_prefix = of_prefix.filter(|(key, _)| !self.pruned.contains(*key));
         of_prefix.map(|(key, records)| (key, records.as_slice()))
     }
 
@@ -429,6 +457,29 @@ pub(in crate::scheduler) mod tests {
         sealed.forget("j", &["job/j".into()]);
         assert_eq!((sealed.last_before("j", at(9)), sealed.row("job/j").len()), (None, 0));
         assert_eq!(sealed.rows("").count(), 1);
+    }
+
+    #[test]
+    fn a_record_that_a_node_returns_twice_counts_once_and_the_later_copy_counts() {
+        let answer = |records: Vec<(Arc<str>, Record)>| {
+            let state = LedgerState { records, ..LedgerState::default() };
+            Answered { memory: Memory { since: at(0), max_clock_offset: SECOND }, state }
+        };
+        let (closed, open) = (tick_record(5, 7, true), tick_record(5, 3, false));
+        let twice = vec![closed.clone(), closed.clone()];
+        let sealed = LedgerSnapshot::new(vec![answer(twice), answer(vec![])], 2, SECOND);
+        assert_eq!(
+            (sealed.unfinished("j").count(), sealed.ended("j").count()),
+            (1, 0),
+            "one node is no majority"
+        );
+        let sealed = LedgerSnapshot::new(vec![answer(vec![closed, open]), answer(vec![])], 2, SECOND);
+        let record = sealed.unfinished("j").next().map(|(_, record)| record.term.get());
+        assert_eq!(record, Some(3));
+        let row =
+            |value: &str| (Arc::from("job/j"), Record { value: value.into(), ..tick_record(5, 1, false).1 });
+        let sealed = LedgerSnapshot::new(vec![answer(vec![row("a"), row("b")])], 1, SECOND);
+        assert_eq!(sealed.row("job/j").iter().flatten().map(|row| &*row.value).collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

@@ -1,0 +1,113 @@
+//! The ends of runs that the seal found, from which a new leader writes the history entries that the previous leader
+//! did not write.
+
+use crate::{
+    env::WallTime,
+    node::Record,
+    scheduler::{HistoryEntry, Job, RunCause, RunOutcome, RunRecord, store::snapshot::LedgerSnapshot},
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// The recorded ends of one job's runs, as the seal found them. If the previous leader crashed, the history may
+/// lack entries for the latest of these ends.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Ends {
+    job: Arc<str>,
+    keep: usize,
+    entries: Vec<RecordedEnd>,
+}
+
+/// The entry of a run that ended in an earlier term, and the time of the run's end.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RecordedEnd {
+    pub(in crate::scheduler) entry: HistoryEntry,
+    /// The time of the entry's record, which is the end of the run. With the present time, pruning would keep
+    /// this entry and delete entries of later runs.
+    pub(in crate::scheduler) at: WallTime,
+}
+
+impl Ends {
+    /// Returns the newest recorded ends of a job, at most as many as the job's history keeps. Returns `None` if
+    /// the seal found no end.
+    pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
+        let ended = sealed.ended(&job.name).take(job.history);
+        let entries: Vec<_> =
+            ended.filter_map(|(tick, record)| entry_from(&job.name, tick, record)).collect();
+        (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
+    }
+
+    /// Creates the ends of a job whose history keeps `keep` entries.
+    pub(in crate::scheduler) fn new(job: &Arc<str>, keep: usize, entries: Vec<RecordedEnd>) -> Self {
+        Self { job: Arc::clone(job), keep, entries }
+    }
+
+    pub(in crate::scheduler) fn job(&self) -> &Arc<str> {
+        &self.job
+    }
+
+    /// Returns the number of entries that the job's history keeps.
+    pub(in crate::scheduler) fn keep(&self) -> usize {
+        self.keep
+    }
+
+    /// Returns the end of the job's last successful run, if the seal found one.
+    pub(in crate::scheduler) fn last_success(&self) -> Option<WallTime> {
+        let done = self.entries.iter().filter(|end| end.entry.end == RunOutcome::Done);
+        done.map(|end| end.at).max()
+    }
+
+    /// Returns the time of the newest end.
+    pub(in crate::scheduler) fn newest(&self) -> Option<WallTime> {
+        self.entries.iter().map(|end| end.at).max()
+    }
+
+    /// Returns the entries that the history lacks. `keys` are the keys of its entries. If the history is full,
+    /// an entry that is older than all of these was pruned, and is not lacking.
+    pub(in crate::scheduler) fn lacking(
+        self,
+        keys: &BTreeSet<Arc<str>>,
+    ) -> impl Iterator<Item = RecordedEnd> {
+        let oldest = keys.first().filter(|_| keys.len() >= self.keep).cloned();
+        self.entries.into_iter().filter(move |end| {
+            let key = end.entry.key();
+            oldest.as_ref().is_none_or(|oldest| key > *oldest) && !keys.contains(&key)
+        })
+    }
+}
+
+/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
+/// or is not closed.
+fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
+    let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
+        RunRecord::parse(&record.value).ok()?
+    else {
+        return None;
+    };
+    let between = if why.is_empty() { "" } else { "; " };
+    let term = term.unwrap_or(record.term);
+    let entry = HistoryEntry {
+        reason: format!("{why}{between}entered by the next leader").into(),
+        took,
+        attempts: u32::from(took.is_some()),
+        ..HistoryEntry::new(job, tick, RunCause::Scheduled, end, &worker, term)
+    };
+    Some(RecordedEnd { entry, at: recorded_end(record, took) })
+}
+
+/// Returns the entries of the job's ends that the seal found, the oldest tick first, each with the time of the
+/// end.
+pub(in crate::scheduler) fn recorded_entries(
+    job: &Arc<str>,
+    sealed: &LedgerSnapshot,
+) -> Vec<(HistoryEntry, WallTime)> {
+    let ends = sealed.ended(job).filter_map(|(tick, record)| entry_from(job, tick, record));
+    let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
+    ends.reverse();
+    ends
+}
+
+/// Returns the earliest time at which the run of this record can have ended. It is the time of the record plus
+/// `took`, the duration of the run.
+pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
+    WallTime::from_micros(record.at) + took.unwrap_or_default()
+}
