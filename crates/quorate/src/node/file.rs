@@ -4,7 +4,7 @@
 //!
 //! | file | content | survives a power loss |
 //! | --- | --- | --- |
-//! | `lock` | empty; each process locks it while it reads or writes, and never replaces it | |
+//! | `lock` | each process locks it while it reads or writes, and never replaces it; empty, or one byte while changes are not synced | |
 //! | `identity.json` | the run id and the time at which it was created | yes |
 //! | `machine.json` | the machine and boot that used the directory last | yes |
 //! | `marker.json` | the node's marker | yes |
@@ -12,7 +12,10 @@
 //! | `leases/<boot id>/` | one JSON file for each lease or queue; leases of earlier boots are void, and are removed | no |
 //!
 //! Every write creates a file with a random name and then renames it. After a crash, a file therefore has
-//! either the old content or the new. No symbolic link is followed. If a file cannot be read, the requests
+//! either the old content or the new. What a request drops is dropped only when the disk has what replaces it: a
+//! claim's counter after its done record, for example. If a process dies before its changes are synced, the next
+//! one syncs them before it reads a row. The crash tests kill a process, and cut the power, at every change that a
+//! workload makes to the directory. No symbolic link is followed. If a file cannot be read, the requests
 //! that need it fail, with an error that names the file. The resource is never treated as free.
 //!
 //! # What is not guaranteed
@@ -49,6 +52,9 @@ mod access;
 #[cfg(test)]
 mod access_tests;
 mod boot;
+#[cfg(test)]
+mod crash_tests;
+mod disk;
 mod filesystem;
 mod listing;
 mod lock;
@@ -108,6 +114,7 @@ pub struct FileNode {
     machine: Option<(Arc<str>, Arc<str>)>,
     /// True if a missing directory is an error. Otherwise the node creates it.
     must_exist: bool,
+    disk: Arc<dyn disk::Disk>,
 }
 
 impl FileNode {
@@ -124,7 +131,8 @@ impl FileNode {
         let given = std::path::absolute(&given).unwrap_or(given);
         let dir = paths::canonical(&given);
         let name = format!("file://{}", dir.display()).into();
-        Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
+        let disk = Arc::new(disk::SystemDisk);
+        Self { dir, given, name, world, boot: None, machine: None, must_exist: false, disk }
     }
 
     /// Makes the node unreachable if its directory does not exist. Without this setting, the node creates the

@@ -6,13 +6,14 @@
 //! (like `/tmp`). So no other user except root can replace the node's directory, and a path leads to the same
 //! file when it is checked and when it is used.
 
+use super::disk::Disk;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::VecDeque,
     fmt,
-    fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},
+    fs::{File, Metadata, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -146,7 +147,7 @@ fn shell_word(path: &Path) -> String {
 
 /// Creates `dir` if it does not exist, and checks it and every directory above it. `dir` is absolute and
 /// contains no links. `given` is the path that the user named, which may contain symbolic links.
-pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
+pub(super) fn secure_root(disk: &dyn Disk, given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {
         let mut trail = trail(path)?;
@@ -159,15 +160,15 @@ pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     }
     let mut missing: Vec<&Path> = dir.ancestors().take_while(|at| !at.exists()).collect();
     while let Some(at) = missing.pop() {
-        make(at)?;
+        disk.make_dir(at)?;
     }
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), me)?;
     Ok(())
 }
 
 /// Creates `dir` if it does not exist, and checks it. Its parent must have been checked before.
-pub(super) fn secure_dir(dir: &Path) -> io::Result<()> {
-    make(dir)?;
+pub(super) fn secure_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    disk.make_dir(dir)?;
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;
     Ok(())
 }
@@ -190,34 +191,6 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         )?;
     check(path, Part::File, Facts::of(&file.metadata()?), effective_user())?;
     Ok(file)
-}
-
-/// Creates the file at `path`, which must not exist, closed to other users whatever the umask.
-pub(super) fn create_new(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(path)?;
-    // The umask may have removed a permission that the owner needs. So the mode is set again.
-    if file.metadata()?.mode() & 0o777 != 0o600 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(file)
-}
-
-/// Opens a directory that was checked before. The caller needs it open to sync it, or to query its file
-/// system.
-pub(super) fn open_dir(dir: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(dir)
-}
-
-fn make(dir: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(dir) {
-        // The umask may have removed a permission that the owner needs, and the parent may have passed on its
-        // set-group-id bit. So the mode is set again.
-        Ok(()) => std::fs::set_permissions(dir, Permissions::from_mode(0o700)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 fn effective_user() -> u32 {

@@ -110,7 +110,7 @@ fn mount_of(fdinfo: &str) -> Option<u64> {
 #[cfg(target_os = "linux")]
 pub(super) fn shared_below(dir: &Path) -> io::Result<Option<String>> {
     use std::os::fd::AsRawFd;
-    let open = super::access::open_dir(dir)?;
+    let open = super::disk::open_dir(dir)?;
     let magic = rustix::fs::fstatfs(&open)?.f_type as u64 & 0xFFFF_FFFF;
     // In a sandbox without /proc, the name is not known, and only the magic number decides.
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -6,9 +6,10 @@
 //! wait for an in-process lock. That wait has a time limit, and the next thread wakes as soon as the
 //! in-process lock is free.
 
-use super::access;
+use super::{access, disk::Disk};
 use rustix::fs::{FlockOperation, flock};
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs::File,
     io,
@@ -43,10 +44,10 @@ pub(super) enum LockAttempt<'a> {
 
 impl DirLock {
     /// Opens the lock file at `path`, and creates it if it does not exist.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         let existing = || access::open(path, File::options().read(true).write(true));
         let file = match existing() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match access::create_new(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match disk.create(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing()?,
                 made => made?,
             },
@@ -73,11 +74,14 @@ impl DirLock {
             remaining = remaining.saturating_sub(pause);
             pause = (pause * 2).min(longest);
         }
-        let guard = DirGuard { file: &self.file, _thread: thread_lock };
+        let locked = Locked { file: &self.file, _thread: thread_lock };
         // The locked file may have been deleted or replaced. New sessions then open another file, and this lock
         // does not exclude them.
         match std::fs::metadata(&self.path) {
-            Ok(there) if identify(&there) == self.inode => Ok(LockAttempt::Locked(guard)),
+            Ok(there) if identify(&there) == self.inode => {
+                let unsynced = Cell::new(there.len() > 0);
+                Ok(LockAttempt::Locked(DirGuard { path: &self.path, unsynced, locked }))
+            }
             Ok(_) => Ok(LockAttempt::Replaced),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(LockAttempt::Replaced),
             Err(e) => Err(e),
@@ -90,15 +94,40 @@ fn identify(meta: &std::fs::Metadata) -> (u64, u64) {
 }
 
 /// A guard of a locked directory. Dropping the guard unlocks the directory.
+///
+/// The length of the lock file says whether the last session that changed durable rows has synced them: zero if
+/// it has, one if it died before, or failed. A length takes no space on a full disk, and it is read together
+/// with the number of the file.
 #[derive(Debug)]
 pub(super) struct DirGuard<'a> {
+    path: &'a Path,
+    unsynced: Cell<bool>,
+    locked: Locked<'a>,
+}
+
+impl DirGuard<'_> {
+    /// Returns whether the directory may have changes that a power loss would undo.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.unsynced.get()
+    }
+
+    /// Records whether the directory may have such changes.
+    pub(super) fn set_unsynced(&self, disk: &dyn Disk, unsynced: bool) -> io::Result<()> {
+        disk.set_len(self.path, self.locked.file, unsynced.into())?;
+        self.unsynced.set(unsynced);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Locked<'a> {
     file: &'a File,
     // A guard of the in-process lock. It is dropped only after `drop` below has unlocked the file, so that the
     // next thread finds the file unlocked.
     _thread: ThreadGuard<'a>,
 }
 
-impl Drop for DirGuard<'_> {
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
         // Unlocking an open file does not fail. If it did, closing the file would unlock it too.
         let _ = flock(self.file, FlockOperation::Unlock);

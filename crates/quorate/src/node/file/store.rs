@@ -1,6 +1,6 @@
 //! The rows of a directory, read and written under its lock.
 
-use super::{access, names::file_name};
+use super::{access, disk::Disk, lock::DirGuard, names::file_name};
 use crate::{
     env::World,
     node::{
@@ -13,7 +13,8 @@ use std::{
     cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -34,11 +35,27 @@ pub(super) enum Table {
     Root,
     Counters,
     Claims,
-    /// The retention of each ledger. The retention is written before the ledger, so that every ledger has a
-    /// time at which it ends.
+    /// The retention of each ledger. A crash may leave a ledger without one; the sweep then gives it one.
     Lives,
     Ledgers,
     Leases,
+}
+
+/// The tables whose rows survive a power loss.
+const DURABLE: [Table; 5] = [Table::Root, Table::Counters, Table::Claims, Table::Lives, Table::Ledgers];
+
+/// The steps in which a batch changes the durable tables. Each step is on the disk before the next begins. So
+/// after a crash, a row may be missing only if the row that replaces it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Rows that hold something new.
+    Add,
+    /// Removed rows, and counters that may be forgotten at once: what they held is in rows of the step before
+    /// (a done record holds the token, a counter the token of a dead letter that was reset). Also the
+    /// retention of a ledger that had ended and begins again: before, the old records would begin again too.
+    Forget,
+    /// The retention of a removed ledger. A ledger without a retention would not end.
+    End,
 }
 
 /// The directory of a file node, which contains the rows.
@@ -47,25 +64,26 @@ pub(super) struct Directory {
     root: PathBuf,
     boot: Arc<str>,
     world: Arc<dyn World>,
+    disk: Arc<dyn Disk>,
 }
 
 impl Directory {
     /// Returns the directory at `root` in the boot `boot`. `world` supplies the random names of temporary
     /// files.
-    pub(super) fn new(root: &Path, boot: Arc<str>, world: Arc<dyn World>) -> Self {
-        Self { root: root.to_owned(), boot, world }
+    pub(super) fn new(root: &Path, boot: Arc<str>, world: Arc<dyn World>, disk: Arc<dyn Disk>) -> Self {
+        Self { root: root.to_owned(), boot, world, disk }
     }
 
     /// Creates the directories that do not exist, and checks that no other user can access them. `given` is
     /// the path that the user named.
     pub(super) fn create(&self, given: &Path) -> Result<(), FileError> {
         let failed = |dir: &Path, e| FileError::new(dir, "be used", &e);
-        access::secure_root(given, &self.root).map_err(|e| failed(&self.root, e))?;
+        access::secure_root(self.disk(), given, &self.root).map_err(|e| failed(&self.root, e))?;
         let leases = self.root.join("leases");
         let tables =
             [Table::Counters, Table::Claims, Table::Lives, Table::Ledgers].map(|table| self.table_dir(table));
         for dir in tables.into_iter().chain([leases, self.table_dir(Table::Leases)]) {
-            access::secure_dir(&dir).map_err(|e| failed(&dir, e))?;
+            access::secure_dir(self.disk(), &dir).map_err(|e| failed(&dir, e))?;
         }
         Ok(())
     }
@@ -73,6 +91,51 @@ impl Directory {
     /// Returns a new name for an incomplete file. [`is_temporary`] recognises it.
     fn temporary(&self, table: Table) -> PathBuf {
         self.table_dir(table).join(format!(".{:016x}.tmp", self.world.random()))
+    }
+
+    /// Syncs the names in the directory of `table`, so that they survive a power loss.
+    pub(super) fn sync(&self, table: Table) -> Result<(), FileError> {
+        let dir = self.table_dir(table);
+        self.disk.sync_dir(&dir).map_err(|e| FileError::new(&dir, "be synced", &e))
+    }
+
+    /// Syncs what a session has left unsynced that died, or failed, while it changed durable rows. Call it
+    /// before any row is read: what this session reads, and then answers, must survive a power loss.
+    pub(super) fn sync_leftovers(&self, guard: &DirGuard) -> Result<(), FileError> {
+        if !guard.is_unsynced() {
+            return Ok(());
+        }
+        DURABLE.into_iter().try_for_each(|table| self.sync(table))?;
+        self.set_unsynced(guard, false)
+    }
+
+    /// Syncs the name of the node's directory, and those of the directories above it up to the file system's
+    /// root. The first session of a node may have created them.
+    pub(super) fn sync_own_name(&self) -> Result<(), FileError> {
+        let Some(parent) = self.root.parent() else { return Ok(()) };
+        self.disk.sync_dir(parent).map_err(|e| FileError::new(parent, "be synced", &e))?;
+        let device = |dir: &Path| dir.symlink_metadata().map(|meta| meta.dev()).ok();
+        let here = device(parent);
+        for above in parent.ancestors().skip(1).take_while(|dir| device(dir) == here) {
+            // A directory that this user must not read cannot be synced. No session has created a name in it.
+            match self.disk.sync_dir(above) {
+                Err(e) if e.kind() != io::ErrorKind::PermissionDenied => {
+                    return Err(FileError::new(above, "be synced", &e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn set_unsynced(&self, guard: &DirGuard, unsynced: bool) -> Result<(), FileError> {
+        guard
+            .set_unsynced(self.disk(), unsynced)
+            .map_err(|e| FileError::new(&self.root.join("lock"), "be written", &e))
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -153,6 +216,8 @@ pub(super) struct Transaction<'a> {
     dir: &'a Directory,
     /// The rows to write, in the order of [`Table`]. `None` stands for a row to remove.
     changes: BTreeMap<(Table, String), Option<Vec<u8>>>,
+    /// The changes that are not made in the step of their table.
+    later: BTreeMap<(Table, String), Step>,
     /// The marker, once it has been read. The marker is cached, because every request whose reply is a vote
     /// needs it.
     marker: OnceCell<Option<Arc<str>>>,
@@ -164,7 +229,13 @@ pub(super) struct Transaction<'a> {
 impl<'a> Transaction<'a> {
     /// Begins a transaction. Call it only while the directory's lock is held.
     pub(super) fn new(dir: &'a Directory) -> Self {
-        Self { dir, changes: BTreeMap::new(), marker: OnceCell::new(), ledgers: RefCell::default() }
+        Self {
+            dir,
+            changes: BTreeMap::new(),
+            later: BTreeMap::new(),
+            marker: OnceCell::new(),
+            ledgers: RefCell::default(),
+        }
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self, table: Table, name: &str) -> Result<Option<T>, FileError> {
@@ -197,8 +268,17 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
+    /// Makes the change of a row in another step than that of its table. `None`: in that of its table.
+    fn set_later(&mut self, table: Table, name: &str, step: Option<Step>) {
+        let row = (table, name.to_owned());
+        match step {
+            Some(step) => drop(self.later.insert(row, step)),
+            None => drop(self.later.remove(&row)),
+        }
+    }
+
     /// Writes the changes, and returns their number. After an error some of them may have been written.
-    pub(super) fn commit(mut self) -> Result<usize, FileError> {
+    pub(super) fn commit(mut self, guard: &DirGuard) -> Result<usize, FileError> {
         for (group, (state, changed)) in std::mem::take(self.ledgers.get_mut()) {
             if changed {
                 self.write(Table::Ledgers, &group, &state)?;
@@ -206,52 +286,85 @@ impl<'a> Transaction<'a> {
         }
         let many = self.changes.len();
         let leases = self.changes.split_off(&(Table::Leases, String::new()));
-        self.write_durably()?;
+        if !self.changes.is_empty() {
+            self.write_durably(guard)?;
+        }
         for ((table, name), change) in &leases {
             let path = self.dir.path(*table, name);
             match change {
                 Some(content) => {
                     let temp = self.dir.temporary(*table);
-                    write_file(&temp, content, false)?;
-                    rename(&temp, &path)?;
+                    self.write_file(&temp, content, false)?;
+                    self.rename(&temp, &path)?;
                 }
-                None => remove(&path)?,
+                None => self.remove(&path)?,
             }
         }
         Ok(many)
     }
 
-    /// Writes everything except leases, in four steps: writes and syncs the new files under temporary names,
-    /// renames these files, removes the files of removed rows, and syncs the directories.
-    fn write_durably(&self) -> Result<(), FileError> {
+    /// Writes everything except leases. First writes and syncs the new files under temporary names. Then
+    /// renames these files, removes the files of removed rows, and syncs the directories, [`Step`] by step.
+    fn write_durably(&self, guard: &DirGuard) -> Result<(), FileError> {
         let together = cfg!(target_os = "linux") && self.changes.len() > SYNC_SINGLY_UP_TO;
-        let mut filled = Vec::new();
-        for ((table, name), content) in &self.changes {
-            let Some(content) = content else { continue };
-            let temp = self.dir.temporary(*table);
-            write_file(&temp, content, !together)?;
-            filled.push((temp, self.dir.path(*table, name)));
+        let mut steps: BTreeMap<Step, Vec<(Table, Option<PathBuf>, PathBuf)>> = BTreeMap::new();
+        for (row, content) in &self.changes {
+            let (table, name) = row;
+            let temp = content.as_ref().map(|content| {
+                let temp = self.dir.temporary(*table);
+                self.write_file(&temp, content, !together).map(|()| temp)
+            });
+            let change = (*table, temp.transpose()?, self.dir.path(*table, name));
+            let usual = if content.is_some() { Step::Add } else { Step::Forget };
+            steps.entry(self.later.get(row).copied().unwrap_or(usual)).or_default().push(change);
         }
         if together {
-            sync_file_system(self.dir.root())?;
+            let root = self.dir.root();
+            let synced = self.dir.disk().sync_file_system(root);
+            synced.map_err(|e| FileError::new(root, "be synced", &e))?;
         }
-        for (temp, path) in &filled {
-            rename(temp, path)?;
+        self.dir.set_unsynced(guard, true)?;
+        for (step, changes) in &steps {
+            let mut tables = BTreeSet::new();
+            for (table, temp, path) in changes {
+                match temp {
+                    Some(temp) => self.rename(temp, path)?,
+                    None => self.remove(path)?,
+                }
+                // A counter that may be forgotten may also be remembered.
+                if !matches!((step, table, temp), (Step::Forget, Table::Counters, Some(_))) {
+                    tables.insert(*table);
+                }
+            }
+            tables.into_iter().try_for_each(|table| self.dir.sync(table))?;
         }
-        // The order is reversed, so that a ledger is removed before its retention. After a crash between the
-        // two removals, a ledger without a retention would never be removed.
-        for ((table, name), _) in self.changes.iter().rev().filter(|(_, content)| content.is_none()) {
-            remove(&self.dir.path(*table, name))?;
-        }
-        let tables: BTreeSet<Table> = self.changes.keys().map(|(table, _)| *table).collect();
-        tables.into_iter().try_for_each(|table| sync_dir(&self.dir.table_dir(table)))
+        self.dir.set_unsynced(guard, false)
     }
-}
 
-fn remove(path: &Path) -> Result<(), FileError> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::new(path, "be removed", &e)),
-        _ => Ok(()),
+    fn write_file(&self, path: &Path, content: &[u8], sync: bool) -> Result<(), FileError> {
+        let disk = self.dir.disk();
+        let write = || {
+            let file = disk.create(path)?;
+            disk.write(path, &file, content)?;
+            if sync { disk.sync_file(path, &file) } else { Ok(()) }
+        };
+        write().map_err(|e| {
+            // The disk may be full, so the incomplete file is removed at once. If that fails too, the sweep
+            // removes it later.
+            let _ = disk.remove_file(path);
+            FileError::new(path, "be written", &e)
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), FileError> {
+        self.dir.disk().rename(from, to).map_err(|e| FileError::new(to, "be written", &e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), FileError> {
+        match self.dir.disk().remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FileError::new(path, "be removed", &e)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -290,6 +403,8 @@ impl Store for Transaction<'_> {
     }
 
     fn set_counter(&mut self, resource: &Resource, row: CounterRow) -> Result<(), FileError> {
+        let ends_now = row.until_micros <= self.dir.world.wall().as_micros();
+        self.set_later(Table::Counters, resource.key(), ends_now.then_some(Step::Forget));
         self.write(Table::Counters, resource.key(), &row)
     }
 
@@ -324,6 +439,8 @@ impl Store for Transaction<'_> {
     }
 
     fn set_ledger_life(&mut self, group: &str, life: LifeRow) -> Result<(), FileError> {
+        let begins_again = self.later.contains_key(&(Table::Lives, group.to_owned()));
+        self.set_later(Table::Lives, group, begins_again.then_some(Step::Forget));
         self.write(Table::Lives, group, &life)
     }
 
@@ -332,6 +449,7 @@ impl Store for Transaction<'_> {
         for table in [Table::Lives, Table::Ledgers] {
             self.changes.insert((table, group.to_owned()), None);
         }
+        self.set_later(Table::Lives, group, Some(Step::End));
         Ok(())
     }
 
@@ -374,38 +492,4 @@ pub(super) fn read_row_file(path: &Path) -> io::Result<Vec<u8>> {
 
 fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 64 MiB")
-}
-
-fn write_file(path: &Path, content: &[u8], sync: bool) -> Result<(), FileError> {
-    let write = || {
-        let mut file = access::create_new(path)?;
-        file.write_all(content)?;
-        if sync { file.sync_data() } else { Ok(()) }
-    };
-    write().map_err(|e| {
-        // The disk may be full, so the incomplete file is removed at once. If that fails too, the sweep removes
-        // it later.
-        let _ = std::fs::remove_file(path);
-        FileError::new(path, "be written", &e)
-    })
-}
-
-fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    std::fs::rename(from, to).map_err(|e| FileError::new(to, "be written", &e))
-}
-
-/// Syncs `dir`, so that the names of its files survive a power loss.
-pub(super) fn sync_dir(dir: &Path) -> Result<(), FileError> {
-    access::open_dir(dir).and_then(|dir| dir.sync_all()).map_err(|e| FileError::new(dir, "be synced", &e))
-}
-
-#[cfg(target_os = "linux")]
-fn sync_file_system(root: &Path) -> Result<(), FileError> {
-    let sync = || Ok(rustix::fs::syncfs(access::open_dir(root)?)?);
-    sync().map_err(|e: io::Error| FileError::new(root, "be synced", &e))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn sync_file_system(_root: &Path) -> Result<(), FileError> {
-    Ok(())
 }

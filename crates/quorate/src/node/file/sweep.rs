@@ -1,7 +1,7 @@
-use super::names::file_name;
-use super::store::{Directory, RowFile, Table, is_temporary, read_row_file};
-use crate::node::engine::{ClaimRow, Clocks, CounterRow, LifeRow};
-use serde::de::DeserializeOwned;
+use super::store::{Directory, RowFile, Table, Transaction, is_temporary, read_row_file};
+use super::{lock::DirGuard, names::file_name};
+use crate::node::engine::{ClaimRow, Clocks, CounterRow, LEDGER_LIFE, LifeRow};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::{
     ffi::OsStr,
     fs::{DirEntry, ReadDir},
@@ -44,7 +44,7 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Sweeps after `written` changes. The caller must hold the directory's lock. Files that cannot be read or
     /// removed are skipped, because a request that needs such a file reports the error.
-    pub(super) fn sweep(&mut self, dir: &Directory, clocks: Clocks, written: usize) {
+    pub(super) fn sweep(&mut self, dir: &Directory, guard: &DirGuard, clocks: Clocks, written: usize) {
         self.pending_checks += written * CHECKS_PER_WRITE;
         if self.pending_checks < MIN_CHECKS {
             return;
@@ -54,7 +54,7 @@ impl Sweeper {
             checks -= 1;
             let target = TARGETS[self.next_target % TARGETS.len()];
             match self.next(dir, target) {
-                Some(entry) => remove_if_ended(&entry, target, dir, clocks),
+                Some(entry) => remove_if_ended(&entry, target, dir, guard, clocks),
                 None => self.next_target = (self.next_target + 1) % TARGETS.len(),
             }
         }
@@ -76,12 +76,14 @@ impl Sweeper {
     }
 }
 
-fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clocks: Clocks) {
+fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, guard: &DirGuard, clocks: Clocks) {
     let path = entry.path();
     let wall = clocks.wall.as_micros();
     let ended = match target {
         _ if is_temporary(&entry.file_name()) => true,
-        SweepTarget::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => return remove_boot(entry),
+        SweepTarget::OtherBoots if entry.file_name() != OsStr::new(dir.boot()) => {
+            return remove_boot(entry, dir);
+        }
         SweepTarget::OtherBoots => false,
         SweepTarget::Table(Table::Leases) => {
             has_ended(&path, |row: Expiring| row.until_nanos <= clocks.lease_nanos)
@@ -89,17 +91,40 @@ fn remove_if_ended(entry: &DirEntry, target: SweepTarget, dir: &Directory, clock
         SweepTarget::Table(Table::Counters) => has_ended(&path, |row: CounterRow| row.until_micros <= wall),
         SweepTarget::Table(Table::Claims) => has_ended(&path, |row: ClaimRow| row.until_micros <= wall),
         SweepTarget::Table(Table::Lives) => has_ended(&path, |row: LifeRow| row.until_micros <= wall),
-        SweepTarget::Table(Table::Ledgers | Table::Root) => false,
+        SweepTarget::Table(Table::Ledgers) => return give_retention(&path, dir, guard, clocks),
+        SweepTarget::Table(Table::Root) => false,
     };
     if ended {
         if let (SweepTarget::Table(Table::Lives), Some(name)) = (target, path.file_name()) {
-            // The ledger is removed before its retention. A ledger without a retention would never be removed.
-            match std::fs::remove_file(dir.table_dir(Table::Ledgers).join(name)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return,
-                _ => {}
+            // The ledger is removed from the disk before its retention. Otherwise it could be back after a crash,
+            // as a ledger that has not ended.
+            let removed = match dir.disk().remove_file(&dir.table_dir(Table::Ledgers).join(name)) {
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+                Ok(()) => true,
+            };
+            if !removed || dir.sync(Table::Ledgers).is_err() {
+                return;
             }
         }
-        let _ = std::fs::remove_file(path);
+        let _ = dir.disk().remove_file(&path);
+    }
+}
+
+/// Gives the ledger in the file `path` the default retention if it has none, so that it ends. A power loss can
+/// keep the first write of a ledger and lose that of its retention.
+fn give_retention(path: &Path, dir: &Directory, guard: &DirGuard, clocks: Clocks) {
+    let Some(file) = path.file_name() else { return };
+    if dir.table_dir(Table::Lives).join(file).symlink_metadata().is_ok() {
+        return;
+    }
+    let content = read_row_file(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let Some(RowFile::<String, IgnoredAny> { name, .. }) = content else { return };
+    let millis = u64::try_from(LEDGER_LIFE.as_millis()).unwrap_or(u64::MAX);
+    let life = LifeRow { millis, until_micros: (clocks.wall + LEDGER_LIFE).as_micros() };
+    let mut store = Transaction::new(dir);
+    if path.ends_with(file_name(&name)) && store.write(Table::Lives, &name, &life).is_ok() {
+        // If the retention cannot be written, a later sweep tries again.
+        let _ = store.commit(guard);
     }
 }
 
@@ -117,7 +142,7 @@ fn has_ended<T: DeserializeOwned>(path: &Path, ended: impl Fn(T) -> bool) -> boo
 }
 
 /// Removes leases of another boot, which are void. A large directory takes more than one call.
-fn remove_boot(entry: &DirEntry) {
+fn remove_boot(entry: &DirEntry, dir: &Directory) {
     // Only a directory is swept. A symbolic link might point outside of the node's directory.
     if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
         return;
@@ -125,7 +150,7 @@ fn remove_boot(entry: &DirEntry) {
     let path = entry.path();
     let leases = std::fs::read_dir(&path).into_iter().flatten().flatten();
     for lease in leases.take(MIN_CHECKS) {
-        let _ = std::fs::remove_file(lease.path());
+        let _ = dir.disk().remove_file(&lease.path());
     }
-    let _ = std::fs::remove_dir(path);
+    let _ = dir.disk().remove_dir(&path);
 }

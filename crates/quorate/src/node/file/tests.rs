@@ -29,6 +29,15 @@ impl Scratch {
         Self(dir)
     }
 
+    /// Returns a directory in memory if the machine has one, for a test that writes many files.
+    pub(super) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let home = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let dir = home.join(format!("quorate-file-{:016x}", SystemWorld.random()));
+        std::fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.0
     }

@@ -1,9 +1,9 @@
 //! The thread of one session. It waits for the directory's lock, executes the batches that have arrived, and
 //! replies.
 
-use super::lock::{DirLock, LockAttempt};
+use super::lock::{DirGuard, DirLock, LockAttempt};
 use super::machine::{Machine, Record, Verdict};
-use super::store::{Directory, FileError, Table, Transaction, sync_dir};
+use super::store::{Directory, FileError, Table, Transaction};
 use super::sweep::Sweeper;
 use super::{FileNode, LINGER, filesystem, machine};
 use crate::{
@@ -59,7 +59,7 @@ struct Identity {
     since_micros: u64,
 }
 
-struct SessionWorker {
+pub(super) struct SessionWorker {
     world: Arc<dyn World>,
     machine: Machine,
     dir: Directory,
@@ -81,12 +81,16 @@ struct PendingBatch {
 
 impl SessionWorker {
     /// Opens the directory. Returns `None` if `abandoned` returned true before the lock was acquired.
-    fn open(node: &FileNode, abandoned: impl Fn() -> bool) -> Result<Option<(DirLock, Self, Hello)>, Cause> {
+    pub(super) fn open(
+        node: &FileNode,
+        abandoned: impl Fn() -> bool,
+    ) -> Result<Option<(DirLock, Self, Hello)>, Cause> {
         let root = node.dir();
         let failed = |e: FileError| e.cause(Cause::Unreachable);
         let machine =
             node.machine().map_err(|e| failed(FileError::new(root, "be used without a boot id", &e)))?;
-        let dir = Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world));
+        let dir =
+            Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world), Arc::clone(&node.disk));
         loop {
             if node.must_exist && !root.exists() {
                 let why = format!(
@@ -99,12 +103,13 @@ impl SessionWorker {
             refuse_shared(root)?;
             let path = root.join("lock");
             let unlockable = |e| failed(FileError::new(&path, "be locked", &e));
-            let lock = DirLock::open(&path).map_err(unlockable)?;
+            let lock = DirLock::open(dir.disk(), &path).map_err(unlockable)?;
             while !abandoned() {
                 let hello = match lock.attempt(LOCK_TRY).map_err(unlockable)? {
-                    LockAttempt::Locked(_guard) => {
-                        claim_for(&dir, &machine)?;
-                        read_identity(&dir, &*node.world)?
+                    LockAttempt::Locked(guard) => {
+                        dir.sync_leftovers(&guard).map_err(failed)?;
+                        claim_for(&dir, &guard, &machine)?;
+                        read_identity(&dir, &guard, &*node.world)?
                     }
                     LockAttempt::Busy => continue,
                     LockAttempt::Replaced => break,
@@ -122,25 +127,37 @@ impl SessionWorker {
 
     fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, push_sender: &PushSender) {
         while self.receive(inbox) {
-            match lock.attempt(LOCK_TRY) {
-                Ok(LockAttempt::Locked(_guard)) => {
-                    if let Err(cause) = still_ours(&self.dir, &self.machine) {
-                        self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
-                        return push_sender.push(Push::Closed);
-                    }
-                    let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
-                    self.pending.drain(..).for_each(|batch| batch.run(world, dir, sweeper));
-                }
-                Ok(LockAttempt::Busy) => self.time_out(),
-                Ok(LockAttempt::Replaced) => return push_sender.push(Push::Closed),
-                Err(e) => {
-                    let cause = FileError::new(&self.dir.root().join("lock"), "be locked", &e).to_string();
-                    let cause = Cause::Unreachable(cause.into());
-                    self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
-                    return push_sender.push(Push::Closed);
-                }
+            if !self.run_pending(lock) {
+                return push_sender.push(Push::Closed);
             }
         }
+    }
+
+    /// Runs the pending batches if the directory's lock is free. Returns `false` if the session must end.
+    pub(super) fn run_pending(&mut self, lock: &DirLock) -> bool {
+        let usable = match lock.attempt(LOCK_TRY) {
+            Ok(LockAttempt::Locked(guard)) => self.usable(&guard).map(|()| {
+                let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
+                self.pending.drain(..).for_each(|batch| batch.run(world, dir, &guard, sweeper));
+            }),
+            Ok(LockAttempt::Busy) => {
+                self.time_out();
+                Ok(())
+            }
+            Ok(LockAttempt::Replaced) => return false,
+            Err(e) => {
+                Err(FileError::new(&self.dir.root().join("lock"), "be locked", &e).cause(Cause::Unreachable))
+            }
+        };
+        let Err(cause) = usable else { return true };
+        self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
+        false
+    }
+
+    /// Checks that the directory can be used, after this session has locked it again.
+    fn usable(&self, guard: &DirGuard) -> Result<(), Cause> {
+        self.dir.sync_leftovers(guard).map_err(|e| e.cause(Cause::Unreachable))?;
+        still_ours(&self.dir, &self.machine)
     }
 
     /// Receives the batches that have arrived. If no batch is pending, waits for one. Returns `false` if no
@@ -162,7 +179,7 @@ impl SessionWorker {
         }
     }
 
-    fn enqueue(&mut self, Job { batch, reply }: Job) {
+    pub(super) fn enqueue(&mut self, Job { batch, reply }: Job) {
         let not_after = self.world.now() + self.world.wall().until(batch.not_after);
         self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
@@ -193,12 +210,12 @@ impl PendingBatch {
         !self.batch.requests.is_empty()
     }
 
-    /// Runs the batch. Call it only while the directory's lock is held.
-    fn run(self, world: &dyn World, dir: &Directory, sweeper: &mut Sweeper) {
+    /// Runs the batch, while `guard` holds the directory's lock.
+    fn run(self, world: &dyn World, dir: &Directory, guard: &DirGuard, sweeper: &mut Sweeper) {
         let clocks = Clocks { wall: world.wall(), lease_nanos: world.now().as_nanos() };
         let mut store = Transaction::new(dir);
         let mut reply = engine::run(&mut store, &self.batch, clocks);
-        let written = store.commit().unwrap_or_else(|e| {
+        let written = store.commit(guard).unwrap_or_else(|e| {
             // It is not known which changes of the batch have been stored. So every request that makes a change
             // is answered with the error.
             let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
@@ -210,7 +227,7 @@ impl PendingBatch {
             0
         });
         self.answer(Ok(reply));
-        sweeper.sweep(dir, clocks, written);
+        sweeper.sweep(dir, guard, clocks, written);
     }
 
     fn answer(self, result: Result<BatchReply, Cause>) {
@@ -223,7 +240,7 @@ impl PendingBatch {
 
 /// Reads the directory's identity, or creates it when the directory is first used. The caller must hold the
 /// directory's lock.
-fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
+fn read_identity(dir: &Directory, guard: &DirGuard, world: &dyn World) -> Result<Hello, Cause> {
     let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let failed = |e: FileError| e.cause(Cause::Unreachable);
     let wall = world.wall();
@@ -233,16 +250,15 @@ fn read_identity(dir: &Directory, world: &dyn World) -> Result<Hello, Cause> {
         None => {
             let run_id = format!("file:{:016x}{:016x}", world.random(), world.random()).into();
             let identity = Identity { run_id, since_micros: wall.as_micros() };
+            // The directory may be new too. Its name is synced before it has an identity. So a directory with an
+            // identity survives a power loss, also if this process dies now.
+            dir.sync_own_name().map_err(failed)?;
             store.write(Table::Root, "identity", &identity).map_err(failed)?;
             identity
         }
     };
     let marker = store.marker().map_err(unreadable)?;
-    if store.commit().map_err(failed)? > 0 {
-        // The identity was created just now, so the directory may be new too. Its name is synced in the parent
-        // directory.
-        dir.root().parent().map_or(Ok(()), sync_dir).map_err(failed)?;
-    }
+    store.commit(guard).map_err(failed)?;
     let since = WallTime::from_micros(identity.since_micros);
     Ok(Hello {
         node_time: wall,
@@ -262,14 +278,14 @@ const MACHINE: &str = "machine";
 
 /// Records that `machine` uses the directory, unless the directory belongs to another machine. The caller must
 /// hold the directory's lock.
-fn claim_for(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
+fn claim_for(dir: &Directory, guard: &DirGuard, machine: &Machine) -> Result<(), Cause> {
     let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let mut store = Transaction::new(dir);
     let record: Option<Record> = store.read(Table::Root, MACHINE).map_err(unreadable)?;
     match machine::judge(record.as_ref(), machine) {
         Verdict::Ours => Ok(()),
         Verdict::Write(new) => {
-            let written = store.write(Table::Root, MACHINE, &new).and_then(|()| store.commit());
+            let written = store.write(Table::Root, MACHINE, &new).and_then(|()| store.commit(guard));
             written.map(drop).map_err(|e| e.cause(Cause::Unreachable))
         }
         Verdict::Foreign(record) => Err(foreign(dir, &record, machine)),
