@@ -27,7 +27,7 @@ use model::{Model, Op, Tree, write_tree};
 use recorder::{Event, Fault, LeaveOut, Recording};
 use rows::{Allowed, Rows};
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     os::unix::process::ExitStatusExt,
@@ -41,7 +41,7 @@ use workload::{BEGIN, CrashWorld, Process, Step, node_dir, served};
 /// The change before which [`child_process`] ends itself.
 const KILL_AT: &str = "QUORATE_TEST_KILL_AT";
 
-/// Of how many crashes one is followed by each second crash. `QUORATE_CRASHES=1` tries them all.
+/// One crash of this many is followed by each second crash. `QUORATE_CRASHES=1` tries them all.
 const SECOND_CRASHES: usize = 100;
 
 /// About how many processes are killed by a real signal.
@@ -157,11 +157,11 @@ struct Found<'a> {
 #[derive(Default)]
 struct Search {
     changes: usize,
-    tried: HashSet<u64>,
+    tried: BTreeSet<u64>,
     /// The trees that have a ledger without a retention, which the sweep must give one.
     without_retention: usize,
     /// The names of files with which a process has worked after the crash.
-    worked_with: HashSet<u64>,
+    worked_with: BTreeSet<u64>,
     violation: Option<String>,
 }
 
@@ -206,7 +206,7 @@ impl Search {
                 let (either, earlier) = (run.reported(answered), &run.history[..answered]);
                 let boot = if crash == Crash::Kill { "one" } else { "two" };
                 let found = Found { tree: &disk.visible(), crash, at: *at, boot, either, earlier };
-                let is_first = again.is_some_and(|nth| self.tried.len() % nth == 0);
+                let is_first = again.is_some_and(|nth| self.tried.len().is_multiple_of(nth));
                 let Some((events, history)) = self.check(&found, is_first) else { continue };
                 if is_first {
                     self.second_crash(disk, &events, &history, &found);
@@ -306,7 +306,7 @@ fn recover(found: &Found<'_>, random: u64, works: bool) -> Result<(Vec<Event>, V
     Ok((recording.events(), history))
 }
 
-/// Checks that nothing stays for ever: long after the crash, the sweep has removed all rows and incomplete files.
+/// Checks that no file stays after its end: long after the crash, the sweep has removed all rows and incomplete files.
 fn swept(home: &Path, boot: &str, world: &Arc<CrashWorld>) -> Result<(), String> {
     let root = node_dir(home);
     let dir = Directory::new(&root, boot.into(), Arc::clone(world) as Arc<dyn World>, Arc::new(SystemDisk));
@@ -329,7 +329,7 @@ fn swept(home: &Path, boot: &str, world: &Arc<CrashWorld>) -> Result<(), String>
     }
     let stays = ["lock", "identity.json", "machine.json", "marker.json"].map(|name| root.join(name));
     left.retain(|path| !stays.contains(path));
-    if left.is_empty() { Ok(()) } else { Err(format!("these files stay for ever: {left:?}")) }
+    if left.is_empty() { Ok(()) } else { Err(format!("these files are never removed: {left:?}")) }
 }
 
 #[test]

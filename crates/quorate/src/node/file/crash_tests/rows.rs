@@ -57,7 +57,7 @@ fn token(rows: &Rows, counter: &str, world: &CrashWorld) -> u64 {
     [count, done].into_iter().flatten().filter_map(Value::as_u64).max().unwrap_or(0)
 }
 
-/// What a crash may leave: each row as in one of `either`. A counter that may be forgotten may also be remembered,
+/// The rows that a crash may leave: each as in one of `either`. A counter that may be forgotten may also be remembered,
 /// as in one of `earlier`.
 pub(super) struct Allowed<'a> {
     pub(super) either: Vec<&'a Rows>,

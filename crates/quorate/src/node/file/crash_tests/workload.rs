@@ -1,4 +1,4 @@
-//! What the processes do: two of them use one directory by turns, with every kind of row.
+//! The work of the processes: two of them use one directory by turns, with every kind of row.
 
 use super::{
     super::{FileNode, lock::DirLock, worker::Job, worker::SessionWorker},
