@@ -184,6 +184,10 @@ end
 -- Returns a page of the ledger as a reply.
 local function page_reply(ledger, after)
   local cursor, chunks = page(ledger, after, 500)
+  if after == '' and cursor == '' and #chunks[1] == 0 then
+    -- No hash is empty, so the ledger does not exist.
+    return { 'ledger', '', '0', '0', chunks }
+  end
   return { 'ledger', cursor, call('HGET', ledger, 't') or '0', call('HGET', ledger, 'w') or '0', chunks }
 end
 
