@@ -9,8 +9,8 @@ use common::SECOND;
 use quorate::{
     lease::Lease,
     node::{
-        Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Request, Resource,
-        Session,
+        Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Owner,
+        PushSender, Reply, Request, Resource, Session,
     },
     quorum::{Quorum, QuorumBuilder},
 };
@@ -300,4 +300,44 @@ async fn a_waiter_is_woken_by_the_release_of_a_bare_majority() {
     }
     stage.quorum.close().await;
     other.close().await;
+}
+
+/// A worker that has waited for a lock asks one node first. One node proves nothing, so a key that only this node
+/// stores must not keep the worker from the lock.
+#[tokio::test]
+async fn a_key_on_one_node_does_not_block_a_worker_that_has_waited() {
+    let stage = Stage::new(|builder| builder).await;
+    let other = stage.other();
+    assert!(other.met(10 * SECOND).await.has_majority());
+    let lease = other.lock("x").acquire().await.expect("a majority");
+    let waited = stage.quorum.lock("x").wait(Duration::from_millis(20)).acquire().await;
+    assert!(waited.expect_err("it is held").is_contended());
+    lease.release().await.expect("a majority");
+    for (number, node) in stage.nodes.iter().enumerate() {
+        let owner = Owner::sign("gone", number as u64, 1);
+        let resource = Resource::lock("x").expect("a name");
+        let stale = Request::Acquire {
+            resource: resource.clone(),
+            owner: owner.clone(),
+            ttl: 30 * SECOND,
+            propose: FencingToken::new(stage.quorum.env().wall().as_micros()),
+            tolerance: SECOND,
+            keep: 60 * SECOND,
+            ticket: None,
+        };
+        assert!(matches!(ask(&node.node, stale).await, Reply::Granted { .. }));
+        let lease = stage.quorum.lock("x").wait(Duration::ZERO).acquire().await;
+        lease.expect("four nodes are free").release().await.expect("a majority");
+        ask(&node.node, Request::Release { resource, owner }).await;
+    }
+    stage.quorum.close().await;
+    other.close().await;
+}
+
+async fn ask(node: &MemoryNode, request: Request) -> Reply {
+    let (mut session, hello) = node.open(PushSender::channel().0).await.expect("a memory node");
+    let stamp = hello.marker.unwrap_or_else(|| "".into());
+    let batch = Batch { requests: vec![request], not_after: NodeTime::from_micros(u64::MAX), stamp };
+    let reply = session.send(batch).await.expect("a memory node").replies;
+    reply.into_iter().next().expect("one reply")
 }

@@ -192,9 +192,14 @@ local function page(ledger, cursor, most)
   return cursor, chunks
 end
 
--- Returns a page of the ledger as a reply.
+-- Returns a page of the ledger as a reply. `head` is nil if the caller has not read it.
 local function page_reply(ledger, head, after)
   local cursor, chunks = page(ledger, after, 500)
+  if not head and after == '' and cursor == '' and #chunks[1] == 0 then
+    -- No hash is empty, so the ledger does not exist.
+    return { 'ledger', '', '0', '0', chunks }
+  end
+  head = head or ledger_head(ledger, 't')
   return { 'ledger', cursor, head[1], head[2], chunks }
 end
 

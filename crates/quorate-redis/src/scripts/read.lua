@@ -5,7 +5,7 @@
 return serve(false, false, 1, 2, function(k, a)
   local ledger, only = KEYS[k], ARGV[a + 1]
   if only == '' then
-    return page_reply(ledger, ledger_head(ledger, 't'), ARGV[a])
+    return page_reply(ledger, nil, ARGV[a])
   end
   local field = 'r:' .. string.sub(only, 2)
   local head, record = ledger_head(ledger, field)

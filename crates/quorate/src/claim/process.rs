@@ -3,7 +3,7 @@ use super::{
     Processed, votes::ClaimTally,
 };
 use crate::{
-    lease::{Mode, RetryBackoff},
+    lease::{Contact, Mode, RetryBackoff},
     node::{
         Resource,
         engine::{RESULT_MAX, cut},
@@ -73,7 +73,7 @@ impl Claims {
         let resource = Resource::claim(&self.set, message.id()).map_err(|e| ClaimError::Acquire(e.into()))?;
         let env = self.quorum.env();
         let deadline = env.now() + wait;
-        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Exclusive);
+        let mut backoff = RetryBackoff::new(self.quorum.inner(), &resource, Mode::Exclusive, Contact::All);
         loop {
             backoff.attempts();
             let began = env.now();
@@ -99,7 +99,7 @@ impl Claims {
                 return Err(ProcessError::StillInProgress { id: message.id().into(), waited: wait, holder });
             }
             let tally = verdict.tally.unwrap_or_else(|| ClaimTally::of_claim(self.quorum.pool().len()));
-            backoff.rest(&tally, began, Some(deadline)).await;
+            backoff.rest(&tally, began, Some(deadline), None).await;
         }
     }
 

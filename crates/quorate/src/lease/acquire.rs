@@ -3,14 +3,15 @@
 //!
 //! A round for one lock asks a majority of the nodes first. The round asks the others, the *spared* nodes, as
 //! soon as one of the first nodes does not grant, or once the first nodes are late. The protocol permits a
-//! round to ask only a majority, because the requests to the other nodes could also have been lost. Every
-//! other round asks all nodes at once.
+//! round to ask only a majority, because the requests to the other nodes could also have been lost. A round that
+//! is known to compete with others asks one node before the others. See [`Contact`].
 
 use crate::{
     env::BootTime,
     lease::{
+        attempt::{Attempt, Opening, Step},
         command::{Adoption, RenewerCommand},
-        contact::Contact,
+        contact::{Contact, Next},
         deadline::LeaseDeadline,
         handle::Lease,
         inner::QuorumInner,
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 use futures_util::future::OptionFuture;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The result of an attempt, with the votes of its round on which the result is based.
 #[derive(Debug)]
@@ -113,22 +114,13 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
         }
         inner.env().sleep(inner.env().random_below(SPLIT_PAUSE * times)).await;
         let again: Vec<Resource> = split.iter().map(|&at| resources[at].clone()).collect();
+        let contact = contact.of_repetition(times);
         let outcomes = Round::start(inner, &again, params, &anyone, data, contact).run().await;
         for (at, outcome) in split.into_iter().zip(outcomes) {
             all[at] = outcome;
         }
     }
     all
-}
-
-/// The kind of request with which an attempt begins.
-#[derive(Clone)]
-enum Opening {
-    /// Acquire a free resource. The ticket is the caller's, if the caller has joined the queue of the
-    /// resource.
-    Acquire(Option<Owner>),
-    /// Replace the writer's lease with this owner token and fencing token by a reader's lease.
-    Downgrade(Owner, FencingToken),
 }
 
 /// The attempts of one call. Their requests are sent together, in one batch per node.
@@ -140,92 +132,24 @@ struct Round<'a, D: RoundData> {
     raises: VoteSender,
     raised: VoteReceiver,
     open: usize,
-    /// True if the round did not ask all nodes at first. Such a round has only one attempt.
-    is_partial: bool,
-    /// The request to the spared nodes. `None` once they have been asked.
-    rest: Option<Rest>,
+    /// The first request, for the nodes that the round did not ask at first. `None` if it asked all nodes.
+    later: Option<Later>,
 }
 
-/// The request to the spared nodes of a round.
-struct Rest {
+/// The first request of a round, for the nodes that the round did not ask at first.
+struct Later {
     opening: Opening,
     propose: FencingToken,
     sender: VoteSender,
-    patience: Duration,
     /// The time after which nodes that have not answered count as late.
-    late_at: BootTime,
+    patience: Duration,
+    /// The earliest [`AskPlan::next_at`] of the attempts that have not asked all nodes, or an earlier time.
+    due: BootTime,
 }
 
-/// The attempt for one resource. If it is dropped before the renewer has adopted its lease, it queues releases.
-/// Each node receives the release after the attempt's other requests.
-struct Attempt<D: RoundData> {
-    inner: Arc<QuorumInner>,
-    resource: Resource,
-    owner: Owner,
-    params: LeaseParams,
-    tally: Tally<D>,
-    step: Step,
-}
-
-enum Step {
-    /// Waiting for votes on the first request, which acquires the resource or downgrades a lease.
-    Acquiring,
-    /// A majority granted. The nodes with a smaller counter have been asked to raise it to `token`. `waiting`
-    /// of them have not answered yet.
-    Raising { token: FencingToken, waiting: usize },
-    /// The attempt is won, with this fencing token.
-    Won(FencingToken),
-    /// The attempt was lost, and its grants have been released.
-    Lost,
-    /// The renewer has adopted the lease.
-    Adopted,
-}
-
-impl<D: RoundData> Drop for Attempt<D> {
-    fn drop(&mut self) {
-        if !self.inner.config().sabotaged(Sabotage::DropsSilently) {
-            self.release();
-        }
-    }
-}
-
-impl<D: RoundData> Attempt<D> {
-    fn release(&mut self) {
-        if !matches!(self.step, Step::Lost | Step::Adopted) {
-            self.step = Step::Lost;
-            let release = self.params.release(self.resource.clone(), self.owner.clone());
-            self.inner.pool().free(release, |node| self.tally.may_hold(node), None);
-        }
-    }
-
-    /// Returns the first request of the attempt, which is the same for all nodes.
-    fn first_request(&self, opening: &Opening, propose: FencingToken) -> Arc<Request> {
-        let params = self.params;
-        let (resource, owner) = (self.resource.clone(), self.owner.clone());
-        Arc::new(match opening {
-            Opening::Acquire(ticket) => {
-                let tolerance = self.inner.config().max_clock_offset;
-                params.acquire(resource, owner, propose, tolerance, ticket.clone())
-            }
-            Opening::Downgrade(from, token) => Request::Downgrade {
-                resource,
-                owner: from.clone(),
-                token: *token,
-                reader: owner,
-                ttl: params.ttl,
-            },
-        })
-    }
-
-    /// Sends a request of the attempt to one node.
-    fn post(&self, node: usize, request: Arc<Request>, reply: ReplyTo) {
-        let pool = self.inner.pool();
-        match self.params.not_after {
-            Some(not_after) => pool.ask_until(node, request, not_after, reply),
-            None => pool.ask(node, request, reply),
-        }
-    }
-}
+const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
+/// The position of [`Attempt::raises`] in the ticket of a raise. The bits below it are the attempt's number.
+const RAISES_AT: u32 = 32;
 
 impl<'a, D: RoundData> Round<'a, D> {
     /// Queues the first requests of all attempts. The function has no await point, so either all of them are
@@ -241,93 +165,147 @@ impl<'a, D: RoundData> Round<'a, D> {
         let pool = inner.pool();
         let (raises, raised) = vote_channel();
         let (sender, votes) = vote_channel();
-        let attempts = resources.iter().map(|resource| Attempt {
-            inner: Arc::clone(inner),
-            resource: resource.clone(),
-            owner: pool.sign(),
-            params,
-            tally: Tally::with_data(pool.len(), data.clone()),
-            step: Step::Acquiring,
+        let now = pool.env().now();
+        let patience = pool.patience();
+        let attempts = resources.iter().map(|resource| {
+            let (mut plan, spared) = contact.plan(inner, resource, params.mode);
+            plan.next_at = now + patience;
+            let mut tally = Tally::with_data(pool.len(), data.clone());
+            tally.spare(&spared);
+            let (inner, resource, owner) = (Arc::clone(inner), resource.clone(), pool.sign());
+            Attempt { inner, resource, owner, params, tally, plan, step: Step::Acquiring, raises: 0 }
         });
-        let mut attempts: Vec<Attempt<D>> = attempts.collect();
-        let spared = contact.spared(inner, resources, &params);
-        attempts.iter_mut().for_each(|attempt| attempt.tally.spare(&spared));
+        let attempts: Vec<Attempt<D>> = attempts.collect();
         let propose = FencingToken::new(pool.env().wall().as_micros());
         let requests: Vec<Arc<Request>> =
             attempts.iter().map(|attempt| attempt.first_request(opening, propose)).collect();
-        for node in (0..pool.len()).filter(|node| !spared.contains(node)) {
+        let mut asked = 0;
+        for node in 0..pool.len() {
             for (ticket, (attempt, request)) in (0..).zip(attempts.iter().zip(&requests)) {
-                attempt.post(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
+                if !attempt.tally.is_spared(node) {
+                    asked += 1;
+                    attempt.post(node, Arc::clone(request), ReplyTo { sender: sender.clone(), ticket });
+                }
             }
         }
-        let is_partial = !spared.is_empty();
-        let rest = is_partial.then(|| {
-            let (opening, patience) = (opening.clone(), pool.patience());
-            Rest { opening, propose, sender, patience, late_at: pool.env().now() + patience }
-        });
         let open = attempts.len();
-        votes.wake_after(open * pool.majority());
-        Self { inner, params, attempts, votes, raises, raised, open, is_partial, rest }
+        // A round that asks one node for each attempt goes on with each attempt as soon as its node has answered.
+        let one_each = asked == open && pool.len() > 1;
+        votes.wake_after(if one_each { 1 } else { open * pool.majority() });
+        let later = (asked < open * pool.len()).then(|| {
+            let (opening, due) = (opening.clone(), now + patience);
+            Later { opening, propose, sender, patience, due }
+        });
+        Self { inner, params, attempts, votes, raises, raised, open, later }
     }
 
     async fn run(mut self) -> Vec<AttemptResult<D>> {
         let env = self.inner.env();
         let mut alarm = None;
+        let mut set_to = NEVER;
         while self.open > 0 {
-            if let Some(rest) = &self.rest
-                && alarm.is_none()
-            {
-                alarm = Some(Box::pin(env.sleep_until(rest.late_at)));
+            let due = self.later.as_ref().map_or(NEVER, |later| later.due);
+            if due < set_to {
+                (alarm, set_to) = (Some(Box::pin(env.sleep_until(due))), due);
             }
             tokio::select! { biased;
                 Some(vote) = self.raised.recv() => self.on_raised(&vote),
                 // The drivers answer every request. So every attempt is decided before this channel closes.
                 Some(vote) = self.votes.recv() => self.on_vote(&vote),
-                Some(()) = OptionFuture::from(alarm.as_mut()), if self.rest.is_some() => {
-                    alarm = None;
-                    self.on_late();
+                Some(()) = OptionFuture::from(alarm.as_mut()), if set_to < NEVER => {
+                    (alarm, set_to) = (None, NEVER);
+                    self.on_time();
                 }
             }
         }
         self.hand_over()
     }
 
-    /// Asks the spared nodes, unless they have been asked.
-    fn ask_rest(&mut self) {
-        let Some(Rest { opening, propose, sender, .. }) = self.rest.take() else { return };
-        for (ticket, attempt) in (0..).zip(&mut self.attempts) {
-            let request = attempt.first_request(&opening, propose);
-            for node in attempt.tally.ask_spared() {
-                attempt.post(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket });
+    /// Sends the first request of an attempt to nodes that it has not asked.
+    fn ask(&mut self, ticket: u64, nodes: &[usize]) {
+        let (Some(later), Some(attempt)) = (&self.later, self.attempts.get_mut(ticket as usize)) else {
+            return;
+        };
+        attempt.tally.ask(nodes);
+        let request = attempt.first_request(&later.opening, later.propose);
+        for &node in nodes {
+            attempt.post(node, Arc::clone(&request), ReplyTo { sender: later.sender.clone(), ticket });
+        }
+    }
+
+    /// Carries out the decision of an attempt's plan.
+    fn go_on(&mut self, ticket: u64, next: Next) {
+        let (Some(later), Some(attempt)) = (&mut self.later, self.attempts.get_mut(ticket as usize)) else {
+            return;
+        };
+        let now = self.inner.env().now();
+        match next {
+            Next::Wait => {}
+            Next::Ask(nodes) => {
+                attempt.plan.next_at = now + later.patience;
+                later.due = later.due.min(attempt.plan.next_at);
+                if self.attempts.len() == 1 {
+                    self.votes.wake_after(nodes.len());
+                }
+                self.ask(ticket, &nodes);
+            }
+            Next::AskRest => {
+                let nodes: Vec<usize> = attempt.tally.spared().collect();
+                self.ask(ticket, &nodes);
+            }
+            Next::Pause => {
+                attempt.plan.next_at = now + later.patience / 2;
+                later.due = later.due.min(attempt.plan.next_at);
+            }
+            Next::End => {
+                attempt.release();
+                self.open -= 1;
             }
         }
     }
 
-    /// Asks the spared nodes because the first ones are late.
-    fn on_late(&mut self) {
+    /// Goes on with the attempts whose nodes are late, and with those whose pause is over.
+    fn on_time(&mut self) {
         let pool = self.inner.pool();
-        if self.rest.as_ref().is_none_or(|rest| pool.env().now() < rest.late_at) {
-            return; // The raises began meanwhile, and `settle_token` has moved `late_at`.
+        let Some(later) = &self.later else { return };
+        let now = pool.env().now();
+        let may_ask = |attempt: &Attempt<D>| attempt.is_open() && attempt.tally.spared().next().is_some();
+        if now < later.due {
+            return;
         }
-        for attempt in &mut self.attempts {
-            let late: Vec<usize> = match attempt.step {
-                Step::Acquiring => attempt.tally.awaited().collect(),
-                Step::Raising { token, .. } => attempt.tally.below(token),
-                _ => Vec::new(),
-            };
-            // If fewer than a majority of the nodes are late, they are marked as late. If more are late, this
-            // worker itself may have been stopped, and the nodes are not marked.
-            if late.len() < pool.majority() {
-                late.into_iter().for_each(|node| pool.mark_late(node));
+        let mut late = BTreeSet::new();
+        let mut due = Vec::new();
+        for (ticket, attempt) in (0..).zip(&mut self.attempts) {
+            if !may_ask(attempt) || now < attempt.plan.next_at {
+                continue;
+            }
+            if !attempt.plan.asked_one() {
+                match attempt.step {
+                    Step::Raising { token, .. } => late.extend(attempt.tally.below(token)),
+                    _ => late.extend(attempt.tally.awaited()),
+                }
             }
             if matches!(attempt.step, Step::Raising { .. }) {
                 // The spared nodes may grant with a larger counter. So the token is determined again with their
                 // votes.
-                attempt.step = Step::Acquiring;
-                (self.raises, self.raised) = vote_channel();
+                attempt.settle_again();
             }
+            due.push((ticket, attempt.plan.on_time()));
         }
-        self.ask_rest();
+        // If fewer than a majority of the nodes are late, they are marked as late. If more are late, this worker
+        // itself may have been stopped, and the nodes are not marked.
+        if late.len() < pool.majority() {
+            late.into_iter().for_each(|node| pool.mark_late(node));
+        }
+        for (ticket, next) in due {
+            self.go_on(ticket, next);
+        }
+        let next =
+            self.attempts.iter().filter(|attempt| may_ask(attempt)).map(|attempt| attempt.plan.next_at);
+        let next = next.min().unwrap_or(NEVER);
+        if let Some(later) = &mut self.later {
+            later.due = next;
+        }
     }
 
     fn on_vote(&mut self, vote: &Vote) {
@@ -337,7 +315,7 @@ impl<'a, D: RoundData> Round<'a, D> {
             Step::Acquiring => attempt.tally.count(vote),
             // The first nodes of a partial round may fail to raise their counters. So the vote of a node that
             // was spared at first is counted too: it may be needed in place of theirs.
-            Step::Raising { .. } if self.is_partial => return attempt.tally.count(vote),
+            Step::Raising { .. } if self.later.is_some() => return attempt.tally.count(vote),
             // The attempt is already decided, so this vote is not counted. If the attempt was won, its first
             // extension also finds this node's grant. If it was lost, a release has already been sent.
             _ => return,
@@ -347,8 +325,10 @@ impl<'a, D: RoundData> Round<'a, D> {
             attempt.tally.forget_unless(|node, epoch| pool.epoch(node) == epoch);
         }
         match attempt.tally.verdict() {
-            Verdict::Open if attempt.tally.needs_spared() => self.ask_rest(),
-            Verdict::Open => {}
+            Verdict::Open => {
+                let next = attempt.plan.after_vote(&attempt.tally);
+                self.go_on(vote.ticket, next);
+            }
             Verdict::Lost => {
                 attempt.release();
                 self.open -= 1;
@@ -377,9 +357,11 @@ impl<'a, D: RoundData> Round<'a, D> {
         }
         let behind = attempt.tally.below(token);
         attempt.step = Step::Raising { token, waiting: behind.len() };
-        if let Some(rest) = &mut self.rest {
-            rest.late_at = pool.env().now() + rest.patience;
+        if let Some(later) = &mut self.later {
+            attempt.plan.next_at = pool.env().now() + later.patience;
+            later.due = later.due.min(attempt.plan.next_at);
         }
+        let ticket = ticket | u64::from(attempt.raises) << RAISES_AT;
         for node in behind {
             let request = Request::Raise {
                 resource: attempt.resource.clone(),
@@ -392,8 +374,12 @@ impl<'a, D: RoundData> Round<'a, D> {
     }
 
     fn on_raised(&mut self, vote: &Vote) {
-        let Some(attempt) = self.attempts.get_mut(vote.ticket as usize) else { return };
+        let (ticket, raises) = (vote.ticket & ((1 << RAISES_AT) - 1), vote.ticket >> RAISES_AT);
+        let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
         let Step::Raising { token, waiting } = &mut attempt.step else { return };
+        if raises != u64::from(attempt.raises) {
+            return;
+        }
         let token = *token;
         *waiting -= 1;
         let all_in = *waiting == 0;
@@ -404,9 +390,9 @@ impl<'a, D: RoundData> Round<'a, D> {
         if attempt.tally.agrees_on(token) {
             attempt.step = Step::Won(token);
             self.open -= 1;
-        } else if !raised && self.is_partial {
+        } else if !raised && self.later.is_some() {
             attempt.tally.not_raised(vote.node, NodeOutcome::of(&vote.answer));
-            self.settle_without(vote.ticket);
+            self.settle_without(ticket);
         } else if all_in {
             attempt.release();
             self.open -= 1;
@@ -417,12 +403,9 @@ impl<'a, D: RoundData> Round<'a, D> {
     /// other grants, or the spared nodes are asked.
     fn settle_without(&mut self, ticket: u64) {
         let Some(attempt) = self.attempts.get_mut(ticket as usize) else { return };
-        // The nodes may still reply to the raises that were sent so far. These replies must not count for
-        // another token, so the next raises get a new channel, and the old channel is dropped.
-        (self.raises, self.raised) = vote_channel();
-        attempt.step = Step::Acquiring;
+        attempt.settle_again();
         match attempt.tally.verdict() {
-            Verdict::Open => self.ask_rest(),
+            Verdict::Open => self.go_on(ticket, Next::AskRest),
             Verdict::Won => self.settle_token(ticket),
             Verdict::Lost => {
                 attempt.release();

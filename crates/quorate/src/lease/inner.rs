@@ -4,7 +4,7 @@ use crate::{
     env::Env,
     lease::{
         AcquireError, command::RenewerCommand, majority_log::MajorityLog, params::LeaseParams,
-        renewer::LeaseRenewer,
+        recent_waits::RecentWaits, renewer::LeaseRenewer,
     },
     measure::AcquireMeasures,
 };
@@ -23,6 +23,7 @@ pub(crate) struct QuorumInner {
     commands: mpsc::UnboundedSender<RenewerCommand>,
     leases: AtomicU64,
     majority_log: MajorityLog,
+    recent_waits: RecentWaits,
     measures: AcquireMeasures,
     /// The parameters of the latest lease.
     params: Mutex<Option<Arc<LeaseParams>>>,
@@ -57,6 +58,7 @@ impl QuorumInner {
             commands,
             leases: AtomicU64::new(0),
             majority_log: MajorityLog::default(),
+            recent_waits: RecentWaits::default(),
             measures: AcquireMeasures::new(),
             params: Mutex::default(),
         })
@@ -81,6 +83,10 @@ impl QuorumInner {
 
     pub(crate) fn majority_log(&self) -> &MajorityLog {
         &self.majority_log
+    }
+
+    pub(super) fn recent_waits(&self) -> &RecentWaits {
+        &self.recent_waits
     }
 
     /// Logs why an acquisition continues to wait. If the lock is contended, a majority has answered, so the end

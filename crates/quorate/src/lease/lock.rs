@@ -223,7 +223,8 @@ impl<L> Lock<L> {
         let exclusive = self.mode == Mode::Exclusive;
         let mut queue_ticket =
             self.patience.map(|patience| QueueTicket::new(&self.inner, &resource, exclusive, patience));
-        let mut backoff = RetryBackoff::new(&self.inner, &resource, self.mode);
+        let mut backoff = RetryBackoff::new(&self.inner, &resource, self.mode, self.contact);
+        let mut contact = backoff.first_contact();
         loop {
             let ticket = match &mut queue_ticket {
                 Some(ticket) => ticket.ticket().await,
@@ -231,7 +232,7 @@ impl<L> Lock<L> {
             };
             backoff.attempts();
             let began = env.now();
-            let attempted = attempt(&self.inner, &resource, params, ticket, self.contact).await;
+            let attempted = attempt(&self.inner, &resource, params, ticket, contact).await;
             self.measure(began, &attempted);
             let tally = match attempted {
                 AttemptResult::Held(lease, _) => {
@@ -247,15 +248,24 @@ impl<L> Lock<L> {
             if let (Some(on_holder), Some(holder)) = (&self.on_holder, tally.holder()) {
                 on_holder(holder, tally.retry_after());
             }
+            // One node proves nothing. So at the end of the wait, a majority is asked once more.
+            let is_doubtful = contact != self.contact && tally.holder().is_none();
             let error = self.lost(resource.clone(), &tally);
             let over = deadline.is_some_and(|deadline| env.now() >= deadline);
+            if over && is_doubtful {
+                contact = backoff.last_contact();
+                continue;
+            }
             if over || error.is_permanent() {
                 return Err(error);
             }
-            self.inner.log_wait(&error);
+            if !is_doubtful {
+                self.inner.log_wait(&error);
+            }
             // The pause must end before the waiter's entry in the queue has to be renewed.
             let due = queue_ticket.as_ref().map(QueueTicket::due);
-            backoff.rest(&tally, began, deadline.into_iter().chain(due).min()).await;
+            let until = deadline.into_iter().chain(due).min();
+            contact = backoff.rest(&tally, began, until, queue_ticket.as_mut()).await;
         }
     }
 

@@ -78,6 +78,7 @@
 
 mod acquire;
 mod any;
+mod attempt;
 mod command;
 mod contact;
 mod deadline;
@@ -95,6 +96,7 @@ mod mode;
 mod options;
 mod params;
 mod read;
+mod recent_waits;
 mod release_request;
 mod renewer;
 mod signal;

@@ -96,6 +96,25 @@ impl<D: RoundData> Tally<D> {
         self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Spared)).map(|(node, _)| node)
     }
 
+    /// Returns whether the node has not been asked.
+    pub fn is_spared(&self, node: usize) -> bool {
+        matches!(self.slots[node], Slot::Spared)
+    }
+
+    /// Marks nodes that had been spared as asked. The caller must ask them now.
+    pub fn ask(&mut self, nodes: &[usize]) {
+        nodes.iter().for_each(|&node| self.slots[node] = Slot::Pending);
+    }
+
+    /// Returns whether at least one node has answered, and each of them named the same holder.
+    pub fn names_one_holder(&self) -> bool {
+        let mut named = self.contended().map(|(owner, _)| owner);
+        let Some(first) = named.next() else { return false };
+        let contended = 1 + named.filter(|owner| *owner == first).count();
+        let open = self.slots.iter().filter(|slot| matches!(slot, Slot::Spared | Slot::Pending)).count();
+        contended + open == self.slots.len()
+    }
+
     /// Returns whether the spared nodes are needed now, because a node that was asked did not grant, or its
     /// grant no longer counts. (If nodes are only late, the caller decides by its clock.)
     pub fn needs_spared(&self) -> bool {
@@ -105,7 +124,7 @@ impl<D: RoundData> Tally<D> {
     /// Returns the nodes that were not asked, and marks them as asked. The caller must ask them now.
     pub fn ask_spared(&mut self) -> Vec<usize> {
         let nodes: Vec<usize> = self.spared().collect();
-        nodes.iter().for_each(|&node| self.slots[node] = Slot::Pending);
+        self.ask(&nodes);
         nodes
     }
 
@@ -260,6 +279,11 @@ impl<D: RoundData> Tally<D> {
         self.holder_on().map(|(owner, _)| owner)
     }
 
+    /// Returns the holder that the first of the nodes names, in the order of the list.
+    pub fn first_named(&self) -> Option<&Owner> {
+        self.contended().next().map(|(owner, _)| owner)
+    }
+
     /// Returns the holder if a majority of the nodes names the same one, and the number of nodes that name it.
     pub fn holder_on(&self) -> Option<(&Owner, usize)> {
         let named = |owner: &Owner| self.contended().filter(|(other, _)| *other == owner).count();
@@ -376,6 +400,21 @@ mod tests {
         assert!(thrifty.may_hold(0), "its key is released if the attempt is lost");
         forgot.forget_unless(|node, _| node != 2);
         assert!(forgot.needs_spared());
+    }
+
+    #[test]
+    fn one_holder_is_named_only_if_each_node_that_answered_names_it() {
+        let mut spared = tally(5, &[held(0, "b", 50)]);
+        spared.spare(&[3, 4]);
+        assert!(spared.names_one_holder() && spared.is_spared(3));
+        spared.ask(&[3]);
+        spared.count(&held(3, "b", 60));
+        assert!(spared.names_one_holder() && !spared.is_spared(3));
+        assert_eq!(spared.first_named().map(Owner::as_str), Some("b"));
+        for other in [held(1, "c", 50), grant(1, 1, 7), vote(1, 1, Answer::Failed(Cause::TimedOut))] {
+            assert!(!tally(5, &[held(0, "b", 50), other]).names_one_holder());
+        }
+        assert!(!Tally::new(5).names_one_holder());
     }
 
     #[test]

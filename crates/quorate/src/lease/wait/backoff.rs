@@ -2,11 +2,17 @@ use crate::{
     backoff::poll_pause,
     driver::{Subscription, Wake},
     env::BootTime,
-    lease::{acquire::is_contended, inner::QuorumInner, mode::Mode},
+    lease::{
+        acquire::is_contended,
+        contact::{Contact, IfHeld},
+        inner::QuorumInner,
+        mode::Mode,
+        wait::QueueTicket,
+    },
     node::{Owner, Reply, Request, Resource},
     vote::{Answer, RoundData, Tally},
 };
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{mem, ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// The longest time between two attempts at the beginning of a wait, until a majority of the nodes has reported a
 /// release to this process.
@@ -25,6 +31,17 @@ const SPLITS_DOUBLED: u32 = 8;
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
 /// The longest delay of such an attempt.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
+/// The range of the pause after which a waiter asks a majority, because one node alone named a new holder.
+const CONFIRM_AFTER: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(20);
+/// A waiter with more waiters ahead in the queue does not attempt when the resource is released.
+const AHEAD_MAX: u32 = 3;
+/// Of the waiters that are woken together, about this many attempt at once, and as many a moment later. Each attempt
+/// costs the first node a call, and the waiter that wins needs this node's time.
+const AT_ONCE: u64 = 4;
+/// The range of the delay of those that attempt a moment later. Timers have a resolution of 1 ms.
+const A_MOMENT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(3);
+/// The contact of an attempt that competes with those of other waiters.
+const ONE_FIRST: Contact = Contact::OneThenMajority(IfHeld::End);
 
 /// The waits of one caller between its attempts at a resource.
 ///
@@ -34,6 +51,10 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// to a sixteenth of the time since the last reported release, and to 3 s at most, while a majority names the
 /// holder. If none does, nodes are away, and the caller must learn soon that they are back.
 ///
+/// Waiters that are woken together ask one node first, the same for all of them, so that they do not split the votes.
+/// A waiter that is refused there waits for the next release. One node proves nothing, so such a waiter asks a majority
+/// soon, unless the resource is released before.
+///
 /// If concurrent attempts split the votes, no client holds the resource, and the wait is a random pause. The
 /// pauses grow until one of the attempts wins.
 #[derive(Debug)]
@@ -41,6 +62,14 @@ pub(crate) struct RetryBackoff<'a> {
     inner: &'a Arc<QuorumInner>,
     resource: &'a Resource,
     mode: Mode,
+    /// The contact of the caller's attempts, except those that ask one node first.
+    contact: Contact,
+    /// True if the caller's present attempt asks one node first.
+    asks_one: bool,
+    /// The holder that a majority named last.
+    known: Option<Owner>,
+    /// The number of waiters that came before this one when the resource was released last.
+    ahead: u32,
     waiting: Option<Subscription>,
     /// The number of consecutive attempts that were lost although no client held the resource.
     splits: u32,
@@ -52,17 +81,40 @@ pub(crate) struct RetryBackoff<'a> {
 }
 
 impl<'a> RetryBackoff<'a> {
-    pub(crate) fn new(inner: &'a Arc<QuorumInner>, resource: &'a Resource, mode: Mode) -> Self {
+    pub(crate) fn new(
+        inner: &'a Arc<QuorumInner>,
+        resource: &'a Resource,
+        mode: Mode,
+        contact: Contact,
+    ) -> Self {
         Self {
             inner,
             resource,
             mode,
+            contact,
+            asks_one: false,
+            known: None,
+            ahead: 0,
             waiting: None,
             splits: 0,
             looks: 0,
             quiet_since: None,
             attempt: *ATTEMPT.end(),
         }
+    }
+
+    /// Returns the contact of the first attempt. It asks one node first if this process has waited for the resource
+    /// lately.
+    pub(crate) fn first_contact(&mut self) -> Contact {
+        self.asks_one =
+            self.inner.recent_waits().contains(self.resource, self.inner.env().now()) && self.can_ask_one();
+        if self.asks_one { ONE_FIRST } else { self.contact }
+    }
+
+    /// Returns the contact of the last attempt, which needs the answers of a majority.
+    pub(crate) fn last_contact(&mut self) -> Contact {
+        self.asks_one = false;
+        self.contact
     }
 
     /// Drops the reported releases that have not been used to wake this waiter. The next attempt itself finds
@@ -84,7 +136,7 @@ impl<'a> RetryBackoff<'a> {
     }
 
     /// Waits after a lost attempt, which began at `began`, until the next attempt is due. Never waits beyond
-    /// `deadline`.
+    /// `deadline`. Returns the contact of the next attempt. `queue` is the caller's ticket, if it waits in order.
     ///
     /// # Cancel safety
     /// Safe. The subscription to releases ends when the `RetryBackoff` is dropped.
@@ -93,33 +145,44 @@ impl<'a> RetryBackoff<'a> {
         tally: &Tally<D>,
         began: BootTime,
         deadline: Option<BootTime>,
-    ) {
+        mut queue: Option<&mut QueueTicket>,
+    ) -> Contact {
         let env = self.inner.env();
         let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
         self.attempt = self.attempt.min(took);
-        let split = is_contended(tally) && tally.holder().is_none();
+        // The attempt ended at the first node, which named a holder.
+        let refused_by_one =
+            mem::take(&mut self.asks_one) && tally.holder().is_none() && tally.names_one_holder();
+        let split = !refused_by_one && is_contended(tally) && tally.holder().is_none();
         self.splits = if split { self.splits + 1 } else { 0 };
-        let Some(waiting) = &self.waiting else {
-            if is_contended(tally) {
-                self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
-            }
-            // The subscription begins only now, after the attempt. The resource may have been released
-            // between the attempt and the subscription, without a report to this waiter. So if another client
-            // held the resource, the next attempt follows at once.
-            if !is_contended(tally) || split {
-                let until = env.now() + self.pause(tally).0;
-                env.sleep_until(deadline.map_or(until, |deadline| until.min(deadline))).await;
-            }
-            return;
-        };
-        waiting.refused_by(tally.holder_on());
-        self.quiet_since.get_or_insert(began);
-        let (pause, latest) = self.pause(tally);
+        if let Some(holder) = tally.holder() {
+            self.known = Some(holder.clone());
+        }
         let bounded = |pause| {
             let until = env.now() + pause;
             deadline.map_or(until, |deadline| until.min(deadline))
         };
-        let (until, latest) = (bounded(pause), bounded(latest));
+        let Some(waiting) = &self.waiting else {
+            if is_contended(tally) {
+                self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
+                self.inner.recent_waits().add(self.resource, env.now());
+            }
+            // The subscription begins only now, after the attempt. The resource may have been released
+            // between the attempt and the subscription, without a report to this waiter. So if another client
+            // held the resource, the next attempt follows at once.
+            // It asks a majority, so that each of these nodes has the subscription if it names a holder.
+            if !is_contended(tally) || split {
+                env.sleep_until(bounded(self.pause(tally).0)).await;
+            }
+            return self.contact;
+        };
+        let named = || tally.first_named().map(|owner| (owner, tally.majority()));
+        waiting.refused_by(if refused_by_one { named() } else { tally.holder_on() });
+        self.quiet_since.get_or_insert(began);
+        // The first node named a holder that no majority has confirmed, although it was this waiter's turn.
+        let is_doubtful = refused_by_one && self.ahead == 0 && tally.first_named() != self.known.as_ref();
+        let (pause, latest) = if is_doubtful { self.confirmation() } else { self.pause(tally) };
+        let (mut until, mut latest) = (bounded(pause), bounded(latest));
         loop {
             let woken = tokio::select! { biased;
                 wake = waiting.woken() => Some(wake),
@@ -128,14 +191,60 @@ impl<'a> RetryBackoff<'a> {
             };
             let Some(wake) = woken else {
                 self.looks += 1;
-                return;
+                self.ahead = queue.map_or(0, QueueTicket::ahead);
+                self.asks_one = self.ahead > 0 && self.can_ask_one();
+                return if self.asks_one { ONE_FIRST } else { self.contact };
             };
             self.looks = 0;
             self.quiet_since = None;
+            if wake.notified > 1 && self.can_ask_one() {
+                let delay = match queue.as_deref_mut() {
+                    Some(queue) => {
+                        self.ahead = queue.released();
+                        (self.ahead <= AHEAD_MAX).then(|| self.attempt * (2 * self.ahead))
+                    }
+                    None => self.lot(wake.notified),
+                };
+                let Some(delay) = delay else {
+                    // Others attempt. Should they all be gone, this waiter asks a majority soon.
+                    if queue.is_none() {
+                        until = bounded(self.confirmation().0);
+                        latest = until;
+                    }
+                    continue;
+                };
+                env.sleep_until((env.now() + delay).min(until)).await;
+                self.asks_one = true;
+                return ONE_FIRST;
+            }
             if self.is_worth_it(&wake, until).await {
-                return;
+                return self.contact;
             }
         }
+    }
+
+    /// Returns whether an attempt can ask one node first.
+    fn can_ask_one(&self) -> bool {
+        self.contact == Contact::MajorityFirst && self.contact.spares(self.inner, self.resource, self.mode)
+    }
+
+    /// Draws the delay of this waiter among `notified` waiters that were woken together. `None` if it leaves the
+    /// attempt to others.
+    fn lot(&self, notified: u32) -> Option<Duration> {
+        let env = self.inner.env();
+        let (first, last) = (*A_MOMENT.start(), *A_MOMENT.end());
+        match env.random() % u64::from(notified) {
+            lot if lot < AT_ONCE => Some(Duration::ZERO),
+            lot if lot < 2 * AT_ONCE => Some(first + env.random_below(last - first)),
+            _ => None,
+        }
+    }
+
+    /// Returns the pause after an attempt that one node refused, in the form of [`RetryBackoff::pause`].
+    fn confirmation(&self) -> (Duration, Duration) {
+        let (first, last) = (*CONFIRM_AFTER.start(), *CONFIRM_AFTER.end());
+        let pause = first + self.inner.env().random_below(last - first);
+        (pause, pause)
     }
 
     /// Returns whether this caller should attempt to acquire a resource whose release was just reported. If

@@ -4,7 +4,7 @@ use crate::{
     lease::inner::QuorumInner,
     node::{Owner, Reply, Request, Resource},
     sabotage::Sabotage,
-    vote::{Answer, VoteReceiver},
+    vote::{Answer, Vote, VoteReceiver},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -29,8 +29,21 @@ pub(crate) struct QueueTicket {
     exclusive: bool,
     /// The time from which the waiter joins the queues.
     from: BootTime,
-    /// The votes on the last request to join the queues or to renew the entries.
-    asked: Option<VoteReceiver>,
+    /// The last request to join the queues or to renew the entries.
+    asked: Option<Asked>,
+    /// The number of waiters ahead, as far as it is known. A reported release reduces it.
+    ahead: Option<u32>,
+}
+
+/// A request to all queues, and the votes on it.
+#[derive(Debug)]
+struct Asked {
+    at: BootTime,
+    votes: VoteReceiver,
+    /// The number of nodes that have confirmed the entry.
+    standing: usize,
+    /// The number of nodes that have not answered.
+    open: usize,
 }
 
 impl QueueTicket {
@@ -49,6 +62,7 @@ impl QueueTicket {
             exclusive,
             from: env.now() + patience,
             asked: None,
+            ahead: None,
         }
     }
 
@@ -64,11 +78,15 @@ impl QueueTicket {
     /// lifetimes of an entry ([`QueueTicket::ttl`]).
     ///
     /// The requests of the next attempt are sent after the renewal, so each node handles the renewal first.
+    /// Between two renewals, the entries outlast several attempts, so an attempt alone renews nothing.
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
         let inner = Arc::clone(&self.inner);
         let env = inner.env();
-        if let Some(votes) = &mut self.asked
-            && !stands(votes, inner.pool().len(), inner.pool().majority()).await
+        if self.asked.as_ref().is_some_and(|asked| env.now() < asked.at + AGAIN) {
+            return Some(self.ticket.clone());
+        }
+        if let Some(asked) = &mut self.asked
+            && !asked.stands(inner.pool().majority(), &mut self.ahead).await
         {
             self.give_up();
             let ttl = Self::ttl(inner.config());
@@ -89,17 +107,39 @@ impl QueueTicket {
             ttl: Self::ttl(inner.config()),
             exclusive: self.exclusive,
         };
-        self.asked = Some(inner.pool().ask_all(|_| request.clone()));
+        let votes = inner.pool().ask_all(|_| request.clone());
+        self.asked = Some(Asked { at: env.now(), votes, standing: 0, open: inner.pool().len() });
         Some(self.ticket.clone())
     }
 
     /// Returns the latest time at which the waiter must join the queues or renew its entries.
     pub(crate) fn due(&self) -> BootTime {
-        let soon = self.inner.env().now() + AGAIN;
-        if self.asked.is_some() { soon } else { self.from.max(soon) }
+        match &self.asked {
+            Some(asked) => asked.at + AGAIN,
+            None => self.from.max(self.inner.env().now() + AGAIN),
+        }
+    }
+
+    /// Returns the number of waiters that come before this one, or 0 if it is not known.
+    pub(crate) fn ahead(&mut self) -> u32 {
+        if let Some(asked) = &mut self.asked {
+            while let Some(vote) = asked.votes.try_recv() {
+                asked.count(&vote, &mut self.ahead);
+            }
+        }
+        self.ahead.unwrap_or(0)
+    }
+
+    /// Notes a reported release of the resource, which is the turn of one waiter. Returns the number of waiters that
+    /// come before this one, or 0 if it is not known.
+    pub(crate) fn released(&mut self) -> u32 {
+        let ahead = self.ahead();
+        self.ahead = Some(ahead.saturating_sub(1));
+        ahead
     }
 
     fn give_up(&mut self) {
+        self.ahead = None;
         if self.asked.take().is_some() {
             let (resource, ticket) = (self.resource.clone(), self.ticket.clone());
             self.inner.pool().free(Request::LeaveQueue { resource, ticket }, |_| true, None);
@@ -113,14 +153,28 @@ impl Drop for QueueTicket {
     }
 }
 
-/// Waits for the votes on the last request. Returns whether a majority has confirmed it. A node that does not
-/// answer counts as failed after the node timeout.
-async fn stands(votes: &mut VoteReceiver, nodes: usize, majority: usize) -> bool {
-    let (mut standing, mut open) = (0, nodes);
-    while standing < majority && standing + open >= majority {
-        let Some(vote) = votes.recv().await else { return false };
-        open -= 1;
-        standing += usize::from(matches!(vote.answer, Answer::Reply(Reply::Queued { .. })));
+impl Asked {
+    /// Waits for the votes. Returns whether a majority has confirmed the request. A node that does not answer counts
+    /// as failed after the node timeout.
+    async fn stands(&mut self, majority: usize, ahead: &mut Option<u32>) -> bool {
+        while self.standing < majority && self.standing + self.open >= majority {
+            let Some(vote) = self.votes.recv().await else { return false };
+            self.count(&vote, ahead);
+        }
+        self.standing >= majority
     }
-    standing >= majority
+
+    /// Counts a vote. Of the places that the nodes report, the first one counts: an attempt that is too early is
+    /// refused, and one that is too late lets the lock wait.
+    fn count(&mut self, vote: &Vote, ahead: &mut Option<u32>) {
+        self.open -= 1;
+        if let Answer::Reply(Reply::Queued { ahead: reported }) = vote.answer {
+            *ahead = Some(if self.standing == 0 {
+                reported
+            } else {
+                ahead.map_or(reported, |known| known.min(reported))
+            });
+            self.standing += 1;
+        }
+    }
 }
