@@ -21,7 +21,7 @@
 //! notices the loss.
 
 use crate::scheduler::{
-    HistoryEntry, JobRow,
+    HistoryEntry, Job, JobRow,
     registry::{JobMap, JobRegistry},
 };
 use crate::{
@@ -204,15 +204,21 @@ impl Retention {
 
     /// Renews the lifetimes of the group's ledgers.
     async fn keep_ledgers(&self, jobs: &JobMap) -> Result<(), LedgerError> {
-        let longest =
-            jobs.values().map(|job| crate::scheduler::plan::needed(job, self.max_clock_offset)).max();
-        let life = group_life(self.retention, longest.unwrap_or_default());
-        let parts = [self.main.clone(), self.part(), self.main.part("inbox"), self.main.part("audit")];
-        let mut kept = Ok(());
-        for part in parts {
-            kept = kept.and(part.keep(life).await);
+        let mut kept = self.keep_main(jobs).await;
+        for part in [self.part(), self.main.part("inbox"), self.main.part("audit")] {
+            kept = kept.and(part.keep(self.group_life(jobs)).await);
         }
         kept
+    }
+
+    /// Renews the lifetime of the group's main ledger.
+    pub(in crate::scheduler) async fn keep_main(&self, jobs: &JobMap) -> Result<(), LedgerError> {
+        self.main.keep(self.group_life(jobs)).await
+    }
+
+    fn group_life(&self, jobs: &JobMap) -> Duration {
+        let needed = |job: &Arc<Job>| crate::scheduler::plan::needed(job, self.max_clock_offset);
+        group_life(self.retention, jobs.values().map(needed).max().unwrap_or_default())
     }
 
     /// Returns those jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have.
