@@ -271,14 +271,16 @@ mod tests {
     #[test]
     fn new_jobs_follow_other_rows_and_those_that_are_due_first_come_first() {
         let mut rows = RowQueue::new(SealedRows::default());
-        [("late", 9), ("soon", 5), ("row", 0), ("other", 0)].map(|(key, at)| rows.take(due(key, at)));
+        [("late", 9), ("soon", 5), ("row", 0), ("other", 0)]
+            .into_iter()
+            .for_each(|(key, at)| rows.take(due(key, at)));
         assert_eq!(keys(&mut rows), ["row", "other", "soon", "late"]);
     }
 
     #[test]
     fn a_new_job_whose_row_changes_is_written_at_once_and_one_that_is_being_written_waits() {
         let mut rows = RowQueue::new(SealedRows::default());
-        [("a", 5), ("b", 7), ("b", 0), ("b", 8)].map(|(key, at)| rows.take(due(key, at)));
+        [("a", 5), ("b", 7), ("b", 0), ("b", 8)].into_iter().for_each(|(key, at)| rows.take(due(key, at)));
         let next = rows.pop().unwrap();
         assert_eq!((&*next.put.key, next.put.waiters.len()), ("b", 3));
         rows.take(due("b", 0));
@@ -309,7 +311,8 @@ mod tests {
     fn only_the_rows_of_new_jobs_that_are_due_later_are_left_out() {
         let mut rows = RowQueue::new(SealedRows::default());
         [("row", 0), ("soon", 5), ("late", 6), ("later", 9), ("changed", 9), ("changed", 0)]
-            .map(|(key, at)| rows.take(due(key, at)));
+            .into_iter()
+            .for_each(|(key, at)| rows.take(due(key, at)));
         assert_eq!(rows.leave_out_after(WallTime::from_micros(5)), 2);
         assert_eq!(keys(&mut rows), ["row", "changed", "soon"]);
     }
