@@ -8,6 +8,8 @@ use std::{
 
 /// The largest number of violations that are reported.
 const REPORTED: usize = 40;
+/// The age up to which SIGTERM may kill a worker. It may have no handler for the signal yet.
+const STARTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The part of a plan that starts the worker processes, causes their faults, reads their journals, and collects
 /// violations.
@@ -25,6 +27,8 @@ pub(crate) struct Director {
     journal: Option<File>,
     /// The value by which the boot clock of each worker is ahead of this process's.
     clocks: Vec<Duration>,
+    /// The start of the last run of each worker.
+    started: Vec<BootTime>,
     /// True while a worker may end with an error, because its list of servers is out of date.
     may_fail: bool,
     failed: usize,
@@ -71,6 +75,7 @@ impl Director {
             began: SystemWorld.now(),
             lines: 0,
             journal: options.journal.as_ref().map(create),
+            started: vec![BootTime::default(); clocks.len()],
             clocks,
             may_fail: false,
             failed: 0,
@@ -135,6 +140,7 @@ impl Director {
     pub(crate) fn start_worker(&mut self, member: usize) -> bool {
         let starts = self.crew.pid(member).is_none();
         if starts {
+            self.started[member] = SystemWorld.now();
             let who = self.crew.start(member);
             self.open.insert(who);
         }
@@ -232,7 +238,8 @@ impl Director {
     }
 
     /// Returns the workers that have ended, with the time since their SIGTERM. It is a violation if a worker
-    /// ends without SIGTERM, with a failure, or later than `within` after SIGTERM.
+    /// ends without SIGTERM, with a failure, or later than `within` after SIGTERM. A worker that has just been started may
+    /// be killed by SIGTERM.
     pub(crate) fn ended(&mut self, within: Duration) -> Vec<(usize, Duration)> {
         let mut in_order = Vec::new();
         for (member, how) in self.crew.ended(within) {
@@ -240,6 +247,12 @@ impl Director {
             self.truth.resumed(who, SystemWorld.now());
             match how {
                 Ok(took) => in_order.push((member, took)),
+                Err(Failed { code: None, why })
+                    if why.ends_with("(SIGTERM) on SIGTERM")
+                        && self.started[member].until(SystemWorld.now()) < STARTS_WITHIN =>
+                {
+                    in_order.push((member, Duration::ZERO));
+                }
                 Err(Failed { code: Some(1), .. }) if self.may_fail => self.failed += 1,
                 Err(Failed { why, .. }) => self.violate([format!("processes: {who:?} {why}")]),
             }

@@ -184,6 +184,8 @@ pub enum Event<'a> {
     Replaced {
         /// The markers of the new set's servers at this moment. `None` for a server without a marker.
         markers: &'a [Option<Arc<str>>],
+        /// The number of these servers that have no marker because they have lost their data since the command was first run.
+        lost: usize,
         /// The node set that the markers must name, as a marker contains it.
         nodes: &'a str,
     },

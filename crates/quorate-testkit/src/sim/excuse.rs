@@ -112,6 +112,8 @@ excuses! {
     NodeSetsEnded, "node-sets: the grant had ended", LEASES;
     /// A worker that has a grant of the wrong node set, or with a small token, has a boot clock that stood still.
     NodeSetsClock, "node-sets: a boot clock stood still", README;
+    /// A joining server lost its marker between its opening and the command's report of success.
+    NodeSetsForgot, "node-sets: a joining server lost its marker", VOTERS;
     /// A skipped or lost entry of an any-worker job does not follow the rules for leader-placed jobs.
     HistoriesAnyWorker, "histories: an any-worker job's entry", FORGOTTEN;
     /// A tick of an at-least-once job is entered as lost: a pause left it out, and servers lost data since.

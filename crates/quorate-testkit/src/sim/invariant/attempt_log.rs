@@ -149,6 +149,8 @@ impl Message {
         });
         let attempt = &mut self.attempts[at];
         attempt.counted_at = now;
+        // A request that was under way during a reset can store the count again.
+        attempt.is_reset = false;
         for nodes in [&mut attempt.ever, &mut attempt.counted, &mut attempt.remembered] {
             nodes.insert(node.to_owned());
         }

@@ -44,13 +44,14 @@ impl Invariant for NodeSets {
                 excuse.excuses(self.is_out_of_order(belief));
                 Ok(())
             }
-            Event::Replaced { markers, nodes } => {
+            Event::Replaced { markers, lost, nodes } => {
                 let named = |marker: &&Option<Arc<str>>| {
                     let marker = marker.as_deref().and_then(|text| Marker::parse(text).ok());
                     marker.is_some_and(|marker| *marker.nodes == **nodes)
                 };
                 let open = markers.iter().filter(named).count();
-                if open <= markers.len() / 2 {
+                let is_majority = |servers: usize| servers > markers.len() / 2;
+                if !is_majority(open) && !Excuse::NodeSetsForgot.excuses(is_majority(open + lost)) {
                     return Err(format!(
                         "the set was replaced, and {open} servers have the marker of {nodes}"
                     ));
@@ -160,9 +161,13 @@ mod tests {
             Some(marker.to_text())
         };
         let mut sets = NodeSets::default();
-        let mut replaced =
-            |markers: &[_]| sets.see(Duration::ZERO, &Event::Replaced { markers, nodes: "b,c,d" });
-        assert!(replaced(&[marker("b,c,d"), marker("b,c,d"), None]).is_ok());
-        assert!(replaced(&[marker("b,c,d"), marker("(a,b,c)->(b,c,d)"), None]).is_err());
+        let mut replaced = |markers: &[_], lost| {
+            sets.see(Duration::ZERO, &Event::Replaced { markers, lost, nodes: "b,c,d" })
+        };
+        assert!(replaced(&[marker("b,c,d"), marker("b,c,d"), None], 0).is_ok());
+        let closed = marker("(a,b,c)->(b,c,d)");
+        assert!(replaced(&[marker("b,c,d"), closed.clone(), None], 0).is_err());
+        assert!(replaced(&[marker("b,c,d"), closed.clone(), None], 1).is_ok());
+        assert!(replaced(&[closed.clone(), closed, None], 1).is_err());
     }
 }

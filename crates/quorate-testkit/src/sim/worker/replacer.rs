@@ -151,10 +151,15 @@ impl Replacer {
     }
 
     fn replaced(&self, parts: &[NodePart]) {
-        let markers: Vec<_> =
-            self.change.new.servers().iter().map(|server| self.servers[*server].marker()).collect();
+        let new = || self.change.new.servers().iter().map(|server| &self.servers[*server]);
+        let markers: Vec<_> = new().map(|server| server.marker()).collect();
+        let has_lost = |server: &&Arc<Server>| {
+            let lost_at = server.view().forgot_at();
+            server.marker().is_none() && lost_at.is_some_and(|at| at > self.change.begins)
+        };
+        let lost = new().filter(has_lost).count();
         let nodes = Marker::node_set(&self.change.new.names().collect::<Vec<_>>());
-        self.referee.judge(&Event::Replaced { markers: &markers, nodes: &nodes });
+        self.referee.judge(&Event::Replaced { markers: &markers, lost, nodes: &nodes });
         let is_open = |part: &NodePart| part.part == Part::Leaves || matches!(part.found, Ok(Found::New));
         let all = parts.iter().all(is_open);
         self.referee.count(if all { "node set replaced" } else { "node set replaced in part" });

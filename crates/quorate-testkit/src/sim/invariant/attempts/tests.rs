@@ -80,6 +80,8 @@ fn a_message_is_given_up_only_for_attempts_that_count() {
     let began = Duration::from_secs(1);
     attempts.step(&owner(9), AttemptStepKind::Reset { began }).unwrap();
     assert!(gives_up(&mut attempts, 3).is_err(), "it was reset");
+    (1..=3).for_each(|number| attempts.count(&[2], &owner(number), number as u32, false));
+    assert!(gives_up(&mut attempts, 3).is_ok(), "late requests have stored the counts again");
 }
 
 #[test]
