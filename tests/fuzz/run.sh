@@ -66,8 +66,8 @@ keep() {
     local name=$1 merged=$place/merged/$1 list=$place/$1.list
     rm -rf "$merged"
     mkdir -p "$merged"
-    "$built/$name" -merge=1 -timeout=60 -max_len="$BYTES_MAX" "$merged" "tests/fuzz/corpus/$name" "$place/corpus/$name" \
-        >"$place/$name.merge.log" 2>&1
+    "$built/$name" -merge=1 -timeout=60 -max_len="$BYTES_MAX" -artifact_prefix="$place/crashes/$name/" \
+        "$merged" "tests/fuzz/corpus/$name" "$place/corpus/$name" >"$place/$name.merge.log" 2>&1
     find "tests/fuzz/corpus/$name" -type f ! -name 'crash-*' -delete
     find "$merged" -type f -printf '%s %p\n' | sort -n | cut -d' ' -f2- >"$list"
     # Evenly from the shortest to the longest one.
