@@ -8,3 +8,4 @@
 
 pub mod support;
 pub mod unfriendly;
+pub mod unfriendly_program;

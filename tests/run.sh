@@ -6,6 +6,7 @@
 #   bash tests/run.sh --fix    formats the code, and applies the suggestions of clippy
 #   bash tests/run.sh --interop   only the tests with Redlock clients in other languages
 #   bash tests/run.sh --servers all|NAME…   only the tests of nodes, against other servers: the files of tests/servers
+#   bash tests/run.sh --fuzz [NAME…]   only the fuzz targets, all or some, with a nightly compiler
 #   bash tests/run.sh --packages  only the packages: crates, .deb, static program, image, oldest Rust. Before a release
 #   bash tests/run.sh --verdict   only the last lines: the tests that reported to $TESTS_NOT_RUN that they did not run
 #
@@ -279,12 +280,17 @@ packages() {
     part "package: semantic versions" bash tests/package/semver.sh
 }
 
+# Succeeds if a nightly compiler is installed. Some versions of rustup would install one.
+nightly() { RUSTUP_AUTO_INSTALL=0 rustc +nightly --version >/dev/null 2>&1; }
+
 # Installs the programs that the tests start.
 programs() {
     install redis-server redis-server redis redis redis redis
     install openssl openssl openssl openssl openssl openssl
     # promtool, which checks the metrics, is part of this package.
     install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
+    # libFuzzer is C++. Without a nightly compiler the fuzz targets do not run.
+    if nightly; then install c++ g++ gcc-c++ g++ gcc gcc; fi
     # A terminal for tests, and the shells that read the completions.
     install tmux tmux tmux tmux tmux tmux
     install zsh zsh zsh zsh zsh zsh
@@ -351,6 +357,9 @@ computing() {
         cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test || status=1
     done
     cargo check --quiet -p quorate-cli --no-default-features || status=1
+    # It has a target folder of its own, so it blocks no other command of Cargo.
+    say "fuzz targets of the libraries"
+    bash tests/fuzz/run.sh --libraries || status=1
     return "$status"
 }
 
@@ -405,6 +414,13 @@ if [ "${1:-}" = --servers ]; then
     against_each "$SERVER_SUITES" $servers
     JUDGED=1
     verdict
+    exit
+fi
+
+if [ "${1:-}" = --fuzz ]; then
+    shift
+    if nightly; then install c++ g++ gcc-c++ g++ gcc gcc; fi
+    bash tests/fuzz/run.sh "$@"
     exit
 fi
 

@@ -1,5 +1,6 @@
 //! Tests every entry point with hostile input. The input is random bytes, or random sequences of pieces of
-//! valid input in which some bytes are changed. The fuzz targets in `fuzz/` call the same functions.
+//! valid input in which some bytes are changed. The fuzz targets in `fuzz/` call the same functions. The inputs that
+//! the fuzzer has found, in `fuzz/corpus`, are replayed too.
 //!
 //! `QUORATE_CASES=100000` runs more cases than CI does.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
@@ -10,13 +11,22 @@ use proptest::{
     sample::select,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use quorate_tests::unfriendly::{DOORS, Door};
+use quorate_tests::{
+    unfriendly::{DOORS, Door},
+    unfriendly_program,
+};
+use std::{fs, path::Path};
 
 /// The number of cases for each entry point.
 const CASES: u32 = 1_500;
 
 /// The entry points with slow cases, because they use files or compute with calendars. They run fewer cases.
 const SLOW: [&str; 2] = ["cron", "file_node"];
+
+/// Returns all entry points, those of the libraries first.
+fn doors() -> impl Iterator<Item = Door> {
+    DOORS.into_iter().chain(unfriendly_program::DOORS)
+}
 
 fn cases(door: &Door) -> u32 {
     let cases = std::env::var("QUORATE_CASES").map_or(CASES, |text| text.parse().unwrap());
@@ -44,7 +54,7 @@ fn input(door: &Door) -> BoxedStrategy<Vec<u8>> {
 }
 
 fn look_through(name: &str) {
-    let door = DOORS.iter().find(|door| door.name == name).unwrap();
+    let door = &doors().find(|door| door.name == name).unwrap();
     let config = Config { cases: cases(door), failure_persistence: None, ..Config::default() };
     let seed = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let found = TestRunner::new_with_rng(config, seed).run(&input(door), |bytes| {
@@ -56,15 +66,32 @@ fn look_through(name: &str) {
     }
 }
 
+/// Runs every input that the fuzzer has found. Each target must have some: a corpus that is missing would
+/// pass unseen.
+#[test]
+fn the_corpus_of_the_fuzzer_breaks_no_property() {
+    for door in doors() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(door.name);
+        let inputs: Vec<_> = fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty(), "{} has no inputs", corpus.display());
+        for input in inputs {
+            // A panic is reported with the file that caused it.
+            println!("{}", input.display());
+            (door.look)(&fs::read(&input).unwrap());
+        }
+    }
+}
+
 macro_rules! doors {
     ($($name:ident)+) => {
         $(#[test] fn $name() { look_through(stringify!($name)); })+
 
         #[test]
         fn no_door_is_left_out() {
-            assert_eq!(DOORS.map(|door| door.name), [$(stringify!($name)),+]);
+            let names: Vec<&str> = doors().map(|door| door.name).collect();
+            assert_eq!(names, [$(stringify!($name)),+]);
         }
     };
 }
 
-doors!(arguments config cron duration every file_node handshake marker node_url records replies secrets);
+doors!(cron every file_node handshake marker records replies arguments config duration node_url secrets);

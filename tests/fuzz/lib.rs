@@ -2,3 +2,6 @@
 
 #[path = "../unfriendly/mod.rs"]
 pub mod unfriendly;
+#[cfg(feature = "program")]
+#[path = "../unfriendly_program/mod.rs"]
+pub mod unfriendly_program;

@@ -7,20 +7,14 @@
 //! Random bytes rarely pass the first check of a parser. A fuzzer learns the expected input from the coverage.
 //! The property tests know only the pieces of each [`Door`].
 
-mod arguments;
-mod config;
 mod files;
 mod redis;
 mod schedule;
-mod secrets;
 mod stored;
 
-pub use arguments::arguments;
-pub use config::config;
 pub use files::file_node;
 pub use redis::{handshake, replies};
-pub use schedule::{cron, duration, every};
-pub use secrets::{SECRET, node_url, secrets};
+pub use schedule::{cron, every};
 pub use stored::{marker, records};
 
 /// An entry point for input from outside, with the function that checks it and pieces of valid input.
@@ -35,20 +29,15 @@ pub struct Door {
     pub pieces: &'static [&'static str],
 }
 
-/// All entry points.
-pub const DOORS: [Door; 12] = [
-    Door { name: "arguments", look: arguments, pieces: arguments::PIECES },
-    Door { name: "config", look: config, pieces: config::PIECES },
+/// The entry points of the libraries. Those of the program are in `unfriendly_program`.
+pub const DOORS: [Door; 7] = [
     Door { name: "cron", look: cron, pieces: schedule::CRON },
-    Door { name: "duration", look: duration, pieces: schedule::DURATION },
     Door { name: "every", look: every, pieces: &[] },
     Door { name: "file_node", look: file_node, pieces: files::PIECES },
     Door { name: "handshake", look: handshake, pieces: redis::HANDSHAKE },
     Door { name: "marker", look: marker, pieces: stored::MARKER },
-    Door { name: "node_url", look: node_url, pieces: secrets::URL },
     Door { name: "records", look: records, pieces: stored::RECORDS },
     Door { name: "replies", look: replies, pieces: redis::REPLIES },
-    Door { name: "secrets", look: secrets, pieces: secrets::PIECES },
 ];
 
 /// The longest error, in bytes.
@@ -56,7 +45,7 @@ const ERROR_MAX: usize = 6_000;
 
 /// Checks that an error can be shown to people and written to logs. Its length must be limited, and it must
 /// have no control characters except line ends.
-fn fit_to_print(error: &str) {
+pub(crate) fn fit_to_print(error: &str) {
     assert!(error.len() <= ERROR_MAX, "an error of {} bytes: {:.200}…", error.len(), error);
     let steers = |c: char| c.is_control() && c != '\n';
     assert!(!error.contains(steers), "an error that steers a terminal: {error:?}");
@@ -64,6 +53,6 @@ fn fit_to_print(error: &str) {
 }
 
 /// Returns `bytes` as text, or `None` if they are not UTF-8.
-fn text(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -54,31 +54,6 @@ pub(super) const CRON: &[&str] = &[
     "0-59/59",
 ];
 
-pub(super) const DURATION: &[&str] = &[
-    "1",
-    "0",
-    "5",
-    "s",
-    "ms",
-    "m",
-    "h",
-    "d",
-    "y",
-    "us",
-    "ns",
-    " ",
-    "-",
-    ".",
-    "99999999999999999999",
-    "18446744073709551615",
-    "584542046090",
-    "years",
-    "\u{1b}",
-    "ü",
-    "month",
-    "+",
-];
-
 /// The number of ticks that are computed.
 const TICKS: usize = 4;
 
@@ -141,33 +116,6 @@ pub fn every(bytes: &[u8]) {
             Err(error) => fit_to_print(&error.to_string()),
         }
     }
-}
-
-/// Reads a duration as text, in every place where the program accepts one.
-pub fn duration(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
-    for (flag, command) in [("--ttl", "exec"), ("--wait", "exec")] {
-        let args = ["quorate", command, "--local", "--lock", "x", flag, text, "--", "true"];
-        super::arguments::read(args.iter().map(Into::into).collect());
-    }
-    super::config::read(&format!(
-        "nodes = [\"file:///a\"]\nmax_ttl = {0}\nnode_timeout = {0}\n[lease]\nttl = {0}\n[[job]]\nname = \"n\"\ncommand = [\"x\"]\n\
-         every = {0}\nmisfire = {{ rule = \"run-all\", within = {0} }}\ntimeout = {0}\n",
-        toml_text(text)
-    ));
-}
-
-fn toml_text(text: &str) -> String {
-    let escaped: String = text
-        .chars()
-        .map(|c| match c {
-            '"' => "\\\"".to_owned(),
-            '\\' => "\\\\".to_owned(),
-            c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
-            c => c.to_string(),
-        })
-        .collect();
-    format!("\"{escaped}\"")
 }
 
 fn ticks_grow(schedule: &Schedule, from: WallTime) {

@@ -20,6 +20,9 @@
 //! The plans `soak`, `guarantees`, `any-worker` and `lock` also give their journals to a linearizability checker
 //! ([`histories`]); its verdict is a part of the report.
 //!
+//! With `--leave-out`, the workers of the plans `soak` and `weather` leave out a safety mechanism of the library, and the
+//! checks must find a violation. This option needs the feature `sabotage`.
+//!
 //! # What is not guaranteed
 //!
 //! A seed determines which faults occur and when. It does not determine how the system schedules processes,
@@ -56,9 +59,9 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Plan {
     /// Leases, jobs and messages under random faults
-    Soak,
+    Soak(soak::Settings),
     /// The same on machines with a network, clocks and replaced servers
-    Weather,
+    Weather(soak::Settings),
     /// One leader after the other brought down, and every tick accounted for
     Guarantees(guarantees::Settings),
     /// Jobs placed on any worker, one worker killed after the other, and every tick accounted for
@@ -82,9 +85,9 @@ fn main() -> ExitCode {
     let Args { plan, options } = Args::parse();
     let stop = harness::stop_flag();
     let report = match &plan {
-        Plan::Soak => soak::run(&options, &stop),
-        Plan::Weather if !weather::is_inside() => return weather::enter(&stop),
-        Plan::Weather => weather::run(&options, &stop),
+        Plan::Soak(settings) => soak::run(settings, &options, &stop),
+        Plan::Weather(_) if !weather::is_inside() => return weather::enter(&stop),
+        Plan::Weather(settings) => weather::run(settings, &options, &stop),
         Plan::Guarantees(settings) => guarantees::run(settings, &options, &stop),
         Plan::AnyWorker(settings) => any_worker::run(settings, &options, &stop),
         Plan::Load(settings) => guarantees::load::run(settings, &options),

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quorate_fuzz::unfriendly::arguments(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| quorate_fuzz::unfriendly_program::arguments(bytes));

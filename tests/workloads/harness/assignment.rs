@@ -1,5 +1,7 @@
+use super::LeftOut;
 use crate::work::Work;
 use quorate::{
+    QuorumConfig,
     node::{Cause, Hello, PushSender},
     quorum::Quorum,
 };
@@ -35,6 +37,8 @@ pub(crate) struct Assignment {
     pub(crate) durable: bool,
     /// True if new nodes vote at once. This is safe only if no node ever loses its data.
     pub(crate) trust_new_nodes: bool,
+    /// The safety mechanism that the worker leaves out, if any.
+    pub(crate) left_out: Option<LeftOut>,
     pub(crate) work: Work,
 }
 
@@ -42,7 +46,8 @@ impl Assignment {
     /// Returns the assignment of worker 0 in a plan whose nodes never lose their data.
     pub(crate) fn new(nodes: Vec<Node>, ttl: Duration, work: Work) -> Self {
         let (max_ttl, durable, trust_new_nodes) = (ttl, false, true);
-        Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, work }
+        let left_out = None;
+        Self { member: 0, run: 0, seed: 0, nodes, ttl, max_ttl, durable, trust_new_nodes, left_out, work }
     }
 
     /// Returns the command that starts the worker.
@@ -76,8 +81,18 @@ impl Assignment {
     /// If a URL or a duration is invalid.
     pub(crate) fn quorum(&self) -> Result<Quorum, Box<dyn Error>> {
         let nodes: Result<Vec<_>, _> = self.nodes.iter().map(RoutedNode::new).collect();
-        let builder = Quorum::builder().nodes(nodes?).worker(self.name()).max_ttl(self.max_ttl);
-        Ok(builder.durable(self.durable).trust_new_nodes(self.trust_new_nodes).build()?)
+        let (max_ttl, durable, trust_new_nodes) = (self.max_ttl, self.durable, self.trust_new_nodes);
+        let mut config = QuorumConfig {
+            worker: self.name().into(),
+            max_ttl,
+            durable,
+            trust_new_nodes,
+            ..QuorumConfig::default()
+        };
+        if let Some(left_out) = self.left_out {
+            left_out.leave_out(&mut config);
+        }
+        Ok(Quorum::builder().config(config).nodes(nodes?).build()?)
     }
 }
 

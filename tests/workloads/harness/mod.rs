@@ -3,6 +3,7 @@
 mod assignment;
 mod director;
 mod journal;
+mod left_out;
 mod machines;
 mod replacing;
 mod report;
@@ -14,6 +15,7 @@ mod truth;
 pub(crate) use assignment::{Assignment, Node};
 pub(crate) use director::Director;
 pub(crate) use journal::{Entry, Event, Journal, LeaseLog, Point};
+pub(crate) use left_out::LeftOut;
 pub(crate) use machines::{Machines, Split, on_machine};
 use replacing::Replacing;
 pub(crate) use report::{Durations, Report};

@@ -15,8 +15,8 @@ mod figures;
 use crate::{
     checks::{Check, Claims, Exclusion, FencedWrites, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
     harness::{
-        Assignment, Director, Entry, Event, Machines, Network, Node, NodeFault, Options, Report, Servers,
-        Set, Store, Truth, is_far, on_machine, resident_kib,
+        Assignment, Director, Entry, Event, LeftOut, Machines, Network, Node, NodeFault, Options, Report,
+        Servers, Set, Store, Truth, is_far, on_machine, resident_kib,
     },
     histories::{self, Leases, Messages, Runs},
     work::{Work, lead, locks::LOCKS, messages},
@@ -63,11 +63,19 @@ pub(crate) const FARTHEST: Duration = Duration::from_secs(4);
 /// The time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Safety mechanism that the workers leave out: the checks must find that
+    #[arg(long = "leave-out", value_enum)]
+    pub(crate) left_out: Option<LeftOut>,
+}
+
 /// Causes faults until the given time is over or `stop` is set. Then ends all faults, and waits until all work
 /// is done.
-pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Report {
-    let workers = options.workers.unwrap_or(WORKERS);
-    let setting = Setting { plan: "soak", workers, durable: None, network: Network::Shared, kinds: SOAK };
+pub(crate) fn run(settings: &Settings, options: &Options, stop: &AtomicBool) -> Report {
+    let (workers, left_out) = (options.workers.unwrap_or(WORKERS), settings.left_out);
+    let (network, kinds) = (Network::Shared, SOAK);
+    let setting = Setting { plan: "soak", workers, durable: None, network, kinds, left_out };
     run_in(&setting, options, stop)
 }
 
@@ -80,6 +88,8 @@ pub(crate) struct Setting {
     pub(crate) durable: Option<bool>,
     pub(crate) network: Network,
     pub(crate) kinds: Kinds,
+    /// The safety mechanism that the workers leave out, if any.
+    pub(crate) left_out: Option<LeftOut>,
 }
 
 /// Runs a plan as [`run`] does, in this setting.
@@ -192,6 +202,7 @@ impl Soak {
             durable,
             trust_new_nodes: false,
             max_ttl: crate::harness::MAX_TTL,
+            left_out: setting.left_out,
             ..Assignment::new(servers.direct_nodes(), TTL, Work::Soak { epoch, stores: stores.clone() })
         };
         let lists: Lists = Arc::default();

@@ -71,15 +71,16 @@ pub(crate) fn enter(stop: &AtomicBool) -> ExitCode {
 }
 
 /// Runs the plan in the namespaces of this process.
-pub(crate) fn run(options: &Options, stop: &std::sync::Arc<AtomicBool>) -> Report {
+pub(crate) fn run(settings: &soak::Settings, options: &Options, stop: &std::sync::Arc<AtomicBool>) -> Report {
     let stopped = std::sync::Arc::clone(stop);
     thread::spawn(move || {
         // The pipe is closed when the process outside is to end, or has ended.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         stopped.store(true, Ordering::Relaxed);
     });
-    let workers = options.workers.unwrap_or(WORKERS);
+    let (workers, left_out) = (options.workers.unwrap_or(WORKERS), settings.left_out);
     let network = Network::Machines(workers);
-    let setting = Setting { plan: "weather", workers, durable: Some(true), network, kinds: WEATHER };
+    let setting =
+        Setting { plan: "weather", workers, durable: Some(true), network, kinds: WEATHER, left_out };
     soak::run_in(&setting, options, stop)
 }

@@ -44,6 +44,10 @@ impl NodeSpec {
         match (scheme, parsed) {
             ("file", Ok(url)) => match url.to_file_path() {
                 Ok(_) if password_file.is_some() => fail("is a directory and takes no password_file"),
+                // The directory is shown in messages and logs, where such characters would change the terminal.
+                Ok(dir) if dir.to_string_lossy().contains(char::is_control) => {
+                    fail("has a control character in its path; choose a directory without one")
+                }
                 Ok(dir) if dir != Path::new("/") => Ok(Self::File { dir: dir.components().collect() }),
                 _ => fail(
                     "names no directory; write its absolute path after file://, like file:///var/lib/quorate/a",
@@ -300,6 +304,7 @@ mod tests {
             ("unix://", "names no socket"),
             ("file://relative/dir", "file:///var/lib/quorate/a"),
             ("file:///", "names no directory"),
+            ("file:///a%1bb", "has a control character in its path"),
             ("redis://:hu#sh@a:b", "is not a URL"),
         ];
         for (text, part) in table {
