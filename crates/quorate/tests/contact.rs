@@ -6,6 +6,7 @@
 mod common;
 
 use common::SECOND;
+use futures_util::future::join_all;
 use quorate::{
     lease::Lease,
     node::{
@@ -302,17 +303,27 @@ async fn a_waiter_is_woken_by_the_release_of_a_bare_majority() {
     other.close().await;
 }
 
-/// A worker that has waited for a lock asks one node first. One node proves nothing, so a key that only this node
-/// stores must not keep the worker from the lock.
+/// A worker that has waited for a lock beside many others asks one node first. One node proves nothing, so a key that
+/// only this node stores must not keep the worker from the lock.
 #[tokio::test]
 async fn a_key_on_one_node_does_not_block_a_worker_that_has_waited() {
     let stage = Stage::new(|builder| builder).await;
-    let other = stage.other();
-    assert!(other.met(10 * SECOND).await.has_majority());
-    let lease = other.lock("x").acquire().await.expect("a majority");
-    let waited = stage.quorum.lock("x").wait(Duration::from_millis(20)).acquire().await;
-    assert!(waited.expect_err("it is held").is_contended());
-    lease.release().await.expect("a majority");
+    let others: Vec<Quorum> = (0..6).map(|_| stage.other()).collect();
+    for other in &others {
+        assert!(other.met(10 * SECOND).await.has_majority());
+    }
+    let lease = others[0].lock("x").acquire().await.expect("a majority");
+    let turn = |quorum: &Quorum| {
+        let lock = quorum.lock("x").wait(60 * SECOND);
+        async move { lock.acquire().await.expect("its turn").release().await.expect("a majority") }
+    };
+    // Six workers wait, and the first release wakes all of them.
+    let turns = join_all(others[1..].iter().chain([&stage.quorum]).map(turn));
+    let release = async {
+        stage.quorum.env().sleep(Duration::from_millis(100)).await;
+        lease.release().await.expect("a majority");
+    };
+    tokio::join!(turns, release);
     for (number, node) in stage.nodes.iter().enumerate() {
         let owner = Owner::sign("gone", number as u64, 1);
         let resource = Resource::lock("x").expect("a name");
@@ -331,7 +342,9 @@ async fn a_key_on_one_node_does_not_block_a_worker_that_has_waited() {
         ask(&node.node, Request::Release { resource, owner }).await;
     }
     stage.quorum.close().await;
-    other.close().await;
+    for other in others {
+        other.close().await;
+    }
 }
 
 async fn ask(node: &MemoryNode, request: Request) -> Reply {

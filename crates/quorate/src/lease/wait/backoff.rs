@@ -29,6 +29,9 @@ const SPLITS_DOUBLED: u32 = 8;
 /// The limits for the measured duration of an attempt. Waiters that are woken together delay their attempts by
 /// multiples of this duration.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
+/// The largest number of waiters that are woken together and do not ask one node first. Few split the votes rarely, and
+/// asking one node first takes one round trip more.
+const FEW: u32 = 3;
 /// The longest delay of such an attempt.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// The range of the pause after which a waiter asks a majority, because one node alone named a new holder.
@@ -103,8 +106,8 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Returns the contact of the first attempt. It asks one node first if this process has waited for the resource
-    /// lately.
+    /// Returns the contact of the first attempt. It asks one node first if many workers, this one among them, have
+    /// waited for the resource lately.
     pub(crate) fn first_contact(&mut self) -> Contact {
         self.asks_one =
             self.inner.recent_waits().contains(self.resource, self.inner.env().now()) && self.can_ask_one();
@@ -165,7 +168,6 @@ impl<'a> RetryBackoff<'a> {
         let Some(waiting) = &self.waiting else {
             if is_contended(tally) {
                 self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
-                self.inner.recent_waits().add(self.resource, env.now());
             }
             // The subscription begins only now, after the attempt. The resource may have been released
             // between the attempt and the subscription, without a report to this waiter. So if another client
@@ -197,7 +199,11 @@ impl<'a> RetryBackoff<'a> {
             };
             self.looks = 0;
             self.quiet_since = None;
-            if wake.notified > 1 && self.can_ask_one() {
+            let compete_many = wake.notified > FEW;
+            if compete_many {
+                self.inner.recent_waits().add(self.resource, env.now());
+            }
+            if (compete_many || (wake.notified > 1 && queue.is_some())) && self.can_ask_one() {
                 let delay = match queue.as_deref_mut() {
                     Some(queue) => {
                         self.ahead = queue.released();
