@@ -34,9 +34,13 @@ const LINUX_ALONE: [(&str, usize, &str); 6] = [
 ];
 
 /// The manifests with test targets that need a feature, and the number of these targets. `tests/run.sh`
-/// enables all features.
-const WITH_FEATURES: [(&str, usize); 2] =
-    [("crates/quorate-testkit/Cargo.toml", 1), ("crates/quorate/Cargo.toml", 11)];
+/// enables all features. The fuzz targets are no tests; `tests/fuzz/run.sh` builds those of the program only without
+/// `--libraries`.
+const WITH_FEATURES: [(&str, usize); 3] = [
+    ("crates/quorate-testkit/Cargo.toml", 1),
+    ("crates/quorate/Cargo.toml", 11),
+    ("tests/fuzz/Cargo.toml", 5),
+];
 
 #[cfg(not(target_os = "linux"))]
 #[test]
