@@ -303,7 +303,7 @@ async fn a_waiter_is_woken_by_the_release_of_a_bare_majority() {
     other.close().await;
 }
 
-/// A worker that has waited for a lock beside many others asks one node first. One node proves nothing, so a key that
+/// A worker that has waited for a lock beside others asks one node first. One node proves nothing, so a key that
 /// only this node stores must not keep the worker from the lock.
 #[tokio::test]
 async fn a_key_on_one_node_does_not_block_a_worker_that_has_waited() {

@@ -10,8 +10,8 @@ const RECENT: Duration = Duration::from_secs(1);
 /// The number of waits that are kept.
 const WAITS_MAX: usize = 16;
 
-/// The locks for which this process has lately waited beside many others. They are likely to wait for them now, so a
-/// new attempt competes with theirs.
+/// The locks for which this process has lately waited beside others. They are likely to wait for them now, so a new
+/// attempt competes with theirs.
 #[derive(Debug, Default)]
 pub(super) struct RecentWaits(Mutex<VecDeque<(Resource, BootTime)>>);
 

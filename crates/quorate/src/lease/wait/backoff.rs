@@ -29,9 +29,6 @@ const SPLITS_DOUBLED: u32 = 8;
 /// The limits for the measured duration of an attempt. Waiters that are woken together delay their attempts by
 /// multiples of this duration.
 const ATTEMPT: RangeInclusive<Duration> = Duration::from_micros(100)..=Duration::from_millis(3);
-/// The largest number of waiters that are woken together and do not ask one node first. Few split the votes rarely, and
-/// asking one node first takes one round trip more.
-const FEW: u32 = 3;
 /// The longest delay of such an attempt.
 const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// The range of the pause after which a waiter asks a majority, because one node alone named a new holder.
@@ -106,7 +103,7 @@ impl<'a> RetryBackoff<'a> {
         }
     }
 
-    /// Returns the contact of the first attempt. It asks one node first if many workers, this one among them, have
+    /// Returns the contact of the first attempt. It asks one node first if several workers, this one among them, have
     /// waited for the resource lately.
     pub(crate) fn first_contact(&mut self) -> Contact {
         self.asks_one =
@@ -199,11 +196,10 @@ impl<'a> RetryBackoff<'a> {
             };
             self.looks = 0;
             self.quiet_since = None;
-            let compete_many = wake.notified > FEW;
-            if compete_many {
+            // A waiter that is woken alone competes with nobody but the worker that has released the lock. One node
+            // first would take it one round trip more.
+            if wake.notified > 1 && self.can_ask_one() {
                 self.inner.recent_waits().add(self.resource, env.now());
-            }
-            if (compete_many || (wake.notified > 1 && queue.is_some())) && self.can_ask_one() {
                 let delay = match queue.as_deref_mut() {
                     Some(queue) => {
                         self.ahead = queue.released();
