@@ -101,21 +101,9 @@ impl NodeChange {
             let server = all[faults.rng.index(all.len())];
             faults.cut(OPERATOR, server);
         }
-        // Without a majority of the old set the command must not open the new set.
-        if !self.meets_the_old_set() && faults.rng.chance(400) {
-            let begin = self.begins.saturating_sub(faults.rng.millis(0..=200));
-            for &server in self.old.servers().iter().take(self.old.majority()) {
-                faults.cut_at(begin, OPERATOR, server, 2_000..=6_000);
-            }
-        }
         for worker in 0..WORKERS {
             for _ in 0..2 {
                 faults.switch(worker, self.begins);
-            }
-            // No server of the old set keeps such a worker from a lock that is still held. So let some start early.
-            if !self.meets_the_old_set() && faults.rng.chance(500) {
-                let at = self.begins + faults.rng.millis(50..=1_500);
-                faults.switch_at(worker, at);
             }
         }
         faults.made
@@ -127,7 +115,7 @@ fn lists(rng: &mut SeedRng) -> (Vec<usize>, Vec<usize>) {
     let five: Vec<usize> = (0..NODES).collect();
     let mut some = five.clone();
     let rest: Vec<usize> = (0..2).map(|_| some.swap_remove(rng.index(some.len()))).collect();
-    match rng.number(0..=12) {
+    match rng.number(0..=9) {
         // The three that stay can be a majority that knows nothing of the old set's last grants.
         0..=3 => (five, some),
         4 => (five, vec![some[0], some[1], NODES]),
@@ -164,14 +152,10 @@ impl Faults {
     }
 
     fn cut(&mut self, process: usize, server: usize) {
-        let at = self.moment();
-        self.cut_at(at, process, server, 10..=3_500);
-    }
-
-    fn cut_at(&mut self, at: Duration, process: usize, server: usize, millis: RangeInclusive<u64>) {
         let (there, back) = [(false, false), (false, true), (true, false)][self.rng.index(3)];
         let (cut, open) = (Directions { there, back }, Directions { there: true, back: true });
-        self.lasting(at, Fault::Road(process, server, cut), Fault::Road(process, server, open), millis);
+        let at = self.moment();
+        self.lasting(at, Fault::Road(process, server, cut), Fault::Road(process, server, open), 10..=3_500);
     }
 
     /// Draws a restart of a worker with the new list: before the replacement, during it, or at any time.
@@ -181,10 +165,6 @@ impl Faults {
             1 | 2 => begins + self.rng.millis(0..=9_000),
             _ => self.moment(),
         };
-        self.switch_at(worker, at);
-    }
-
-    fn switch_at(&mut self, worker: usize, at: Duration) {
         self.made.push((at, Fault::GiveNewList(worker)));
         self.lasting(at, Fault::CrashWorker(worker), Fault::StartWorker(worker, None), 1..=800);
     }
