@@ -196,7 +196,7 @@ impl<'a> RetryBackoff<'a> {
             };
             self.looks = 0;
             self.quiet_since = None;
-            // A waiter that is woken alone competes with nobody but the worker that has released the lock. One node
+            // A waiter that is woken alone competes only with the worker that has released the lock. One node
             // first would take it one round trip more.
             if wake.notified > 1 && self.can_ask_one() {
                 self.inner.recent_waits().add(self.resource, env.now());
