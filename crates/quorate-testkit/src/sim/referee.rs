@@ -210,7 +210,7 @@ impl Referee {
     }
 
     /// Records that a server ran all requests of a batch at one moment. Judges the state of all grants if a request
-    /// may have changed a lease, or if it was last judged [`LOOK_EVERY`] ago.
+    /// may have changed a lease, or if it was last judged 5 ms ago.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         let mut may_change_lease = false;
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
