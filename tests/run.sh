@@ -367,7 +367,7 @@ computing() {
 # lowest priority, in the time in which they leave the processors free.
 all_tests() {
     local programs=target/programs computes status=0
-    computes="/($(xargs <<<"$COMPUTING" | tr ' ' '|'))-[0-9a-f]*$"
+    computes="/(${COMPUTING// /|})-[0-9a-f]*$"
     say "building the tests"
     test_programs >"$programs"
     [ -s "$programs" ]

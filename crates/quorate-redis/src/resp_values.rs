@@ -43,7 +43,7 @@ impl Scan {
             let mut values = Values { bytes, at: self.at };
             let more = match bytes.get(self.at) {
                 Some(b'*') => values.number(b'*'),
-                Some(b'$') => values.skip_text().map(|()| 0),
+                Some(b'$') => values.skip_text().map(|_| 0),
                 Some(b':') => values.number(b':').map(|_| 0),
                 Some(_) => Err(Stop::Other),
                 None => Err(Stop::Incomplete),
@@ -89,25 +89,18 @@ impl<'a> Values<'a> {
         digits(str::from_utf8(&rest[1..end]).map_err(|_| Stop::Other)?)
     }
 
-    /// Passes over a bulk string.
-    fn skip_text(&mut self) -> Result<(), Stop> {
+    /// Passes over a bulk string. Returns its bytes, with the end of the line.
+    fn skip_text(&mut self) -> Result<&'a [u8], Stop> {
         let length = usize::try_from(self.number(b'$')?).map_err(|_| Stop::Other)?;
         let end = self.at.checked_add(length).and_then(|end| end.checked_add(2)).ok_or(Stop::Other)?;
-        if end > self.bytes.len() {
-            return Err(Stop::Incomplete);
-        }
+        let text = self.bytes.get(self.at..end).ok_or(Stop::Incomplete)?;
         self.at = end;
-        Ok(())
+        Ok(text)
     }
 
     /// Returns the text of a bulk string.
     pub(crate) fn text(&mut self) -> Result<&'a str, Stop> {
-        let length = usize::try_from(self.number(b'$')?).map_err(|_| Stop::Other)?;
-        let rest = &self.bytes[self.at..];
-        let end = length.checked_add(2).ok_or(Stop::Other)?;
-        let Some(text) = rest.get(..end) else { return Err(Stop::Incomplete) };
-        let text = text.strip_suffix(b"\r\n").ok_or(Stop::Other)?;
-        self.at += end;
+        let text = self.skip_text()?.strip_suffix(b"\r\n").ok_or(Stop::Other)?;
         str::from_utf8(text).map_err(|_| Stop::Other)
     }
 }

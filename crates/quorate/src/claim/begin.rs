@@ -61,14 +61,17 @@ pub(super) fn withdraw_count(lease: &Lease, attempt: u32, keep: Duration, at: im
         return;
     }
     let nodes = (0..pool.len()).filter(|node| at(*node));
-    drop(pool.ask_some(nodes, |_| Request::Count {
-        resource: lease.resource().clone(),
-        owner: lease.owner().clone(),
-        attempts: attempt,
-        payload: None,
-        withdraw: true,
-        keep,
-    }));
+    drop(pool.ask_some(
+        nodes,
+        Request::Count {
+            resource: lease.resource().clone(),
+            owner: lease.owner().clone(),
+            attempts: attempt,
+            payload: None,
+            withdraw: true,
+            keep,
+        },
+    ));
 }
 
 /// Decides on each acquired message. If there is an attempt limit or a payload, an attempt begins only after a

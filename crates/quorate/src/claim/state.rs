@@ -77,7 +77,7 @@ impl Claims {
         let resource = Resource::claim(&self.set, id).map_err(ClaimError::from)?;
         let keep = self.params()?.keep;
         let pool = self.quorum.pool();
-        let mut votes = pool.ask_all(|_| Request::ResetAttempts { resource: resource.clone(), keep });
+        let mut votes = pool.ask_all(Request::ResetAttempts { resource: resource.clone(), keep });
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         let (mut reset, mut ended) = (0, None);
         while let Some(vote) = votes.recv().await {

@@ -223,19 +223,15 @@ impl NodePool {
 
     /// Sends a request to every node. Returns the channel of the votes, on which each node's vote arrives
     /// within the node timeout.
-    pub(crate) fn ask_all(&self, request: impl Fn(usize) -> Request) -> VoteReceiver {
+    pub(crate) fn ask_all(&self, request: Request) -> VoteReceiver {
         self.ask_some(0..self.len(), request)
     }
 
-    /// Sends a request like [`NodePool::ask_all`], but only to some nodes.
-    pub(crate) fn ask_some(
-        &self,
-        nodes: impl IntoIterator<Item = usize>,
-        request: impl Fn(usize) -> Request,
-    ) -> VoteReceiver {
-        let (sender, votes) = vote_channel();
+    /// Sends a request like [`NodePool::ask_all`], but only to some nodes. The nodes share it.
+    pub(crate) fn ask_some(&self, nodes: impl IntoIterator<Item = usize>, request: Request) -> VoteReceiver {
+        let (request, (sender, votes)) = (Arc::new(request), vote_channel());
         for node in nodes {
-            self.ask(node, request(node), ReplyTo { sender: sender.clone(), ticket: 0 });
+            self.ask(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket: 0 });
         }
         votes
     }

@@ -59,7 +59,7 @@ impl Inspection {
 
 pub(crate) async fn inspect(inner: &QuorumInner, resource: &Resource) -> Result<Inspection, NoMajority> {
     let pool = inner.pool();
-    let mut votes = pool.ask_all(|_| Request::Inspect { resource: resource.clone() });
+    let mut votes = pool.ask_all(Request::Inspect { resource: resource.clone() });
     let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
     let mut views = Vec::new();
     // The function waits for all answers, and not only for a majority, because people read the result and need

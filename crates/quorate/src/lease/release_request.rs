@@ -35,7 +35,7 @@ pub(crate) async fn request_release(
 ) -> Result<(), NoMajority> {
     let (pool, request_key) = (inner.pool(), resource.resign_request());
     let (answers, mut votes) = vote_channel();
-    let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
+    let mut looks = pool.ask_all(Request::Inspect { resource: request_key.clone() });
     while let Some(look) = looks.recv().await {
         if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
             && stored != *owner
@@ -86,7 +86,7 @@ pub(crate) async fn resign_requested(lease: &Lease) {
         let now = pool.env().now();
         pool.env().sleep_until_poll(looked, now + every, now + LOOK_AT_LEAST_EVERY).await;
         looked = pool.env().now();
-        let mut looks = pool.ask_all(|_| Request::Inspect { resource: request_key.clone() });
+        let mut looks = pool.ask_all(Request::Inspect { resource: request_key.clone() });
         while let Some(look) = looks.recv().await {
             if let Answer::Reply(Reply::State { holder: Some((stored, _)), .. }) = look.answer
                 && stored == *lease.owner()

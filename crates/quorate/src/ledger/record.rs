@@ -193,7 +193,7 @@ impl Ledger {
         remembered: u64,
     ) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
-        let votes = self.ask_all(Request::Write {
+        let votes = pool.ask_all(Request::Write {
             ledger: Arc::clone(&self.group),
             term: record.term,
             key: Arc::clone(key),
@@ -240,7 +240,7 @@ impl Ledger {
     /// If the future is dropped, the lifetime may have been set on all nodes, on some, or on none.
     pub async fn keep(&self, life: Duration) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
-        let mut votes = self.ask_all(Request::Keep { ledger: Arc::clone(&self.group), life });
+        let mut votes = pool.ask_all(Request::Keep { ledger: Arc::clone(&self.group), life });
         votes.wake_after(pool.len());
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
@@ -251,15 +251,6 @@ impl Ledger {
             return Err(LedgerError::NoMajority(pool.report(outcomes)));
         }
         Ok(())
-    }
-
-    /// Sends a request to every node. The nodes share it, because a leader writes many records.
-    fn ask_all(&self, request: Request) -> VoteReceiver {
-        let (pool, request, (sender, votes)) = (self.quorum.pool(), Arc::new(request), vote_channel());
-        for node in 0..pool.len() {
-            pool.ask(node, Arc::clone(&request), ReplyTo { sender: sender.clone(), ticket: 0 });
-        }
-        votes
     }
 
     /// Waits until the write is decided: a majority has stored the record, or no majority can store it any

@@ -271,7 +271,7 @@ impl<'a> RetryBackoff<'a> {
         // may be stored on no other node.
         let first = pool.env().random() % pool.majority() as u64;
         let node = pool.order(self.resource)[first as usize];
-        let look = |_| Request::Inspect { resource: self.resource.clone() };
+        let look = Request::Inspect { resource: self.resource.clone() };
         let vote = pool.ask_some([node], look).recv().await;
         vote.is_some_and(|vote| {
             matches!(vote.answer, Answer::Reply(Reply::State { holder: Some((holder, _)), .. })

@@ -107,7 +107,7 @@ impl QueueTicket {
             ttl: Self::ttl(inner.config()),
             exclusive: self.exclusive,
         };
-        let votes = inner.pool().ask_all(|_| request.clone());
+        let votes = inner.pool().ask_all(request);
         self.asked = Some(Asked { at: env.now(), votes, standing: 0, open: inner.pool().len() });
         Some(self.ticket.clone())
     }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 const PACED_ABOVE: usize = 1_000;
 /// The pace: a number of rows, and the time after which as many follow. It is 2,000 rows a second.
 const PACE: (usize, Duration) = (100, Duration::from_millis(50));
+
 /// A row to write.
 #[derive(Debug)]
 pub(super) struct Put {
