@@ -49,10 +49,11 @@ impl Scratch {
         probe
     }
 
-    /// Starts a probe with `script`, and waits until the script has written its process ids.
+    /// Starts a probe with `script`. Waits until the script has written its process ids and the probe has received the
+    /// report of its supervisor process. Only then does the probe extend the deadline.
     fn processes(&self, args: &[&str], script: &str) -> Probe {
         let probe = Probe(self.probe(args, &["sh", "-c", script]).stdin(Stdio::null()).spawn().unwrap());
-        until(SOON, "the command has started", || self.has("ready"));
+        until(SOON, "the command has started", || self.has("ready") && self.has("held"));
         probe
     }
 

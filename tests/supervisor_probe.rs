@@ -3,8 +3,8 @@
 //! The arguments are `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`. HOW is `once` (one
 //! deadline, counted from the start), `extend` (a new deadline every 50 ms), `stuck` (like `once`, but the
 //! process then does nothing more), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the
-//! handle is dropped after a second, and the process continues). The program writes the command's exit as one
-//! JSON object to standard error.
+//! handle is dropped after a second, and the process continues). The program creates the file `held` once the supervisor
+//! process has reported the command, and writes the command's exit as one JSON object to standard error.
 //!
 //! `supervisor-probe as-root COMMAND…` runs the command with the real user id 0. Tests install a copy with the
 //! setuid bit.
@@ -60,6 +60,7 @@ async fn run(
     let mut signals = ForwardedSignals::catch()?;
     let from_now = |env: &Env| Deadline { step_down: env.now() + step_down, kill: env.now() + kill };
     let mut supervisor = Supervisor::start(&env, command, from_now(&env)).await?;
+    std::fs::write("held", "").expect("a file in the working directory");
     if how == "stuck" {
         loop {
             std::thread::park();
