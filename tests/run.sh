@@ -146,37 +146,42 @@ server_program() {
     [ -n "$program" ] && "$program" --version | grep -q "v=${name#*-} " && echo "$program"
 }
 
-# One release of each other line. CI runs the shortest tests against them: the rest would take two minutes more.
+# One release of each other line. CI runs some tests against them: all would take several minutes more.
 SERVERS_IN_CI="redis-6.2.5 redis-8.2.3 valkey-9.1.2"
+SUITES_IN_CI="conformance faults doctor"
 # The tests that start servers and whose results depend on the version of the server.
 SERVER_SUITES="conformance differential hostile server_clock node any_worker claims short_path append_only_cut wake streams
     faults quarantine exec doctor"
 
-# against NAME SUITE…: runs these test targets against the server NAME. The packages and features are those of a full
-# run, so that Cargo builds nothing twice. The conformance suite leaves out the nodes that are no servers.
+# against NAME PATTERN: runs the test programs of the file $PROGRAMS whose lines match the pattern, against the server
+# NAME. The conformance suite leaves out the nodes that are no servers.
 against() {
-    local name=$1 program began=$SECONDS
-    shift
-    say "$name: $*"
+    local name=$1 pattern=$2 program began=$SECONDS
     program=$(server_program "$name") || {
-        echo "NOT RUN: $* against $name: this server could not be installed: see above" | tee -a "$TESTS_NOT_RUN"
+        echo "NOT RUN: tests against $name: this server could not be installed: see above" | tee -a "$TESTS_NOT_RUN"
         return
     }
-    QUORATE_REDIS_SERVER=$program RUST_TEST_THREADS=${RUST_TEST_THREADS:-$THREADS} \
-        heeding cargo test --quiet --workspace --all-features --no-fail-fast "${@/#/--test=}" -- \
-        --skip memory_node --skip file_node ||
+    say "against $name"
+    grep -E "$pattern" "$PROGRAMS" |
+        QUORATE_REDIS_SERVER=$program run_programs "$THREADS" --quiet --skip memory_node --skip file_node ||
         FAILED_SERVERS+=" $name"
     echo "$name: $((SECONDS - began)) s"
 }
 
-# against_each SUITES NAME…: runs the test targets against each of the servers, then fails if a test failed.
+# against_each SUITES NAME…: runs the test targets against each of the servers, then fails if a test failed. One server
+# after the other: all at once, the tests of one delay those of another beyond their limits.
 against_each() {
     local suites=$1 name FAILED_SERVERS=
     shift
-    for name in "$@"; do
-        # shellcheck disable=SC2086 # a list of words
-        against "$name" $suites
+    # shellcheck disable=SC2086 # lists of names
+    for name in $suites; do
+        grep -qE "$(programs_named $name)" "$PROGRAMS" || {
+            echo "tests/run.sh: no test program is named $name" >&2
+            return 1
+        }
     done
+    # shellcheck disable=SC2086 # lists of names
+    for name in "$@"; do against "$name" "$(programs_named $suites)"; done
     [ -z "$FAILED_SERVERS" ] || {
         echo "tests/run.sh: tests failed against:$FAILED_SERVERS" >&2
         return 1
@@ -317,21 +322,38 @@ book() {
 # The test programs that compute and do not wait. `all_tests` runs them beside the others.
 COMPUTING="model sabotage simulation days quorate_testkit"
 
-# Prints the folder and the path of each test program, and builds them. A program runs in the folder of its package.
+# The list of test programs: for each one, its folder and its path.
+PROGRAMS=$PWD/target/programs
+
+# Builds the test programs and lists them. A program runs in the folder of its package.
 test_programs() {
+    say "building the tests"
     cargo test --workspace --all-features --no-run --message-format=json-render-diagnostics |
         grep -F '"test":true},"features"' |
-        sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1 \2/p'
+        sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*\)".*/\1 \2/p' >"$PROGRAMS"
+    [ -s "$PROGRAMS" ]
 }
 
-# run_programs THREADS: runs the test programs of the standard input, as `cargo test` does. Fails if one has failed.
+# programs_named NAME…: prints a pattern for the lines of the list that have one of these names.
+programs_named() {
+    local IFS='|'
+    echo "/($*)-[0-9a-f]*$"
+}
+
+# run_programs THREADS ARGUMENT…: runs the test programs of the standard input with these arguments, as `cargo test`
+# does. Fails if one has failed.
 run_programs() {
-    local threads=$1 folder program name failed=
+    local threads=$1 folder program name began failed=
+    shift
     while read -r folder program <&3; do
         name=$(basename "$program")
         say "${name%-*}"
-        (cd "$folder" && CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program") ||
-            failed+=" ${name%-*}"
+        began=$SECONDS
+        (
+            cd "$folder" &&
+                CARGO_MANIFEST_DIR=$folder RUST_TEST_THREADS=${RUST_TEST_THREADS:-$threads} heeding "$program" "$@"
+        ) || failed+=" ${name%-*}"
+        echo "${name%-*}: $((SECONDS - began)) s"
     done 3<&0
     [ -z "$failed" ] || {
         echo "tests/run.sh: tests failed in:$failed" >&2
@@ -366,18 +388,20 @@ computing() {
 # Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
 # lowest priority, in the time in which they leave the processors free.
 all_tests() {
-    local programs=target/programs computes status=0
-    computes="/(${COMPUTING// /|})-[0-9a-f]*$"
-    say "building the tests"
-    test_programs >"$programs"
-    [ -s "$programs" ]
+    local computes status=0
+    # shellcheck disable=SC2086 # a list of names
+    computes=$(programs_named $COMPUTING)
+    test_programs
     (
         renice -n 19 -p "$BASHPID" >/dev/null
-        grep -E "$computes" "$programs" | computing
+        grep -E "$computes" "$PROGRAMS" | computing
     ) >target/computing.log 2>&1 &
     BESIDE=$!
     say "tests"
-    grep -vE "$computes" "$programs" | run_programs "$THREADS" || status=1
+    grep -vE "$computes" "$PROGRAMS" | run_programs "$THREADS" || status=1
+    # shellcheck disable=SC2086 # a list of names
+    against_each "$SUITES_IN_CI" $SERVERS_IN_CI || status=1
+    say "what computes took longer"
     wait "$BESIDE" || status=1
     BESIDE=
     cat target/computing.log
@@ -410,6 +434,7 @@ fi
 if [ "${1:-}" = --servers ]; then
     shift
     servers=$(servers_of "$@")
+    test_programs
     # shellcheck disable=SC2086 # lists of names
     against_each "$SERVER_SUITES" $servers
     JUDGED=1
@@ -478,11 +503,6 @@ dependencies
 book
 
 all_tests
-
-# The same test programs, against one release of each other line. One server after the other: all at once, the tests
-# of one delay those of another beyond their limits.
-# shellcheck disable=SC2086 # a list of names
-against_each "conformance doctor" $SERVERS_IN_CI
 
 part "package: Kubernetes manifests" bash tests/package/kubernetes.sh "${CARGO_TARGET_DIR:-target}/debug/quorate-under-test"
 
