@@ -20,8 +20,10 @@ const RELEASES_MAX: usize = 16;
 /// instead.
 ///
 /// A lease on a bare majority is released only on the nodes of that majority, so a single lost report would
-/// hide its release. If a waiter was refused by exactly such a lease, all reports but one are enough: the
-/// nodes that reported and the nodes that never held the lease are a majority.
+/// hide its release. If a waiter was refused by exactly a majority, its lease may be such a lease, so all reports but
+/// one are enough: the nodes that reported and the nodes that never held the lease are a majority. If the lease was on
+/// more nodes, the attempt that follows may come before its release on these. Then the lease refuses the attempt once
+/// more, and the release wakes a waiter again as soon as a majority has reported it.
 #[derive(Debug)]
 pub(crate) struct WakeQueue<W> {
     nodes: usize,
@@ -60,8 +62,10 @@ struct Release {
     owner: Owner,
     /// The nodes that reported the release, each with the number of sessions that it notified.
     nodes: Vec<(usize, u32)>,
-    /// True once the release has woken a waiter.
-    woken: bool,
+    /// The number of reports that had arrived when the release woke a waiter. 0 before.
+    woken_by: usize,
+    /// True if the waiter that fewer reports than a majority had woken was refused by the same lease.
+    needs_majority: bool,
 }
 
 /// The actions that the caller must take after a waiter has left the queue.
@@ -100,13 +104,14 @@ impl<W: Clone> WakeQueue<W> {
             |waiter: &Waiter<W>| waiter.wake.is_none() && waiter.refused_by.as_ref() == Some(&freed.owner);
         let needed = if queue.waiters.iter().any(refused) { few } else { all };
         let release = queue.release(&freed.owner);
+        let needed = if release.needs_majority { all } else { needed };
         if release.nodes.iter().any(|(other, _)| *other == node) {
             // All readers share one owner name. So a second report of the same node is about the release of
             // later readers, and begins a new count.
             if freed.owner.as_str() != Owner::READERS {
                 return None;
             }
-            (release.nodes, release.woken) = (Vec::new(), false);
+            (release.nodes, release.woken_by) = (Vec::new(), 0);
         }
         release.nodes.push((node, notified));
         let wake = release.wake_after(needed)?;
@@ -121,16 +126,19 @@ impl<W: Clone> WakeQueue<W> {
         id: u64,
         holder: Option<(&Owner, usize)>,
     ) -> Option<W> {
-        let few = self.enough_of_a_bare_majority();
+        let (all, few) = (majority(self.nodes), self.enough_of_a_bare_majority());
         let is_bare = |(owner, on): &(&Owner, usize)| {
-            *on == majority(self.nodes) && owner.as_str() != Owner::READERS && owner.as_str() != Owner::QUEUE
+            *on == all && owner.as_str() != Owner::READERS && owner.as_str() != Owner::QUEUE
         };
         let owner = holder.filter(is_bare).map(|(owner, _)| owner.clone());
         let queue = self.queues.get_mut(resource)?;
         let waiter = queue.waiters.iter_mut().find(|waiter| waiter.id == id)?;
         waiter.refused_by.clone_from(&owner);
         let release = queue.releases.iter_mut().find(|release| Some(&release.owner) == owner.as_ref())?;
-        let wake = release.wake_after(few)?;
+        if (1..all).contains(&release.woken_by) {
+            (release.woken_by, release.needs_majority) = (0, true);
+        }
+        let wake = release.wake_after(if release.needs_majority { all } else { few })?;
         queue.wake_one(wake)
     }
 
@@ -179,7 +187,12 @@ impl<W: Clone> ResourceQueue<W> {
             if self.releases.len() == RELEASES_MAX {
                 self.releases.pop_front();
             }
-            self.releases.push_back(Release { owner: owner.clone(), nodes: Vec::new(), woken: false });
+            self.releases.push_back(Release {
+                owner: owner.clone(),
+                nodes: Vec::new(),
+                woken_by: 0,
+                needs_majority: false,
+            });
             self.releases.len() - 1
         });
         &mut self.releases[at]
@@ -198,10 +211,10 @@ impl Release {
     /// Returns the wake for one waiter, once `needed` nodes have reported the release. Later reports of the
     /// same release wake no other waiter.
     fn wake_after(&mut self, needed: usize) -> Option<Wake> {
-        if self.woken || self.nodes.len() < needed {
+        if self.woken_by > 0 || self.nodes.len() < needed {
             return None;
         }
-        self.woken = true;
+        self.woken_by = self.nodes.len();
         let mut counts: Vec<u32> = self.nodes.iter().map(|(_, notified)| *notified).collect();
         counts.sort_unstable();
         Some(Wake { owner: self.owner.clone(), notified: counts[counts.len() / 2] })
@@ -302,6 +315,32 @@ mod tests {
         assert_eq!(report(&mut wake_queue, &[2], 3), ['b']);
         let needed = |nodes| WakeQueue::<char>::new(nodes).enough_of_a_bare_majority();
         assert_eq!([1, 2, 3, 4, 5, 7].map(needed), [1, 2, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn a_waiter_that_was_woken_too_early_is_woken_again() {
+        let mut wake_queue = wake_queue(&['a']);
+        let holder = freed(1).owner;
+        let refuse = |wake_queue: &mut WakeQueue<char>| {
+            let _ = wake_queue.take_wake(&resource("r"), 0);
+            wake_queue.refused_by(&resource("r"), 0, Some((&holder, 3)))
+        };
+        assert_eq!(refuse(&mut wake_queue), None);
+        assert_eq!(report(&mut wake_queue, &[0, 1], 1), ['a'], "the lease may be on three nodes only");
+        assert_eq!(refuse(&mut wake_queue), None, "it was on more: its release has reached two of them");
+        assert_eq!(report(&mut wake_queue, &[2], 1), ['a'], "now on three");
+        assert_eq!(refuse(&mut wake_queue), None, "a majority has woken it: the lease is not free elsewhere");
+        assert_eq!(report(&mut wake_queue, &[3, 4], 1), []);
+
+        let mut wake_queue = WakeQueue::new(3);
+        wake_queue.join(&resource("r"), 'a');
+        let refuse = |wake_queue: &mut WakeQueue<char>| {
+            let _ = wake_queue.take_wake(&resource("r"), 0);
+            wake_queue.refused_by(&resource("r"), 0, Some((&holder, 2)))
+        };
+        assert_eq!(refuse(&mut wake_queue), None);
+        assert_eq!(report(&mut wake_queue, &[0, 1], 1), ['a'], "the second report comes during the attempt");
+        assert_eq!(refuse(&mut wake_queue), Some('a'));
     }
 
     #[test]
