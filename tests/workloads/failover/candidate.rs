@@ -1,10 +1,9 @@
 use crate::{
-    harness::{Assignment, Journal, LeaseLog},
-    work::{CHECK_EVERY, Failure, GRACE, until_told_to_end},
+    harness::{Assignment, Journal},
+    work::{CHECK_EVERY, Failure, GRACE, leadership::Leadership, until_told_to_end},
 };
 use quorate::{
     election::{Election, Term},
-    env::BootTime,
     quorum::Quorum,
 };
 use serde::{Deserialize, Serialize};
@@ -29,11 +28,8 @@ pub(crate) async fn work(
     let lead = |term: Term| {
         let (journal, group) = (journal.clone(), task.group.clone());
         async move {
-            let log = LeaseLog::begin(&journal, &group, term.token().get(), BootTime::default(), || {
-                term.remaining()
-            });
-            if let Some(log) = log {
-                Led { term, log }.watch().await;
+            if let Some(leadership) = Leadership::begin(&journal, &group, term, CHECK_EVERY * 10) {
+                leadership.watch_until_step_down().await;
             }
             Ok::<(), Infallible>(())
         }
@@ -46,29 +42,4 @@ pub(crate) async fn work(
     let (led, ended) = tokio::join!(campaign, until_told_to_end(&stop));
     led?;
     ended
-}
-
-/// A term, with the log that writes its end. The campaign drops this value when the lease is lost, or before it
-/// releases the lease.
-struct Led {
-    term: Term,
-    log: LeaseLog,
-}
-
-impl Led {
-    /// Returns when the term has ended, or must end.
-    async fn watch(&self) {
-        while self.log.check(|| self.term.remaining()) {
-            tokio::select! { biased;
-                () = self.term.step_down_token().cancelled() => return,
-                () = self.term.quorum().env().sleep(CHECK_EVERY * 10) => {}
-            }
-        }
-    }
-}
-
-impl Drop for Led {
-    fn drop(&mut self) {
-        self.log.end(|| self.term.remaining());
-    }
 }

@@ -1,10 +1,9 @@
 //! The part of a worker that campaigns for the leadership, and runs jobs while it leads.
 
-use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
-use crate::harness::{Event, Journal, LeaseLog};
+use super::{CHECK_EVERY, Failure, GRACE, leadership::Leadership};
+use crate::harness::{Event, Journal};
 use quorate::{
     election::{Election, Term},
-    env::BootTime,
     quorum::Quorum,
     scheduler::{Delivery, Job, Misfire, RunContext, Scheduler, every},
 };
@@ -75,11 +74,10 @@ pub(super) async fn lead(
     let campaign = election.run(|term: Term| {
         let (journal, scheduler) = (journal.clone(), scheduler.clone());
         async move {
-            let (number, unknown) = (term.token().get(), BootTime::default());
             // If the term has already ended, no work is started, and the worker campaigns again.
-            let log = LeaseLog::begin(&journal, TERM, number, unknown, || term.remaining());
-            let Some(log) = log else { return Ok(()) };
-            let leadership = Leadership { term, log };
+            let Some(leadership) = Leadership::begin(&journal, TERM, term, CHECK_EVERY) else {
+                return Ok(());
+            };
             let led = tokio::select! { biased;
                 led = scheduler.lead(leadership.term.clone()) => led,
                 () = leadership.watch() => return Ok(()),
@@ -91,40 +89,6 @@ pub(super) async fn lead(
         }
     });
     Ok(campaign.until(stop.cancelled()).await?)
-}
-
-/// A term, with the log that writes its events. The campaign drops this value when the lease is lost, or before
-/// it releases the lease.
-struct Leadership {
-    term: Term,
-    log: LeaseLog,
-}
-
-impl Leadership {
-    /// Checks the term repeatedly until it has ended.
-    async fn watch(&self) {
-        let Self { term, log } = self;
-        while log.check(|| term.remaining()) {
-            tokio::select! { biased;
-                () = term.step_down_token().cancelled(), if !log.has_stepped_down() => log.step_down(),
-                () = term.quorum().env().sleep(CHECK_EVERY) => {}
-            }
-        }
-        self.await_step_down().await;
-    }
-
-    async fn await_step_down(&self) {
-        await_step_down(self.term.quorum().env(), &self.log, self.term.step_down_token()).await;
-    }
-}
-
-impl Drop for Leadership {
-    fn drop(&mut self) {
-        if self.term.step_down_token().is_cancelled() {
-            self.log.step_down();
-        }
-        self.log.end(|| self.term.remaining());
-    }
 }
 
 /// A run. If this value is dropped before the run is done, the journal shows the run as interrupted.

@@ -1,6 +1,7 @@
 //! The worker processes. Each does the work of its plan, and writes a journal.
 
 pub(crate) mod lead;
+pub(crate) mod leadership;
 pub(crate) mod locks;
 pub(crate) mod messages;
 
