@@ -155,8 +155,8 @@ fn items_a_call(request: &Request) -> usize {
 }
 
 /// Returns the ledger and the position of a request for a page after the first one. Such a page is read with HSCAN, and
-/// not by a script, because that costs the server a fifth. The script that follows only seals or checks the node: if it
-/// accepts the request, no later term had sealed the ledger, and the node had kept its memory, when the page was read.
+/// not by a script, because records that pass through Lua cost the server more. The script that follows only seals or
+/// checks the node: if it accepts the request, no later term had sealed the ledger, and the node had kept its memory, when the page was read.
 fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
     match request {
         Request::Seal { ledger, after, .. } | Request::Read { ledger, after, key: None } => {
@@ -414,7 +414,7 @@ fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
 }
 
-/// Returns the argument that tells a script whether to return the first page of a ledger, or no records.
+/// Returns the argument by which a script returns the first page of a ledger, or no records.
 fn page_mode(after: Option<&Cursor>) -> &'static str {
     if after.is_some() { "=" } else { "" }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Replies {
     node_time: NodeTime,
     replies: Vec<Reply>,
     /// The page that was read for the next command.
-    page: Option<LaterPage>,
+    page: Option<Box<LaterPage>>,
     /// The first error.
     failed: Option<Cause>,
 }
@@ -83,7 +83,7 @@ impl Replies {
     /// Notes that the next command, which is HSCAN, has returned `page`.
     pub(crate) fn page_parsed(&mut self, page: LaterPage) {
         self.expected.next();
-        self.page = Some(page);
+        self.page = Some(Box::new(page));
     }
 
     /// Adds the records that were read before to the last reply, if the script has accepted the request.
@@ -112,7 +112,7 @@ impl Replies {
         let items = match expected {
             ExpectedReply::Items(items) => items,
             ExpectedReply::Page => {
-                self.page = Some(LaterPage::parse(&value)?);
+                self.page = Some(Box::new(LaterPage::parse(&value)?));
                 return Ok(());
             }
         };
