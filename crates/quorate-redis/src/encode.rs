@@ -1,4 +1,6 @@
 use crate::{
+    ledger_page,
+    reply::ExpectedReply,
     resp::{Joined, RespCommand},
     scripts::{Loaded, Script},
 };
@@ -78,24 +80,31 @@ impl Keys {
     }
 }
 
-/// A batch as bytes, with the number of items of each command. The parser of the replies needs these numbers.
+/// A batch as bytes, with the expected reply to each command. The parser of the replies needs these.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// The bytes to send.
     pub(crate) bytes: Vec<u8>,
-    /// The number of items of each command, in order. Each command has one reply.
-    pub(crate) runs: Vec<usize>,
+    /// The expected reply to each command, in order. Each command has one reply.
+    pub(crate) expected: Vec<ExpectedReply>,
 }
 
 /// Encodes a batch as script calls. Consecutive requests of one kind form one call, and so do consecutive
-/// requests that one script can serve in any order. An empty batch is encoded as TIME.
+/// requests that one script can serve in any order. A page of a ledger after the first one is an HSCAN and a script
+/// call. An empty batch is encoded as TIME.
 pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
     // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
-    let mut encoded = Encoded { bytes: Vec::with_capacity(room), runs: Vec::new() };
+    let mut encoded = Encoded { bytes: Vec::with_capacity(room), expected: Vec::new() };
     let mut command = RespCommand::with_capacity(room);
     for run in batch.requests.chunk_by(shares_a_call) {
         for items in run.chunks(items_a_call(&run[0])) {
+            if let Some((ledger, after)) = later_page(&items[0]) {
+                let (cursor, count) = ledger_page::position(after);
+                command.arg("HSCAN").arg(keys.ledger(ledger)).arg(cursor).arg("COUNT").arg(count);
+                command.finish(&mut encoded.bytes);
+                encoded.expected.push(ExpectedReply::Page);
+            }
             let script = script_of(&items[0]);
             let loaded = script.batch().map_or(script, |(batch_script, _)| batch_script);
             command.arg("EVALSHA").arg(scripts.name(loaded));
@@ -125,12 +134,12 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
                 }
             }
             command.finish(&mut encoded.bytes);
-            encoded.runs.push(items.len());
+            encoded.expected.push(ExpectedReply::Items(items.len()));
         }
     }
-    if encoded.runs.is_empty() {
+    if encoded.expected.is_empty() {
         command.arg("TIME").finish(&mut encoded.bytes);
-        encoded.runs.push(0);
+        encoded.expected.push(ExpectedReply::Items(0));
     }
     encoded
 }
@@ -145,7 +154,22 @@ fn items_a_call(request: &Request) -> usize {
     }
 }
 
+/// Returns the ledger and the position of a request for a page after the first one. Such a page is read with HSCAN, and
+/// not by a script, because records that pass through Lua cost the server more. The script that follows only seals or
+/// checks the node: if it accepts the request, no later term had sealed the ledger, and the node had kept its memory, when the page was read.
+fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
+    match request {
+        Request::Seal { ledger, after, .. } | Request::Read { ledger, after, key: None } => {
+            Some((ledger, after.as_ref()?))
+        }
+        _ => None,
+    }
+}
+
 fn shares_a_call(a: &Request, b: &Request) -> bool {
+    if later_page(a).is_some() || later_page(b).is_some() {
+        return false;
+    }
     let (a, b) = (script_of(a), script_of(b));
     let batch_script = |script: Script| script.batch().map(|(batch_script, _)| batch_script);
     a == b || (batch_script(a).is_some() && batch_script(a) == batch_script(b))
@@ -361,7 +385,7 @@ fn args_of(command: &mut RespCommand, request: &Request) {
             command.arg(millis(*keep));
         }
         Request::Seal { term, after, .. } => {
-            command.arg(term.get()).arg(cursor(after.as_ref()));
+            command.arg(term.get()).arg(page_mode(after.as_ref()));
         }
         Request::Write { term, key, seen, record, .. } => {
             let seen = seen.as_ref().map(record_text).unwrap_or_default();
@@ -375,7 +399,7 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         }
         Request::Read { after, key, .. } => {
             let key = key.as_ref().map(|key| format!("={key}")).unwrap_or_default();
-            command.arg(cursor(after.as_ref())).arg(key);
+            command.arg(page_mode(after.as_ref())).arg(key);
         }
         Request::Mark { expect, marker } => {
             command.arg(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default());
@@ -388,6 +412,11 @@ fn args_of(command: &mut RespCommand, request: &Request) {
 /// missing ticket.
 fn ticket_text(ticket: Option<&Owner>) -> String {
     ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
+}
+
+/// Returns the argument by which a script returns the first page of a ledger, or no records.
+fn page_mode(after: Option<&Cursor>) -> &'static str {
+    if after.is_some() { "=" } else { "" }
 }
 
 fn cursor(after: Option<&Cursor>) -> &str {

@@ -71,6 +71,7 @@ mod examine;
 mod fault;
 mod files;
 mod handshake;
+mod ledger_page;
 mod names;
 mod node;
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! Functions for the project's own fuzz targets, benchmarks and simulated servers. They are not part of the
 //! public interface, and may change with any release.
 
+pub use crate::reply::ExpectedReply;
 use crate::{
     RedisSession,
     address::{Login, Secret},
@@ -38,12 +39,12 @@ pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
     }
 }
 
-/// Interprets `values` as the replies to commands with the item counts `runs`.
+/// Interprets `values` as the `expected` replies to commands.
 ///
 /// # Errors
 /// The [`Cause`] if the values are not such replies.
-pub fn replies(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
-    reply::read(values, runs)
+pub fn replies(values: Vec<Value>, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
+    reply::read(values, expected)
 }
 
 /// Performs a handshake under `password` with a server that sends `bytes`, whatever commands it receives.
@@ -111,10 +112,10 @@ impl Calls {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }
 
-    /// Returns a batch as bytes, and the number of items of each of its commands.
-    pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<usize>) {
-        let Encoded { bytes, runs } = encode(batch, &self.keys, &self.scripts);
-        (bytes, runs)
+    /// Returns a batch as bytes, and the expected reply to each of its commands.
+    pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<ExpectedReply>) {
+        let Encoded { bytes, expected } = encode(batch, &self.keys, &self.scripts);
+        (bytes, expected)
     }
 
     /// Returns the channel to which a waiter for `resource` subscribes.
@@ -136,7 +137,7 @@ impl Calls {
     }
 }
 
-fn connection(bytes: &[u8], piece: usize) -> (Reader, Writer) {
+pub(crate) fn connection(bytes: &[u8], piece: usize) -> (Reader, Writer) {
     let server = RecordedServer { bytes: bytes.to_vec(), at: 0, piece: piece.max(1) };
     wire::split(Box::new(tokio::io::join(server, tokio::io::sink())))
 }

@@ -1,11 +1,13 @@
 //! Parses a server's replies into a [`BatchReply`]. The functions are strict: a value that is not a valid
 //! reply to the request gives [`Cause::Protocol`], never a panic and never a guess.
 
-use crate::fault;
+use crate::{
+    fault,
+    ledger_page::{self, LaterPage},
+};
 use quorate::{
     node::{
-        AttemptCount, BatchReply, Cause, Cursor, DoneRecord, FencingToken, LedgerPage, LedgerState, NodeTime,
-        Owner, Record, Refusal, Reply,
+        AttemptCount, BatchReply, Cause, DoneRecord, FencingToken, NodeTime, Owner, Record, Refusal, Reply,
     },
     plain::plain,
 };
@@ -19,68 +21,101 @@ const TEXT_MAX: usize = 1024;
 /// The longest fingerprint of a payload, in hexadecimal digits.
 const FINGERPRINT_MAX: usize = 64;
 
-/// Parses the replies to a batch. `runs` has the number of items of each of its commands.
-pub(crate) fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
-    if values.len() != runs.len() {
-        return Err(unexpected(&format!("{} replies to {} commands", values.len(), runs.len())));
+/// The expected reply to a command of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedReply {
+    /// The reply of a script to this number of items, or, if there are none, the reply to TIME.
+    Items(usize),
+    /// The reply to HSCAN: the records of a ledger's page. The next command is the script that serves the same request.
+    Page,
+}
+
+/// Parses the replies to a batch. `expected` has the expected reply to each of its commands.
+pub(crate) fn read(values: Vec<Value>, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
+    if values.len() != expected.len() {
+        return Err(unexpected(&format!("{} replies to {} commands", values.len(), expected.len())));
     }
-    let mut replies = Replies::new(runs.to_vec());
+    let mut replies = Replies::new(expected.to_vec());
     values.into_iter().for_each(|value| replies.add(value, None));
     replies.finish(None)
 }
 
 /// The replies to a batch, as far as they have arrived.
 pub(crate) struct Replies {
-    /// The number of items of each command that has not been answered.
-    runs: vec::IntoIter<usize>,
+    /// The expected replies to the commands that have not been answered.
+    expected: vec::IntoIter<ExpectedReply>,
     node_time: NodeTime,
     replies: Vec<Reply>,
+    /// The page that was read for the next command.
+    page: Option<Box<LaterPage>>,
     /// The first error.
     failed: Option<Cause>,
 }
 
 impl Replies {
-    /// Begins with no replies. `runs` has the number of items of each command of the batch.
-    pub(crate) fn new(runs: Vec<usize>) -> Self {
-        let replies = Vec::with_capacity(runs.iter().sum());
-        Self { runs: runs.into_iter(), node_time: NodeTime::default(), replies, failed: None }
+    /// Begins with no replies. `expected` has the expected reply to each command of the batch.
+    pub(crate) fn new(expected: Vec<ExpectedReply>) -> Self {
+        let replies = Vec::with_capacity(expected.len());
+        let (expected, node_time) = (expected.into_iter(), NodeTime::default());
+        Self { expected, node_time, replies, page: None, failed: None }
     }
 
     /// Returns whether every command has been answered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.runs.len() == 0
+        self.expected.len() == 0
     }
 
-    /// Returns the number of items of the next command, and the list to which the replies to them are appended. The
-    /// caller that has parsed the reply to that command calls [`Replies::parsed`]. Returns `None` if an earlier
+    /// Returns the expected reply to the next command, and the list to which the replies to its items are appended. The
+    /// caller that has parsed the reply calls [`Replies::parsed`] or [`Replies::page_parsed`]. Returns `None` if an earlier
     /// command failed.
-    pub(crate) fn next_items(&mut self) -> Option<(usize, &mut Vec<Reply>)> {
-        let items = *self.runs.as_slice().first()?;
-        self.failed.is_none().then_some((items, &mut self.replies))
+    pub(crate) fn next_expected(&mut self) -> Option<(ExpectedReply, &mut Vec<Reply>)> {
+        let expected = *self.expected.as_slice().first()?;
+        self.failed.is_none().then_some((expected, &mut self.replies))
     }
 
     /// Notes that the reply to the next command was parsed.
     pub(crate) fn parsed(&mut self, node_time: NodeTime) {
-        self.runs.next();
+        self.expected.next();
         self.node_time = node_time;
+        self.add_page();
+    }
+
+    /// Notes that the next command, which is HSCAN, has returned `page`.
+    pub(crate) fn page_parsed(&mut self, page: LaterPage) {
+        self.expected.next();
+        self.page = Some(Box::new(page));
+    }
+
+    /// Adds the records that were read before to the last reply, if the script has accepted the request.
+    fn add_page(&mut self) {
+        if let (Some(page), Some(reply)) = (self.page.take(), self.replies.last_mut()) {
+            page.add_to(reply);
+        }
     }
 
     /// Parses the reply to the next command. An error that repeats `secret` gets a cause of its own.
     pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
-        let Some(items) = self.runs.next() else { return };
+        let Some(expected) = self.expected.next() else { return };
         if let (Value::ServerError(error), Some(secret)) = (&value, secret)
             && let Err(cause) = fault::check_for_secret(error, secret)
         {
             self.failed = Some(cause);
         }
         if self.failed.is_none()
-            && let Err(cause) = self.parse(value, items)
+            && let Err(cause) = self.parse(value, expected)
         {
             self.failed = Some(cause);
         }
     }
 
-    fn parse(&mut self, value: Value, items: usize) -> Result<(), Cause> {
+    fn parse(&mut self, value: Value, expected: ExpectedReply) -> Result<(), Cause> {
+        let items = match expected {
+            ExpectedReply::Items(items) => items,
+            ExpectedReply::Page => {
+                self.page = Some(Box::new(LaterPage::parse(&value)?));
+                return Ok(());
+            }
+        };
         let parts = match value {
             Value::ServerError(error) => return Err(fault::of_server(&error)),
             Value::Array(parts) => parts,
@@ -97,6 +132,7 @@ impl Replies {
         for part in &parts[1..] {
             self.replies.push(item(part)?);
         }
+        self.add_page();
         Ok(())
     }
 
@@ -134,7 +170,7 @@ pub(crate) fn text(value: &Value) -> Result<Arc<str>, Cause> {
 }
 
 /// Returns the text of a string reply without copying it.
-fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
+pub(crate) fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
     match value {
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes)),
         Value::SimpleString(text) => Ok(text.as_str().into()),
@@ -206,8 +242,8 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("counted", []) => Ok(Reply::Counted),
         ("attempts_reset", []) => Ok(Reply::AttemptsReset),
         ("state", [remaining_ms, holder, counter, claim]) => state(remaining_ms, holder, counter, claim),
-        ("ledger", [next, term, mark, pieces]) => ledger(next, term, mark, pieces),
-        ("pruned", [next]) => Ok(Reply::Pruned { next: cursor(next)? }),
+        ("ledger", [next, term, mark, pieces]) => ledger_page::first(next, term, mark, pieces),
+        ("pruned", [next]) => Ok(Reply::Pruned { next: ledger_page::cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
         ("stored", [record]) => stored_record(record),
         ("marked", []) => Ok(Reply::Marked),
@@ -270,74 +306,11 @@ fn state(remaining_ms: &Value, holder: &Value, counter: &Value, claim: &Value) -
     Ok(Reply::State { holder, counter, done: done_record, begun: counted })
 }
 
-/// Parses a page of a ledger: the next cursor, the term, the low-water mark, and arrays. The arrays contain
-/// fields of the ledger's hash in any order, each followed by its value.
-fn ledger(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
-    let next = cursor(next)?;
-    let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
-    let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
-    let mut records = Vec::new();
-    for piece in array(pieces)? {
-        let (pairs, odd) = array(piece)?.as_chunks::<2>();
-        if !odd.is_empty() {
-            return Err(unexpected("a ledger with a field that has no value"));
-        }
-        for [field, value] in pairs {
-            let field = word(field)?;
-            match (&*field, field.strip_prefix("r:")) {
-                ("t" | "w" | "l", _) => {}
-                (_, Some(key)) => match record(&word(value)?) {
-                    Some(record) => records.push((key.into(), record)),
-                    None => return Ok(unreadable(&format!("the record {:?} of a ledger", cut(key)))),
-                },
-                _ => return Ok(unreadable(&format!("the field {:?} of a ledger", cut(&field)))),
-            }
-        }
-    }
-    Ok(page(next, term, low_water, records))
-}
-
-/// Returns a page of a ledger. `records` are its records, in the order in which the server returned them.
-pub(crate) fn page(
-    next: Option<Cursor>,
-    term: FencingToken,
-    low_water: u64,
-    mut records: Vec<(Arc<str>, Record)>,
-) -> Reply {
-    // A server may return a field twice. The later value is the newer one, so it replaces the earlier one. The sort keeps
-    // the order of equal keys.
-    records.sort_by(|a, b| a.0.cmp(&b.0));
-    records.dedup_by(|later, earlier| {
-        let same = later.0 == earlier.0;
-        if same {
-            std::mem::swap(&mut later.1, &mut earlier.1);
-        }
-        same
-    });
-    Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next })
-}
-
-fn array(value: &Value) -> Result<&[Value], Cause> {
-    match value {
-        Value::Array(parts) => Ok(parts),
-        other => Err(unexpected(&format!("{} for a page of a ledger", kind(other)))),
-    }
-}
-
-/// Parses the cursor of the next page. The cursor is a number, or empty after the last page.
-fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
-    let text = word(value)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    number(value).map(|_| Some(Cursor::new(&*text)))
-}
-
 fn stored_record(value: &Value) -> Result<Reply, Cause> {
     Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Conflict))
 }
 
-fn unreadable(what: &str) -> Reply {
+pub(crate) fn unreadable(what: &str) -> Reply {
     Reply::Refused(Refusal::WrongType(format!("{what} is not one that Quorate wrote").into()))
 }
 
@@ -418,12 +391,12 @@ fn flag(value: &Value) -> Result<bool, Cause> {
     }
 }
 
-fn token(value: &Value) -> Result<FencingToken, Cause> {
+pub(crate) fn token(value: &Value) -> Result<FencingToken, Cause> {
     number(value).map(FencingToken::new)
 }
 
 /// Parses an unsigned number from its text.
-fn number(value: &Value) -> Result<u64, Cause> {
+pub(crate) fn number(value: &Value) -> Result<u64, Cause> {
     let text = word(value)?;
     digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
 }

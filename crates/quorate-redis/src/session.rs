@@ -66,7 +66,7 @@ impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let encoded = encode(&batch, &self.keys, &self.scripts);
         let (delivery, reply) = reply_slot();
-        let replies = Replies::new(encoded.runs);
+        let replies = Replies::new(encoded.expected);
         self.io.submit(encoded.bytes, PendingReply::Batch { replies, delivery });
         reply
     }

@@ -5,8 +5,9 @@
 
 use crate::{
     address::Secret,
+    ledger_page::LaterPage,
     pubsub::{PubSub, confirms},
-    reply::Replies,
+    reply::{ExpectedReply, Replies},
     short_reply,
     wire::{Output, Reader, Writer},
 };
@@ -183,13 +184,22 @@ impl SessionIo {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let Some((reader, _)) = &mut self.connection else { return Poll::Ready(false) };
         if let Some(PendingReply::Batch { replies, .. }) = self.pending.front_mut()
-            && let Some((items, into)) = replies.next_items()
-            && let Some(node_time) =
-                ready!(reader.poll_parsed(context, |bytes| short_reply::parse(bytes, items, into)))
+            && let Some((expected, into)) = replies.next_expected()
         {
-            replies.parsed(node_time);
-            self.deliver_batch(context);
-            return Poll::Ready(true);
+            let is_parsed = match expected {
+                ExpectedReply::Items(items) => {
+                    let parse = |bytes: &[u8]| short_reply::parse(bytes, items, into);
+                    ready!(reader.poll_parsed(context, parse)).map(|node_time| replies.parsed(node_time))
+                }
+                ExpectedReply::Page => {
+                    let page = ready!(reader.poll_parsed(context, LaterPage::parse_bytes));
+                    page.map(|page| replies.page_parsed(page))
+                }
+            };
+            if is_parsed.is_some() {
+                self.deliver_batch(context);
+                return Poll::Ready(true);
+            }
         }
         let value = ready!(reader.poll_next(context));
         Poll::Ready(value.is_ok_and(|value| self.deliver(value, context)))

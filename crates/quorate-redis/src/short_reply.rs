@@ -3,10 +3,10 @@
 
 use crate::{
     reply,
-    resp_values::{Scan, Stop, Values, digits},
+    resp_values::{Stop, Values, digits},
     wire::Parsed,
 };
-use quorate::node::{Cursor, FencingToken, NodeTime, Reply};
+use quorate::node::{NodeTime, Reply};
 
 /// Parses the reply to a script call of `items` items, and appends the replies to the items to `replies`. The result
 /// is the time of the node's clock.
@@ -60,52 +60,23 @@ impl Values<'_> {
                     Ok(Reply::Held { owner: reply::owner(owner), remaining })
                 }
                 (2, "done") => reply::done(self.text()?).map(Reply::Done).ok_or(Stop::Other),
-                (5, "ledger") => self.page(),
+                (5, "ledger") => self.first_page(),
                 _ => Err(Stop::Other),
             },
         }
-    }
-
-    /// Returns a page of a ledger: the next cursor, the term, the low-water mark, and arrays of fields, each followed by
-    /// its value. A page is parsed only once all of it has arrived, because most pages are long.
-    fn page(&mut self) -> Result<Reply, Stop> {
-        if !Scan::of(self.at, 4).advance(self.bytes)? {
-            return Err(Stop::Incomplete);
-        }
-        let next = match self.text()? {
-            "" => None,
-            cursor => digits(cursor).map(|_| Some(Cursor::new(cursor)))?,
-        };
-        let (term, low_water) = (FencingToken::new(digits(self.text()?)?), digits(self.text()?)?);
-        let mut records = Vec::new();
-        for _ in 0..self.number(b'*')? {
-            let fields = self.number(b'*')?;
-            if fields % 2 != 0 {
-                return Err(Stop::Other);
-            }
-            for _ in 0..fields / 2 {
-                let (field, value) = (self.text()?, self.text()?);
-                match (field, field.strip_prefix("r:")) {
-                    ("t" | "w" | "l", _) => {}
-                    (_, Some(key)) => records.push((key.into(), reply::record(value).ok_or(Stop::Other)?)),
-                    _ => return Err(Stop::Other),
-                }
-            }
-        }
-        Ok(reply::page(next, term, low_water, records))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe;
+    use crate::{probe, reply::ExpectedReply};
 
     /// Returns the reply by the decoder of the `redis` crate.
     fn decoded(bytes: &[u8], items: usize) -> Option<(NodeTime, Vec<Reply>)> {
         let (mut values, _) = probe::values(bytes, usize::MAX);
         values.truncate(1);
-        let reply = reply::read(values, &[items]).ok()?;
+        let reply = reply::read(values, &[ExpectedReply::Items(items)]).ok()?;
         Some((reply.node_time, reply.replies))
     }
 

@@ -22,6 +22,10 @@ const ANSWER_MAX: usize = 1 << 20;
 /// The size of the input buffer of a connection. It grows for a longer reply, such as a page of a ledger.
 const BUFFER: usize = 16 << 10;
 
+/// The number of short replies in a row after which a connection gives the room for long ones back. Between two pages of a
+/// ledger there is one short reply.
+const SHORT_REPLIES: u8 = 8;
+
 /// The result of an attempt to parse the beginning of some bytes.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Parsed<T> {
@@ -204,12 +208,14 @@ struct Input {
     end: usize,
     /// The number of bytes of the present reply that the decoder has taken.
     taken: usize,
+    /// The number of short replies in a row, while the buffer has room for long ones.
+    short_replies: u8,
 }
 
 impl Input {
     fn new(read: ReadHalf<Box<dyn Duplex>>) -> Self {
         let bytes = vec![0; BUFFER].into_boxed_slice();
-        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0 }
+        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0, short_replies: 0 }
     }
 
     /// Reads into the buffer, which must have room. Returns false if the input has ended or failed: then the decoder
@@ -237,10 +243,16 @@ impl Input {
         self.bytes = bytes.into_boxed_slice();
     }
 
-    /// Gives the room for long replies back, after a reply of `length` bytes that needed none of it.
+    /// Gives the room for long replies back, after a reply of `length` bytes, if this one and the replies before needed
+    /// none of it.
     fn shrink_after(&mut self, length: usize) {
         let unread = self.start..self.end;
-        if self.bytes.len() > BUFFER && length < BUFFER / 2 && unread.len() < BUFFER {
+        if self.bytes.len() <= BUFFER {
+            return;
+        }
+        self.short_replies = if length < BUFFER / 2 { self.short_replies.saturating_add(1) } else { 0 };
+        if self.short_replies >= SHORT_REPLIES && unread.len() < BUFFER {
+            self.short_replies = 0;
             let mut bytes = vec![0; BUFFER].into_boxed_slice();
             bytes[..unread.len()].copy_from_slice(&self.bytes[unread.clone()]);
             (self.bytes, self.start, self.end) = (bytes, 0, unread.len());
@@ -293,7 +305,35 @@ impl AsyncRead for Input {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::probe;
+
+    /// Parses a line of a length that is announced in it.
+    fn bulk(bytes: &[u8]) -> Parsed<()> {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Parsed::Incomplete };
+        let announced: usize = std::str::from_utf8(&bytes[1..end - 1]).unwrap().parse().unwrap();
+        let length = end + 1 + announced + 2;
+        if bytes.len() < length { Parsed::Incomplete } else { Parsed::Reply { length, reply: () } }
+    }
+
+    #[test]
+    fn room_for_long_replies_is_kept_between_pages_and_given_back_after_them() {
+        let of = |length: usize| format!("${length}\r\n{}\r\n", "x".repeat(length));
+        let page = [of(100_000), of(50)].concat();
+        let bytes = page.repeat(3) + &of(50).repeat(usize::from(SHORT_REPLIES));
+        let (mut reader, _writer) = probe::connection(bytes.as_bytes(), usize::MAX);
+        reader.allow_long_replies();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut lengths = Vec::new();
+        for _ in 0..6 + SHORT_REPLIES {
+            assert!(matches!(reader.poll_parsed(&mut context, bulk), Poll::Ready(Some(()))));
+            lengths.push(reader.input.bytes.len());
+        }
+        let long = lengths[0];
+        assert!(long > 100_000, "{lengths:?}");
+        assert!(lengths[..12].iter().all(|length| *length == long), "kept: {lengths:?}");
+        assert_eq!(lengths.last(), Some(&BUFFER), "given back: {lengths:?}");
+    }
 
     /// Checks that an incomplete reply is never returned. The connection ends after each possible byte, and the
     /// bytes arrive in pieces of several sizes.

@@ -9,6 +9,15 @@ fn inspect(name: &str) -> Request {
     Request::Inspect { resource: Resource::lock(name).unwrap() }
 }
 
+/// Returns the item counts of the script calls in `encoded`.
+fn runs(encoded: &Encoded) -> Vec<usize> {
+    let items = encoded.expected.iter().map(|reply| match reply {
+        ExpectedReply::Items(items) => *items,
+        ExpectedReply::Page => 0,
+    });
+    items.collect()
+}
+
 fn encoded(requests: Vec<Request>) -> Encoded {
     let names = Script::LOADED.iter().map(|script| format!("{script:?}")).collect();
     let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
@@ -26,7 +35,7 @@ fn a_time_to_live_is_rounded_up_and_never_zero() {
 #[test]
 fn similar_requests_in_a_row_share_a_call_in_order() {
     let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
-    assert_eq!(all.runs, [2, 1, 1]);
+    assert_eq!(runs(&all), [2, 1, 1]);
     let text = String::from_utf8(all.bytes).unwrap();
     let positions: Vec<_> = ["Batch", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
     assert!(positions.is_sorted() && positions[0].is_some(), "{text}");
@@ -51,7 +60,7 @@ fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
         inspect("a"),
         raise(lock()),
     ]);
-    assert_eq!(all.runs, [3, 2, 1, 1], "claims have other keys and scripts");
+    assert_eq!(runs(&all), [3, 2, 1, 1], "claims have other keys and scripts");
     let text = String::from_utf8(all.bytes).unwrap();
     let letters = "stamp\r\n$6\r\nb0d0b0\r\n$1\r\n6\r\n";
     assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains(letters), "{text}");
@@ -93,9 +102,9 @@ fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
 #[test]
 fn a_long_run_is_split_and_an_empty_batch_asks_for_the_time() {
     let long = (0..200).map(|number| release(&number.to_string())).collect();
-    assert_eq!(encoded(long).runs, [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
+    assert_eq!(runs(&encoded(long)), [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
     let none = encoded(vec![]);
-    assert_eq!(none.runs, [0]);
+    assert_eq!(runs(&none), [0]);
     assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
 }
 
@@ -199,4 +208,26 @@ fn every_script_declares_the_keys_and_arguments_that_it_receives() {
     let served = |script: &Script| !matches!(script, Script::Batch | Script::BatchClaims);
     let mut all = Script::LOADED.into_iter().filter(served).chain(batched);
     assert_eq!(all.find(|script| !seen.contains(script)), None, "every script has a request");
+}
+
+#[test]
+fn a_later_page_is_a_scan_and_a_script_call() {
+    let seal = |after: Option<&str>| {
+        let after = after.map(Cursor::new);
+        Request::Seal { ledger: "g".into(), term: FencingToken::new(3), after }
+    };
+    let encoded = encoded(vec![seal(None), seal(Some("7")), seal(Some("9:20")), seal(None)]);
+    let (page, script) = (ExpectedReply::Page, ExpectedReply::Items(1));
+    assert_eq!(encoded.expected, [script, page, script, page, script, script]);
+    let text = String::from_utf8(encoded.bytes).unwrap();
+    let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+    let text = words.join(" ");
+    assert!(
+        text.contains("HSCAN p:ledger/g 7 COUNT 500 EVALSHA Seal 2 p:node p:ledger/g 7 stamp 3 ="),
+        "{text}"
+    );
+    assert!(
+        text.contains("HSCAN p:ledger/g 9 COUNT 20 EVALSHA Seal 2 p:node p:ledger/g 7 stamp 3 ="),
+        "{text}"
+    );
 }

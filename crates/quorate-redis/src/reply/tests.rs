@@ -1,5 +1,6 @@
 use super::*;
 use crate::encode::record_text;
+use quorate::node::Cursor;
 
 fn s(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -7,6 +8,11 @@ fn s(text: &str) -> Value {
 
 fn a(parts: &[&str]) -> Value {
     Value::Array(parts.iter().map(|part| s(part)).collect())
+}
+
+/// Parses the replies to script calls with the item counts `runs`.
+fn read(values: Vec<Value>, runs: &[usize]) -> Result<BatchReply, Cause> {
+    super::read(values, &runs.iter().map(|items| ExpectedReply::Items(*items)).collect::<Vec<_>>())
 }
 
 /// Parses `part` as the reply to one request.

@@ -192,10 +192,15 @@ local function page(ledger, cursor, most)
   return cursor, chunks
 end
 
--- Returns a page of the ledger as a reply. `head` is nil if the caller has not read it.
-local function page_reply(ledger, head, after)
-  local cursor, chunks = page(ledger, after, 500)
-  if not head and after == '' and cursor == '' and #chunks[1] == 0 then
+-- Returns the first page of the ledger as a reply, or a reply without records if `mode` is '='. `head` is nil if the
+-- caller has not read it.
+local function page_reply(ledger, head, mode)
+  if mode == '=' then
+    head = head or ledger_head(ledger, 't')
+    return { 'ledger', '', head[1], head[2], {} }
+  end
+  local cursor, chunks = page(ledger, '', 500)
+  if not head and cursor == '' and #chunks[1] == 0 then
     -- No hash is empty, so the ledger does not exist.
     return { 'ledger', '', '0', '0', chunks }
   end

@@ -1,6 +1,7 @@
--- Returns the records of the ledger, a page at a time, or the record under one key. Changes nothing.
+-- Returns the first page of the ledger's records, or the record under one key. Changes nothing. The client reads the
+-- next page with HSCAN, and then calls this script again, which returns no records.
 -- KEYS  ledger: a hash of t (term), w (low-water mark), l (retention, ms), r:KEY (record)
--- ARGV  the cursor that the previous page returned or nothing; '=' and the key of the only record to return, or
+-- ARGV  nothing for the first page or '=' for no records; '=' and the key of the only record to return, or
 --       nothing
 return serve(false, false, 1, 2, function(k, a)
   local ledger, only = KEYS[k], ARGV[a + 1]

@@ -1,5 +1,5 @@
 //! The answers of a hostile server. A client of Quorate loads its Lua scripts when it connects. Then it sends
-//! each batch of requests as a call of a script (EVALSHA).
+//! each batch of requests as calls of scripts (EVALSHA). A page of a ledger after the first one is an HSCAN and a call.
 
 use crate::sim::SeedRng;
 use quorate::env::{SystemWorld, World};
@@ -208,6 +208,7 @@ impl Conversation {
         };
         match word(0).to_ascii_uppercase().as_str() {
             "EVALSHA" => self.script(hostility, command),
+            "HSCAN" => self.break_reply(hostility, later_page(hostility)),
             "INFO" => self.info(hostility),
             "SCRIPT" => {
                 self.scripts += 1;
@@ -304,6 +305,11 @@ impl Conversation {
             self.marker = command.last().cloned();
         }
         let reply = reply(hostility, &replies, command.last().is_some_and(Vec::is_empty));
+        self.break_reply(hostility, reply)
+    }
+
+    /// Returns the answer that a server of this hostility gives in place of `reply`, or with it.
+    fn break_reply(&mut self, hostility: Hostility, reply: Vec<u8>) -> ServerReply {
         match hostility {
             Hostility::WrongTypes => {
                 ServerReply::Say([b":5\r\n", &b"#t\r\n"[..], b"_\r\n", b"%0\r\n"][self.rng.index(4)].to_vec())
@@ -328,19 +334,45 @@ impl Conversation {
     }
 }
 
-/// Returns a page of a ledger: the first page if `first`, otherwise a later one.
+/// Returns the reply to a call of a script for a page of a ledger: the first page if `first`, otherwise no records.
 fn page(hostility: Hostility, first: bool) -> Vec<u8> {
+    let (next, pieces) = match first {
+        true => (next(hostility, first), page_pieces(hostility)),
+        false => (bulk(""), array(&[])),
+    };
+    array(&[bulk("ledger"), next, bulk("0"), bulk("0"), pieces])
+}
+
+/// Returns the reply to HSCAN: a later page.
+fn later_page(hostility: Hostility) -> Vec<u8> {
+    let next = match next(hostility, false) {
+        end if end == bulk("") => bulk("0"),
+        next => next,
+    };
+    let record = record(hostility);
+    let fields = match hostility {
+        Hostility::RepeatedRecords => array(&[record.clone(), record].concat()),
+        _ => array(&record),
+    };
+    array(&[next, fields])
+}
+
+/// Returns a field of a ledger, and its value: a record.
+fn record(hostility: Hostility) -> [Vec<u8>; 2] {
     let value = match hostility {
         Hostility::HugePage => "x".repeat(17 << 20),
         _ => "x".to_owned(),
     };
-    let record = [bulk("r:tick"), bulk(&format!("5:1:0:{value}"))].concat();
-    let record = [b"*2\r\n".to_vec(), record].concat();
-    let pieces = match hostility {
+    [bulk("r:tick"), bulk(&format!("5:1:0:{value}"))]
+}
+
+/// Returns the arrays of fields in a script's reply for the first page.
+fn page_pieces(hostility: Hostility) -> Vec<u8> {
+    let record = array(&record(hostility));
+    match hostility {
         Hostility::RepeatedRecords => array(&[record.clone(), record]),
         _ => array(&[record]),
-    };
-    array(&[bulk("ledger"), next(hostility, first), bulk("0"), bulk("0"), pieces])
+    }
 }
 
 /// Returns the position at which the next page would begin.

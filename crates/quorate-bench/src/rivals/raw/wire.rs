@@ -3,7 +3,7 @@ use quorate::{
     env::WallTime,
     node::{Batch, Request},
 };
-use quorate_redis::probe::{self, Calls};
+use quorate_redis::probe::{self, Calls, ExpectedReply};
 use redis::{Cmd, IntoConnectionInfo};
 use std::{collections::VecDeque, io, mem, sync::Arc};
 use tokio::{
@@ -105,10 +105,13 @@ impl RawConnection {
                 let (requests, polls): (Vec<_>, Vec<_>) =
                     jobs.into_iter().map(|job| (job.request, job.poll)).unzip();
                 let not_after = WallTime::from_micros(1 << 60);
-                let (bytes, runs) = calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
-                self.in_flight.push_back(runs.len());
+                let (bytes, expected) = calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
+                self.in_flight.push_back(expected.len());
                 let mut polls = polls.into_iter();
-                self.pending.extend(runs.into_iter().map(|items| polls.by_ref().take(items).collect()));
+                self.pending.extend(expected.into_iter().map(|reply| match reply {
+                    ExpectedReply::Items(items) => polls.by_ref().take(items).collect(),
+                    ExpectedReply::Page => Vec::new(),
+                }));
                 bytes
             }
             Encoding::Bare { script } => {

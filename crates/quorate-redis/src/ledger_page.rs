@@ -1,0 +1,303 @@
+//! Parses pages of a ledger.
+//!
+//! A script returns the first page. Each later page is read with HSCAN, and the script call that follows in the same
+//! batch returns no records. It refuses the request if a later term has sealed the ledger, or if the node has lost its
+//! memory. Both are final, so they had not happened before the page was read either.
+
+use crate::{
+    reply::{cut, digits, kind, number, record, shown, token, unexpected, unreadable, word},
+    resp_values::{Scan, Stop, Values},
+    wire::Parsed,
+};
+use quorate::node::{
+    Cause, Cursor, FencingToken, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply,
+};
+use redis::Value;
+use std::sync::Arc;
+
+/// The records of a page, or the reason why they are refused.
+type Records = Result<Vec<(Arc<str>, Record)>, Reply>;
+
+/// A page that HSCAN has returned. Its records are in the order of the server, and one may occur twice: the later copy is
+/// the newer one.
+#[derive(Debug)]
+pub(crate) struct LaterPage {
+    next: Option<Cursor>,
+    records: Records,
+}
+
+impl LaterPage {
+    /// Parses the reply to HSCAN.
+    pub(crate) fn parse(value: &Value) -> Result<Self, Cause> {
+        if let Value::ServerError(error) = value {
+            // The error is a refusal of this request only, as an error within the script is.
+            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            return Ok(Self { next: None, records: Err(Reply::Refused(Refusal::Failed(shown(&text)))) });
+        }
+        let [next, fields] = array(value)? else {
+            return Err(unexpected("a page of a ledger that is not a cursor and fields"));
+        };
+        number(next)?;
+        let next = scan_cursor(&word(next)?);
+        let mut records = Vec::new();
+        let refused = add_fields(fields, &mut records)?;
+        Ok(Self::new(next, refused.map_or(Ok(records), Err)))
+    }
+
+    /// Parses the reply to HSCAN directly from the bytes.
+    pub(crate) fn parse_bytes(bytes: &[u8]) -> Parsed<Self> {
+        let mut values = Values { bytes, at: 0 };
+        match values.later_page() {
+            Ok(reply) => Parsed::Reply { length: values.at, reply },
+            Err(Stop::Incomplete) => Parsed::Incomplete,
+            Err(Stop::Other) => Parsed::Other,
+        }
+    }
+
+    fn new(next: Option<Cursor>, records: Records) -> Self {
+        let next = next.map(|next| with_count(next, records.as_ref().map_or(&[][..], Vec::as_slice)));
+        Self { next, records }
+    }
+
+    /// Adds the page to the reply of the script, if the script has accepted the request.
+    pub(crate) fn add_to(self, reply: &mut Reply) {
+        if let Reply::Ledger(page) = reply {
+            match self.records {
+                Ok(records) => (page.next, page.state.records) = (self.next, records),
+                Err(refused) => *reply = refused,
+            }
+        }
+    }
+}
+
+impl Values<'_> {
+    fn later_page(&mut self) -> Result<LaterPage, Stop> {
+        if !Scan::new().advance(self.bytes)? {
+            return Err(Stop::Incomplete);
+        }
+        if self.number(b'*')? != 2 {
+            return Err(Stop::Other);
+        }
+        let cursor = self.text()?;
+        let next = digits(cursor).map(|_| scan_cursor(cursor)).ok_or(Stop::Other)?;
+        let mut records = Vec::new();
+        self.fields(&mut records)?;
+        Ok(LaterPage::new(next, Ok(records)))
+    }
+
+    /// Parses the reply of a script after its first word: the next cursor, the term, the low-water mark, and arrays of
+    /// fields, each followed by its value. A page is parsed only once all of it has arrived, because most pages are long.
+    pub(crate) fn first_page(&mut self) -> Result<Reply, Stop> {
+        if !Scan::of(self.at, 4).advance(self.bytes)? {
+            return Err(Stop::Incomplete);
+        }
+        let next = match self.text()? {
+            "" => None,
+            cursor => digits(cursor).map(|_| Some(Cursor::new(cursor))).ok_or(Stop::Other)?,
+        };
+        let term = FencingToken::new(digits(self.text()?).ok_or(Stop::Other)?);
+        let low_water = digits(self.text()?).ok_or(Stop::Other)?;
+        let mut records = Vec::new();
+        for _ in 0..self.number(b'*')? {
+            self.fields(&mut records)?;
+        }
+        Ok(first_page(next, term, low_water, records))
+    }
+
+    /// Parses an array of fields, each followed by its value.
+    fn fields(&mut self, records: &mut Vec<(Arc<str>, Record)>) -> Result<(), Stop> {
+        let fields = self.number(b'*')?;
+        if fields % 2 != 0 {
+            return Err(Stop::Other);
+        }
+        for _ in 0..fields / 2 {
+            let (field, value) = (self.text()?, self.text()?);
+            match (field, field.strip_prefix("r:")) {
+                ("t" | "w" | "l", _) => {}
+                (_, Some(key)) => records.push((key.into(), record(value).ok_or(Stop::Other)?)),
+                _ => return Err(Stop::Other),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parses the first page: the next cursor, the term, the low-water mark, and arrays. The arrays contain fields of the
+/// ledger's hash in any order, each followed by its value.
+pub(crate) fn first(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
+    let next = cursor(next)?;
+    let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
+    let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
+    let mut records = Vec::new();
+    for piece in array(pieces)? {
+        if let Some(refused) = add_fields(piece, &mut records)? {
+            return Ok(refused);
+        }
+    }
+    Ok(first_page(next, term, low_water, records))
+}
+
+/// Adds the records in an array of fields, each followed by its value. Returns the refusal if one cannot be read.
+fn add_fields(fields: &Value, records: &mut Vec<(Arc<str>, Record)>) -> Result<Option<Reply>, Cause> {
+    let (pairs, odd) = array(fields)?.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(unexpected("a ledger with a field that has no value"));
+    }
+    for [field, value] in pairs {
+        let field = word(field)?;
+        match (&*field, field.strip_prefix("r:")) {
+            ("t" | "w" | "l", _) => {}
+            (_, Some(key)) => match record(&word(value)?) {
+                Some(record) => records.push((key.into(), record)),
+                None => return Ok(Some(unreadable(&format!("the record {:?} of a ledger", cut(key))))),
+            },
+            _ => return Ok(Some(unreadable(&format!("the field {:?} of a ledger", cut(&field))))),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the first page of a ledger. `records` are its records, in the order in which the server returned them.
+fn first_page(
+    next: Option<Cursor>,
+    term: FencingToken,
+    low_water: u64,
+    mut records: Vec<(Arc<str>, Record)>,
+) -> Reply {
+    // A server may return a field twice. The later value is the newer one, so it replaces the earlier one. The sort keeps
+    // the order of equal keys.
+    records.sort_by(|a, b| a.0.cmp(&b.0));
+    records.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            std::mem::swap(&mut later.1, &mut earlier.1);
+        }
+        same
+    });
+    let next = next.map(|next| with_count(next, &records));
+    Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next })
+}
+
+/// Returns the cursor with the number of fields of the next page, if fields as long as those of this page would make it
+/// longer than [`PAGE_BYTES`]. A server serves no other client while it returns a page.
+fn with_count(next: Cursor, records: &[(Arc<str>, Record)]) -> Cursor {
+    let bytes: usize = records.iter().map(|(key, record)| key.len() + record.value.len()).sum();
+    let fitting = (records.len() * PAGE_BYTES).checked_div(bytes).unwrap_or(PAGE_RECORDS);
+    if fitting >= PAGE_RECORDS { next } else { Cursor::new(format!("{}:{}", next.as_str(), fitting.max(1))) }
+}
+
+/// Returns the cursor of HSCAN at which the next page begins, and the number of its fields.
+pub(crate) fn position(after: &Cursor) -> (&str, u64) {
+    let (cursor, count) = after.as_str().split_once(':').unwrap_or((after.as_str(), ""));
+    (cursor, count.parse().unwrap_or(PAGE_RECORDS as u64))
+}
+
+/// Returns the cursor of the next page. HSCAN returns 0 after the last one.
+fn scan_cursor(cursor: &str) -> Option<Cursor> {
+    (cursor != "0").then(|| Cursor::new(cursor))
+}
+
+/// Parses the cursor of the next page. The cursor is a number, or empty after the last page.
+pub(crate) fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
+    let text = word(value)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    number(value).map(|_| Some(Cursor::new(&*text)))
+}
+
+fn array(value: &Value) -> Result<&[Value], Cause> {
+    match value {
+        Value::Array(parts) => Ok(parts),
+        other => Err(unexpected(&format!("{} for a page of a ledger", kind(other)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        probe,
+        reply::{ExpectedReply, read},
+    };
+
+    /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
+    const PAGE: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nt\r\n$1\r\n7\r\n\
+                        $3\r\nr:a\r\n$6\r\n9:7:1:\r\n$3\r\nr:b\r\n$7\r\n9:7:0:y\r\n";
+    const HEAD: &str = "*2\r\n$2\r\n17\r\n*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n3\r\n*0\r\n";
+    const SEALED: &str = "*2\r\n$2\r\n17\r\n*3\r\n$7\r\nrefused\r\n$6\r\nsealed\r\n$1\r\n9\r\n";
+
+    /// Returns the reply to a request for a later page, after the server's replies to HSCAN and to the script.
+    fn reply(page: &str, script: &str) -> Result<Reply, Cause> {
+        let (values, _) = probe::values(format!("{page}{script}").as_bytes(), usize::MAX);
+        read(values, &[ExpectedReply::Page, ExpectedReply::Items(1)]).map(|mut reply| reply.replies.remove(0))
+    }
+
+    fn keys(reply: &Reply) -> Vec<(&str, &str)> {
+        let Reply::Ledger(page) = reply else { panic!("{reply:?}") };
+        page.state.records.iter().map(|(key, record)| (&**key, &*record.value)).collect()
+    }
+
+    #[test]
+    fn a_later_page_has_the_records_of_the_scan_and_the_head_of_the_script() {
+        let first = self::reply(PAGE, HEAD).unwrap();
+        assert_eq!(keys(&first), [("b", "x"), ("a", ""), ("b", "y")], "in the order of the server");
+        let Reply::Ledger(page) = first else { panic!() };
+        assert_eq!((page.state.term, page.state.low_water), (FencingToken::new(7), 3));
+        assert_eq!(page.next, Some(Cursor::new("12")));
+        let last = self::reply(&PAGE.replace("$2\r\n12", "$1\r\n0"), HEAD).unwrap();
+        assert!(matches!(last, Reply::Ledger(page) if page.next.is_none()));
+    }
+
+    #[test]
+    fn the_script_decides_whether_a_page_counts() {
+        let by = FencingToken::new(9);
+        assert_eq!(reply(PAGE, SEALED).unwrap(), Reply::Refused(Refusal::Sealed { by }));
+        let damaged = PAGE.replace("9:7:1:", "9:7:2:");
+        let wrong = |reply| matches!(reply, Reply::Refused(Refusal::WrongType(_)));
+        assert!(wrong(reply(&damaged, HEAD).unwrap()));
+        assert!(wrong(reply(&PAGE.replace("r:a", "x:a"), HEAD).unwrap()));
+        assert_eq!(reply(&damaged, SEALED).unwrap(), Reply::Refused(Refusal::Sealed { by }));
+        let denied = reply("-NOPERM no permission for 'hscan'\r\n", HEAD).unwrap();
+        assert!(
+            matches!(&denied, Reply::Refused(Refusal::Failed(why)) if why.contains("hscan")),
+            "{denied:?}"
+        );
+        for other in ["*0\r\n", "+OK\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "*2\r\n$1\r\n1\r\n*1\r\n$1\r\nt\r\n"] {
+            assert!(matches!(reply(other, HEAD), Err(Cause::Protocol(_))), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_parsed_from_the_bytes_as_the_decoder_does_and_never_before_its_end() {
+        let bytes = format!("{PAGE}{HEAD}").into_bytes();
+        for end in 0..PAGE.len() {
+            assert!(matches!(LaterPage::parse_bytes(&bytes[..end]), Parsed::Incomplete), "{end} bytes");
+        }
+        for at in 0..PAGE.len() {
+            for byte in [b'0', b'9', b'-', b':', b'$', b'*', b'\r', b'\n', b'x', 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                let Parsed::Reply { length, reply: page } = LaterPage::parse_bytes(&changed) else {
+                    continue;
+                };
+                let (values, _) = probe::values(&changed[..length], usize::MAX);
+                let decoded = LaterPage::parse(&values[0]).unwrap();
+                assert_eq!(format!("{page:?}"), format!("{decoded:?}"), "{byte} at {at}");
+            }
+        }
+        assert!(matches!(LaterPage::parse_bytes(b"-ERR no\r\n"), Parsed::Other));
+    }
+
+    #[test]
+    fn the_pages_of_long_records_have_fewer_of_them() {
+        let value = "v".repeat(PAGE_BYTES / 8);
+        let record = Record { at: 1, term: FencingToken::new(1), last: false, value: value.into() };
+        let records: Vec<_> = (0..50).map(|number| (format!("k{number}").into(), record.clone())).collect();
+        let next = with_count(Cursor::new("5"), &records);
+        assert_eq!(position(&next), ("5", 7));
+        assert_eq!(position(&with_count(Cursor::new("5"), &[])), ("5", PAGE_RECORDS as u64));
+        let huge = Record { value: "v".repeat(2 * PAGE_BYTES).into(), ..record };
+        assert_eq!(position(&with_count(Cursor::new("5"), &[("k".into(), huge)])), ("5", 1));
+    }
+}
