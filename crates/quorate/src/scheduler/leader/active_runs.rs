@@ -11,7 +11,10 @@ use crate::scheduler::{
         opened::Opened,
         span::run_span,
     },
-    store::{open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter, snapshot::LedgerSnapshot},
+    store::{
+        next_start::NextStart, open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter,
+        snapshot::LedgerSnapshot,
+    },
 };
 use crate::{
     claim::Slots,
@@ -31,6 +34,7 @@ pub(in crate::scheduler) struct ActiveRuns {
     writer: RunWriter,
     slots: Slots,
     list: OpenList,
+    next_start: NextStart,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
     /// The means to cancel or withdraw each run, by the key of the run.
     controls: BTreeMap<Arc<str>, RunControl>,
@@ -63,7 +67,12 @@ enum RunKind {
 }
 
 impl ActiveRuns {
-    pub(in crate::scheduler) fn new(leading: &Leading, sealed: &LedgerSnapshot, rows: &RowWriter) -> Self {
+    pub(in crate::scheduler) fn new(
+        leading: &Leading,
+        sealed: &LedgerSnapshot,
+        rows: &RowWriter,
+        next_start: NextStart,
+    ) -> Self {
         let Leading { ledger, term, ttl, grace, .. } = leading;
         Self {
             term: term.clone(),
@@ -72,6 +81,7 @@ impl ActiveRuns {
             writer: RunWriter::new(ledger, term),
             slots: Slots::new(term.quorum(), term.group(), *ttl, *grace),
             list: OpenList::new(rows, sealed.row(OpenList::KEY), &sealed.unfinished_keys()),
+            next_start,
             tasks: FuturesUnordered::new(),
             controls: BTreeMap::new(),
         }
@@ -81,7 +91,7 @@ impl ActiveRuns {
     pub(in crate::scheduler) fn execute(&mut self, start: RunStart) {
         let (cancel, began) = (Cancel::default(), Began::default());
         let control = RunControl::new(&start, &cancel, RunKind::Executing(Arc::clone(&began)));
-        let RunStart { owner, job, state, run } = start;
+        let RunStart { owner, job, state, run, end_needed_at } = start;
         let run = Run {
             job,
             start: run,
@@ -92,6 +102,7 @@ impl ActiveRuns {
             cancel,
             began,
             grace: self.grace,
+            delay: self.next_start.delay(end_needed_at),
         };
         // The span is created here, where the span of the term is the current one, so that the term is its
         // parent.
@@ -105,7 +116,7 @@ impl ActiveRuns {
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
         let (cancel, withdraw) = (Cancel::default(), Withdraw::default());
         let control = RunControl::new(&start, &cancel, RunKind::Open(withdraw.clone()));
-        let RunStart { owner, job, state, run } = start;
+        let RunStart { owner, job, state, run, .. } = start;
         let opened = Opened {
             job,
             start: run,
@@ -120,6 +131,11 @@ impl ActiveRuns {
         };
         let (key, task) = (Arc::clone(&opened.start.key), self.term.spawn_scoped(opened.run()));
         self.add(owner, key, control, task);
+    }
+
+    /// Returns the moment of the next start of runs, for which the closed records of runs wait.
+    pub(in crate::scheduler) fn next_start(&self) -> &NextStart {
+        &self.next_start
     }
 
     /// Cancels the active run under this key, if there is one.

@@ -15,8 +15,8 @@ use crate::scheduler::{
     },
     registry::Phase,
     store::{
-        FOR_EVER, FROZEN, history_writer::HistoryWriter, retention::Retention, row_writer::RowWriter,
-        snapshot::LedgerSnapshot,
+        FOR_EVER, FROZEN, history_writer::HistoryWriter, next_start::NextStart, retention::Retention,
+        row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{
@@ -79,6 +79,7 @@ impl<'a> EventLoop<'a> {
         mut sealed: LedgerSnapshot,
         rows: RowWriter,
         history: HistoryWriter,
+        next_start: NextStart,
     ) -> Self {
         let Leading { ledger, term, ttl, max_running, .. } = leading;
         let (env, retention) = (term.env(), Retention::new(ledger));
@@ -97,7 +98,7 @@ impl<'a> EventLoop<'a> {
         Self {
             leading,
             env,
-            runs: ActiveRuns::new(leading, &sealed, &rows),
+            runs: ActiveRuns::new(leading, &sealed, &rows, next_start),
             planner: Planner::new(sealed, settings),
             housekeeping: Housekeeping::new(env.now(), retention.every()),
             retention,
@@ -118,6 +119,7 @@ impl<'a> EventLoop<'a> {
     pub(in crate::scheduler) async fn run(mut self, mut requests: mpsc::Receiver<IncomingRequest>) {
         self.jobs_changed();
         self.serve(&mut requests).await;
+        self.runs.next_start().set(None);
         if self.planner.is_superseded() {
             // A later term has sealed the ledger, so this leader can start no more runs. The resignation
             // cancels the active runs and gives them the grace period to end. Otherwise a run that takes
@@ -182,6 +184,10 @@ impl<'a> EventLoop<'a> {
     /// next decisions are due, and the time to which the loop may sleep if it is known that no clock steps. Returns
     /// `None` if the scheduler is being drained and the leader executes no run.
     fn decide(&mut self) -> Option<(BootTime, BootTime)> {
+        if self.planner.has_jobs_to_take() {
+            // A job may be replaced by one that is due earlier.
+            self.runs.next_start().change();
+        }
         let effects = self.planner.take_over(self.now());
         self.carry_out(effects);
         let is_open = self.leading.registry.phase() == Phase::Open;
@@ -209,6 +215,8 @@ impl<'a> EventLoop<'a> {
             self.keep_house(now);
         }
         let next = self.planner.next_group().filter(|_| is_open);
+        // If runs wait for the end of others, these ends must be recorded at once.
+        self.runs.next_start().set(next.filter(|_| !self.planner.is_full()));
         let due = next.map(|next| now + self.now().until(next));
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
@@ -226,6 +234,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn jobs_changed(&mut self) {
+        self.runs.next_start().change();
         let effects = self.planner.change(&self.leading.registry.jobs(), self.now());
         self.carry_out(effects);
     }
@@ -243,6 +252,7 @@ impl<'a> EventLoop<'a> {
 
     fn ask(&mut self, request: IncomingRequest) {
         let IncomingRequest { mut request, reply } = request;
+        self.runs.next_start().change();
         if let JobAction::Freeze { until, .. } = &mut request.what
             && self.leaves_out(Sabotage::FreezeWithoutEnd)
         {
@@ -270,6 +280,7 @@ impl<'a> EventLoop<'a> {
             // inbox passes the request to the leader again later.
             return self.planner.not_stored();
         }
+        self.runs.next_start().change();
         let (effects, answer) = self.planner.stored(*granted, self.now());
         self.carry_out(effects);
         let _ = reply.send(answer);

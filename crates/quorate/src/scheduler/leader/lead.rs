@@ -5,8 +5,8 @@ use crate::scheduler::{
     leader::{event_loop::EventLoop, leading::Leading},
     registry::Phase,
     store::{
-        history_writer::HistoryWriter, recorded_ends::Ends, retention::Retention, row_writer::RowWriter,
-        snapshot::LedgerSnapshot,
+        history_writer::HistoryWriter, next_start::NextStart, recorded_ends::Ends, retention::Retention,
+        row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{
@@ -40,7 +40,9 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let jobs = registry.jobs();
     let ended = sealed.jobs_with_runs().into_iter().filter_map(|job| Ends::find(jobs.get(job)?, &sealed));
     let ends = ended.collect();
-    let (history, mut noting) = HistoryWriter::start(ledger, term, registry.counts().clone(), ends);
+    let next_start = NextStart::new();
+    let (history, mut noting) =
+        HistoryWriter::start(ledger, term, registry.counts().clone(), ends, next_start.starts());
     // The worker vouches for its jobs from its start on, and may have set the lifetimes of the ledgers before the seal has
     // created this one. A ledger without a lifetime lasts for the nodes' default.
     let kept = async {
@@ -48,7 +50,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
             tracing::debug!(group = &**term.group(), "the lifetime of the ledger is not set yet: {error}");
         }
     };
-    tokio::join!(EventLoop::new(&leading, sealed, rows, history).run(requests), kept);
+    tokio::join!(EventLoop::new(&leading, sealed, rows, history, next_start).run(requests), kept);
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
     // this function first waits for these writes, within the time that the term still allows.
     let written = async { tokio::join!(&mut writing, &mut noting) };

@@ -57,6 +57,8 @@ pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) run: PendingRun,
+    /// The time at which a decision on the job may need the end of the run. `None` if the end is needed at once.
+    pub(in crate::scheduler) end_needed_at: Option<WallTime>,
 }
 
 /// The job to which a run belongs.

@@ -185,6 +185,11 @@ impl JobTable {
         self.ready.executing()
     }
 
+    /// Returns whether the leader executes as many runs as it may.
+    pub(in crate::scheduler) fn is_full(&self) -> bool {
+        self.ready.is_full()
+    }
+
     /// Updates a job's timer and its position in the ready queue after a change of the job.
     fn reschedule(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };

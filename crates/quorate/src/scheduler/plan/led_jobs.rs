@@ -274,7 +274,9 @@ impl LedJobs {
             let left_out =
                 self.table.get(place).filter(|_| scheduled).and_then(|entry| entry.left_out_at(tick));
             self.table.begin(place, active);
-            let start = RunStart { owner: RunOwner::Job(place), job: Arc::clone(&job), state, run };
+            let end_needed_at = self.table.get(place).and_then(|entry| entry.plan().end_needed_at(&run));
+            let (owner, job) = (RunOwner::Job(place), Arc::clone(&job));
+            let start = RunStart { owner, job, state, run, end_needed_at };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
             if let Some(why) = left_out {
                 out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: why.into() });

@@ -123,6 +123,11 @@ impl Planner {
         self.jobs.table().executing()
     }
 
+    /// Returns whether the leader executes as many runs as it may. Runs that are due then wait for the end of others.
+    pub(in crate::scheduler) fn is_full(&self) -> bool {
+        self.jobs.table().is_full()
+    }
+
     /// Returns the time when the next job is due.
     pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
         self.jobs.table().next_due()

@@ -52,7 +52,7 @@ impl ReadyQueue {
     /// the leader would execute the job's run and has reached its limit.
     pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
         let first = self.runs.first()?;
-        if first.here && self.executing >= self.max_executing {
+        if first.here && self.is_full() {
             return None;
         }
         self.runs.pop_first().map(|run| run.job)
@@ -61,6 +61,11 @@ impl ReadyQueue {
     /// Returns the number of runs that the leader executes.
     pub(in crate::scheduler) fn executing(&self) -> usize {
         self.executing
+    }
+
+    /// Returns whether the leader executes as many runs as it may.
+    pub(in crate::scheduler) fn is_full(&self) -> bool {
+        self.executing >= self.max_executing
     }
 
     /// Counts the start of a run that the leader executes.

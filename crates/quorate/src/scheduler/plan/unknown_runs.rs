@@ -57,7 +57,13 @@ impl UnknownRuns {
             }
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
             let state = SavedState::new(name, stored_state(sealed, name));
-            out.push(Effect::Open(RunStart { owner: RunOwner::Unknown, job, state, run }));
+            out.push(Effect::Open(RunStart {
+                owner: RunOwner::Unknown,
+                job,
+                state,
+                run,
+                end_needed_at: None,
+            }));
         }
     }
 

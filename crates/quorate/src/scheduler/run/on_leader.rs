@@ -4,6 +4,7 @@
 use crate::scheduler::{
     plan::pending_run::PendingRun,
     store::{
+        next_start::RecordDelay,
         row_writer::RowWriter,
         run_writer::{NotWritten, RunWriter},
         saved_state::SavedState,
@@ -37,6 +38,7 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) began: Began,
     pub(in crate::scheduler) grace: Duration,
+    pub(in crate::scheduler) delay: RecordDelay,
 }
 
 /// The time at which the handler of a run began, by the wall clock and by the boot clock, and the run's
@@ -100,9 +102,13 @@ impl Run {
 
     /// Records the end of the run in the ledger. If the run was interrupted and will be executed again, no end
     /// is recorded.
-    async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
+    async fn record_end(mut self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
-        if let Some(text) = worked.state.take()
+        let state = worked.state.take();
+        // The state is stored before the end is. If the leader crashed in between, the next leader would repeat the run
+        // with the new state. So this time is kept short.
+        let may_wait = state.is_none();
+        if let Some(text) = state
             && let Err(error) = self.state.set(text, &self.rows).await
         {
             tracing::warn!(job = &*self.job.name, "its state is not stored at a majority yet: {error}");
@@ -117,6 +123,9 @@ impl Run {
             return RunEnd::Interrupted(RunSummary::on_leader(began, worked), Box::new(again));
         };
         let record = RunRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);
+        if may_wait {
+            self.delay.wait(self.term.env(), self.term.quorum().wall()).await;
+        }
         self.write_closed(started, record).await;
         RunEnd::Ended(end, RunSummary::on_leader(began, worked))
     }

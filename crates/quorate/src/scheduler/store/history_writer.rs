@@ -20,6 +20,7 @@ use crate::{
         counts::Counts,
         store::{
             end_log::{LoggedEnds, log_end},
+            next_start::Starts,
             recorded_ends::Ends,
             retention::Retention,
             run_writer::{RunId, RunWriter},
@@ -48,6 +49,8 @@ const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
 /// The longest time for which an entry waits for others. Entries that are written together cost the nodes and this
 /// worker much less than single ones. Only an entry that the next leader can create from the run's record waits.
 const GATHERING: Duration = Duration::from_millis(20);
+/// The time after which gathered entries are written with the runs that the leader starts next, in the same calls.
+const GATHERED: Duration = Duration::from_millis(10);
 /// The number of histories that are read together for the first time in a term, and the pause before the next ones. So
 /// the histories of very many jobs do not delay the runs that are due.
 const FIRST_READS: (usize, Duration) = (8, Duration::from_millis(100));
@@ -100,6 +103,7 @@ impl HistoryWriter {
         term: &Term,
         counts: Counts,
         ends: Vec<Ends>,
+        starts: Starts,
     ) -> (Self, ScopedTask<()>) {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
         for ends in &ends {
@@ -127,7 +131,7 @@ impl HistoryWriter {
             write_at: None,
         };
         let handle = Self { counts, term: term.clone(), queue, logged: Mutex::default() };
-        (handle, term.spawn_scoped(task.serve(entries)))
+        (handle, term.spawn_scoped(task.serve(entries, starts)))
     }
 
     /// Asks the task to drop its data about a removed job's history.
@@ -212,7 +216,7 @@ impl RunReport {
 }
 
 impl HistoryTask {
-    async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
+    async fn serve(mut self, mut orders: mpsc::Receiver<Order>, mut starts: Starts) {
         let mut busy: FuturesUnordered<BoxFuture<'static, Finished>> = FuturesUnordered::new();
         let mut pruning = 0_usize;
         let lost = self.term.lost_token().clone();
@@ -267,6 +271,12 @@ impl HistoryTask {
                         drop(finished);
                     },
                 },
+                Some(()) = starts.next(), if self.write_at.is_some() => {
+                    let is_gathered = |at: BootTime| at <= env.now() + (GATHERING - GATHERED);
+                    if self.write_at.is_some_and(is_gathered) {
+                        self.write_at = Some(env.now());
+                    }
+                }
                 Some(()) = OptionFuture::from(wake.map(|at| env.sleep_until(at))) => {}
             }
         }

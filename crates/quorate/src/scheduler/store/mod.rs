@@ -7,6 +7,7 @@ pub(super) mod health;
 mod history;
 pub(super) mod history_writer;
 pub(super) mod job_row;
+pub(super) mod next_start;
 pub(super) mod open_list;
 mod record;
 pub(super) mod recorded_ends;

@@ -61,6 +61,15 @@ impl JobPlan {
         self.waiting.pop_front()
     }
 
+    /// Returns the time at which a decision on the job may need the end of `run`, which starts now: the next tick is
+    /// then due. Returns `None` if the end is needed at once: another run or a request waits for it, or the schedule
+    /// counts from it.
+    pub(in crate::scheduler) fn end_needed_at(&self, run: &PendingRun) -> Option<WallTime> {
+        let nothing_waits = self.waiting.is_empty() && self.requested.is_empty() && self.postponed.is_empty();
+        let is_plain = run.cause == RunCause::Scheduled && !run.is_unfinished();
+        self.next.filter(|_| nothing_waits && is_plain && !self.job.schedule.is_after_end())
+    }
+
     /// Removes and returns the run that starts now, if there is one. Also returns the ticks that are skipped
     /// because they waited for longer than the misfire window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
@@ -80,5 +89,62 @@ impl JobPlan {
             return (Some(run), too_late);
         }
         (None, too_late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{
+        Job, Misfire, RequestId, Schedule, delay, every,
+        plan::takeover::unfinished,
+        store::snapshot::tests::{SECOND, at, sealed},
+    };
+    use std::sync::Arc;
+
+    fn job(schedule: Schedule) -> Job {
+        let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
+        job.misfire(Misfire::run_all(10 * SECOND))
+    }
+
+    fn plan(job: Job, unfinished: Vec<PendingRun>) -> JobPlan {
+        let mut plan = JobPlan::new(Arc::new(job), at(10), unfinished, false).due_since(at(10), None);
+        plan.plan_due(&sealed(&[], &[]), at(11));
+        plan
+    }
+
+    /// Starts the next run at 11 s. Returns the time at which its end is needed.
+    fn needed(plan: &mut JobPlan) -> Option<WallTime> {
+        let (run, _) = plan.start(at(11));
+        plan.end_needed_at(&run.expect("a run that may start"))
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_needed_at_the_next_tick_of_its_job() {
+        assert_eq!(needed(&mut plan(job(every(SECOND).unwrap()), Vec::new())), Some(at(12)));
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_needed_at_once_if_something_waits_for_it() {
+        let counts_from_ends = plan(job(delay(SECOND).unwrap()), Vec::new());
+        let mut requested = plan(job(every(SECOND).unwrap()), Vec::new());
+        let (run, _) = requested.start(at(11));
+        let run = run.expect("the run of a tick");
+        let cause = RunCause::Triggered { id: RequestId::from_u128(1) };
+        requested.waiting.push_back(run.clone());
+        requested.add_requested(PendingRun { cause, key: "run/1".into(), ..run });
+        let mut catching_up = plan(job(every(SECOND).unwrap()), Vec::new());
+        catching_up.plan_due(&sealed(&[], &[]), at(13));
+        let again = job(every(SECOND).unwrap());
+        let (runs, _) = unfinished(&again, &sealed(&[3], &[]));
+        let repeated = plan(again, runs);
+        for (mut plan, why) in [
+            (counts_from_ends, "the schedule counts from it"),
+            (requested, "a request waits"),
+            (catching_up, "later ticks wait"),
+            (repeated, "an earlier leader may have started it"),
+        ] {
+            assert_eq!(needed(&mut plan), None, "{why}");
+        }
     }
 }

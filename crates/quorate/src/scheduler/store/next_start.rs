@@ -1,0 +1,221 @@
+//! The moment at which the leader starts its next runs. The closed record of a run that has ended waits for this moment,
+//! so that one call to each node carries it together with the *started* records of the next runs.
+//!
+//! Until its record is closed, the run is active: the leader makes no decision that depends on its end. So the record
+//! waits only if no such decision is near: see [`RecordDelay::until`].
+//!
+//! # What is not guaranteed
+//!
+//! If the leader crashes while a record waits, the next leader finds a run that has started and has no end, as after a
+//! crash during the run.
+
+use crate::env::{Env, WallTime};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The longest time for which a closed record waits.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+/// The least time between the end of the wait and the job's next tick. It is longer than a write usually takes, so that
+/// the wait does not make the run and the tick overlap.
+const BEFORE_TICK: Duration = Duration::from_millis(500);
+
+/// The leader's next start of runs. The event loop keeps it up to date.
+#[derive(Debug)]
+pub(in crate::scheduler) struct NextStart(watch::Sender<Moment>);
+
+/// Receives the moments at which the leader starts runs.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Starts(watch::Receiver<Moment>);
+
+/// The wait of the closed record of one run.
+#[derive(Debug)]
+pub(in crate::scheduler) struct RecordDelay {
+    moments: watch::Receiver<Moment>,
+    /// The number of changes when the run started.
+    changes: u64,
+    /// The time at which a decision on the job may need the end of the run. `None` if the end is needed at once.
+    needed_at: Option<WallTime>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Moment {
+    /// The time at which the leader starts its next runs. `None` if no record may wait.
+    at: Option<WallTime>,
+    /// The number of requests and of changes of the jobs in this term. After such a change, a decision may need the end
+    /// of an active run earlier than was known at the start of that run.
+    changes: u64,
+}
+
+impl NextStart {
+    /// Creates the value for a leader that does not start runs yet.
+    pub(in crate::scheduler) fn new() -> Self {
+        Self(watch::Sender::new(Moment::default()))
+    }
+
+    /// Sets the time of the next start. `None` means that no record may wait: the leader starts no more runs, or runs
+    /// wait for the end of others. If the time has changed, no record waits any longer for the previous one.
+    pub(in crate::scheduler) fn set(&self, at: Option<WallTime>) {
+        self.0.send_if_modified(|moment| std::mem::replace(&mut moment.at, at) != at);
+    }
+
+    /// Ends the wait of all records. The records of the runs that are active now will not wait.
+    pub(in crate::scheduler) fn change(&self) {
+        self.0.send_modify(|moment| moment.changes += 1);
+    }
+
+    /// Returns a receiver of the starts from now on.
+    pub(in crate::scheduler) fn starts(&self) -> Starts {
+        Starts(self.0.subscribe())
+    }
+
+    /// Returns the delay for the record of a run that starts now. Before `needed_at`, no decision on the job needs the
+    /// end of the run, unless there is a [change](NextStart::change).
+    pub(in crate::scheduler) fn delay(&self, needed_at: Option<WallTime>) -> RecordDelay {
+        let moments = self.0.subscribe();
+        let changes = moments.borrow().changes;
+        RecordDelay { moments, changes, needed_at }
+    }
+}
+
+impl Starts {
+    /// Waits until the leader starts runs. May end earlier, if the time of the next start has changed. Returns `None` if
+    /// the leader starts no more runs.
+    ///
+    /// # Cancel safety
+    /// Safe: the next call returns a start that the dropped future has not returned.
+    pub(in crate::scheduler) async fn next(&mut self) -> Option<()> {
+        self.0.changed().await.ok()
+    }
+}
+
+impl RecordDelay {
+    /// Waits for the leader's next start of runs, if the record of a run that has just ended may wait for it. `now` is
+    /// the quorum's clock.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future only stops the wait.
+    pub(in crate::scheduler) async fn wait(&mut self, env: &Env, now: WallTime) {
+        let moment = *self.moments.borrow_and_update();
+        if self.until(moment, now).is_some() {
+            // The event loop ends the wait. The limit matters only if the loop is late. An error means that the loop
+            // has ended.
+            let _ = env.before(env.now() + WAIT_MAX, self.moments.changed()).await;
+        }
+    }
+
+    /// Returns the time until which the record of a run that ends at `now` waits, if it waits. It waits if the leader
+    /// starts runs soon, if nothing has changed since the run started, and if the job's next tick is not near.
+    fn until(&self, moment: Moment, now: WallTime) -> Option<WallTime> {
+        let latest = now + WAIT_MAX;
+        let is_free = self.needed_at.is_some_and(|needed| needed >= latest + BEFORE_TICK);
+        moment.at.filter(|at| is_free && moment.changes == self.changes && now < *at && *at <= latest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    const NOW: WallTime = WallTime::from_micros(1_000_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    fn waits(next: Option<WallTime>, needed_at: Option<WallTime>) -> bool {
+        let start = NextStart::new();
+        start.set(next);
+        let delay = start.delay(needed_at);
+        let moment = *delay.moments.borrow();
+        delay.until(moment, NOW).is_some()
+    }
+
+    #[test]
+    fn a_record_waits_only_for_a_start_within_the_limit() {
+        let free = Some(NOW + SECOND);
+        for (next, is_so) in [
+            (None, false),
+            (Some(NOW - ms(1)), false),
+            (Some(NOW), false),
+            (Some(NOW + ms(1)), true),
+            (Some(NOW + WAIT_MAX), true),
+            (Some(NOW + WAIT_MAX + ms(1)), false),
+        ] {
+            assert_eq!(waits(next, free), is_so, "{next:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_needed_soon_does_not_wait() {
+        let next = Some(NOW + ms(2));
+        let first = NOW + WAIT_MAX + BEFORE_TICK;
+        for (needed_at, is_so) in [
+            (None, false),
+            (Some(NOW - SECOND), false),
+            (Some(NOW), false),
+            (Some(first - ms(1)), false),
+            (Some(first), true),
+        ] {
+            assert_eq!(waits(next, needed_at), is_so, "{needed_at:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_active_at_a_change_does_not_wait() {
+        let start = NextStart::new();
+        start.set(Some(NOW + ms(2)));
+        let (earlier, _) = (start.delay(Some(NOW + SECOND)), start.change());
+        let later = start.delay(Some(NOW + SECOND));
+        let moment = *later.moments.borrow();
+        assert_eq!((earlier.until(moment, NOW), later.until(moment, NOW)), (None, moment.at));
+    }
+
+    #[test]
+    fn a_receiver_gets_a_new_start_once_and_nothing_after_the_last() {
+        let start = NextStart::new();
+        start.set(Some(NOW));
+        let mut starts = start.starts();
+        let mut next = || starts.next().now_or_never();
+        assert_eq!(next(), None, "no start since then");
+        start.set(Some(NOW));
+        assert_eq!(next(), None, "the same start");
+        start.set(Some(NOW + ms(2)));
+        assert_eq!((next(), next()), (Some(Some(())), None));
+        drop(start);
+        assert_eq!(next(), Some(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_start_a_change_and_the_end_of_the_loop_end_the_wait() {
+        let env = Env::system();
+        let first = Some(NOW + ms(2));
+        let ends: [fn(NextStart) -> Option<NextStart>; 4] = [
+            |start| {
+                start.set(Some(NOW + ms(4)));
+                Some(start)
+            },
+            |start| {
+                start.set(None);
+                Some(start)
+            },
+            |start| {
+                start.change();
+                Some(start)
+            },
+            |_| None,
+        ];
+        for (number, end) in ends.into_iter().enumerate() {
+            let start = NextStart::new();
+            start.set(first);
+            let mut delay = start.delay(Some(NOW + SECOND));
+            let mut wait = Box::pin(delay.wait(&env, NOW));
+            assert_eq!(wait.as_mut().now_or_never(), None, "{number}");
+            start.set(first);
+            assert_eq!(wait.as_mut().now_or_never(), None, "{number}: the time is the same");
+            let _start = end(start);
+            assert_eq!(wait.as_mut().now_or_never(), Some(()), "{number}");
+        }
+    }
+}
