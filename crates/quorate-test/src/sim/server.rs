@@ -54,6 +54,8 @@ struct State {
     clock: AdjustableClock,
     changes: Vec<ClockChange>,
     store: Box<dyn ServerStore>,
+    /// Grows whenever the data may have changed.
+    version: u64,
     snapshot: (Duration, Box<dyn ServerStore>),
     up: bool,
     run: u32,
@@ -81,6 +83,7 @@ impl Server {
             clock: AdjustableClock::new(clock),
             changes: Vec::new(),
             store: hooks.store(),
+            version: 1,
             snapshot: (Duration::ZERO, hooks.store()),
             up: true,
             run: 0,
@@ -128,6 +131,7 @@ impl Server {
     pub fn restart(&self, memory: Memory) {
         let mut state = self.state();
         state.up = true;
+        state.version += 1;
         if memory == Memory::Kept {
             state.run += 1;
             state.born = self.truth.now();
@@ -172,6 +176,7 @@ impl Server {
     /// Deletes every key, as FLUSHALL does. The process continues to run.
     pub fn flush(&self) {
         let mut state = self.state();
+        state.version += 1;
         let empty = state.store.emptied();
         let before = std::mem::replace(&mut state.store, empty);
         state.forgot = Some(self.truth.now());
@@ -234,6 +239,8 @@ impl Server {
         state.connections.retain(|other| other.strong_count() > 0);
         state.connections.push(Arc::downgrade(connection));
         state.listeners = Listeners::new(&state.connections);
+        // The handshake of a store may run commands.
+        state.version += 1;
         let Ok(marker) = state.store.marker();
         let facts = Hello {
             node_time: self.clocks(&state).wall,
@@ -259,6 +266,7 @@ impl Server {
             state.snapshot = (now, state.store.snapshot());
         }
         state.requests += batch.requests.len() as u64;
+        state.version += 1;
         let mut freed = Vec::new();
         let State { store, listeners, .. } = &mut *state;
         let reply = self.hooks.run(&mut **store, batch, clocks, listeners, &mut freed);
@@ -287,6 +295,7 @@ impl Server {
     /// Calls `look` with the server's data and its present clocks.
     pub fn with_store<T>(&self, look: impl FnOnce(&mut dyn ServerStore, Clocks) -> T) -> T {
         let mut state = self.state();
+        state.version += 1;
         let clocks = self.clocks(&state);
         look(&mut *state.store, clocks)
     }
@@ -364,15 +373,24 @@ pub struct ServerView<'a> {
 }
 
 impl ServerView<'_> {
-    /// Returns `true` if the server stores a lease on `resource` that has not ended, of a writer or a reader for
-    /// whose owner token `is_its` returns `true`.
-    pub fn has_lease(&self, resource: &Resource, is_its: impl Fn(&str) -> bool) -> bool {
-        let Ok(row) = self.state.store.lease(resource);
-        let live = |until_nanos| until_nanos > self.clocks.lease_nanos;
-        row.is_some_and(|row| {
-            let reads = row.readers.iter().any(|reader| live(reader.until_nanos) && is_its(&reader.owner));
-            reads || (live(row.until_nanos) && is_its(&row.owner))
-        })
+    /// Returns a number that grows whenever the server's data may have changed.
+    pub fn version(&self) -> u64 {
+        self.state.version
+    }
+
+    /// Returns the end of the lease on `resource` that the server stores of a writer or a reader for whose owner token
+    /// `is_its` returns `true`, by the clock of [`is_future`](Self::is_future). Of several such leases, the end is the
+    /// latest. Returns 0 if there is none. The result changes only with the [`version`](Self::version).
+    pub fn lease_end(&self, resource: &Resource, is_its: impl Fn(&str) -> bool) -> u64 {
+        let Ok(Some(row)) = self.state.store.lease(resource) else { return 0 };
+        let readers = row.readers.iter().map(|reader| (&*reader.owner, reader.until_nanos));
+        let all = readers.chain([(&*row.owner, row.until_nanos)]);
+        all.filter(|(owner, _)| is_its(owner)).map(|(_, until)| until).max().unwrap_or_default()
+    }
+
+    /// Returns `true` if the server's clock for leases has not reached `nanos`.
+    pub fn is_future(&self, nanos: u64) -> bool {
+        nanos > self.clocks.lease_nanos
     }
 
     /// Returns `true` if the server's process exists. It may be stopped.

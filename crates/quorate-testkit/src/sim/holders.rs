@@ -1,4 +1,7 @@
-use super::{Belief, Host, NodeList, judged_server::Backer};
+use super::{
+    Belief, Host, NodeList,
+    judged_server::{Backer, SeenLease},
+};
 use quorate::{
     claim::ClaimHandle,
     election::Term,
@@ -68,6 +71,8 @@ pub struct Held {
     /// The node list of the worker's process.
     pub(super) nodes: NodeList,
     pub(super) holder: Mutex<Option<Holder>>,
+    /// The lease as the servers stored it when the referee last looked, by the index of the server.
+    pub(super) seen: Mutex<Vec<SeenLease>>,
 }
 
 impl Held {
@@ -123,8 +128,17 @@ impl Held {
         let remaining = holder.remaining();
         let valid = !remaining.is_zero();
         let mut without_lease = Vec::new();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(most) = servers.iter().map(|server| server.index() + 1).max()
+            && seen.len() < most
+        {
+            seen.resize(most, SeenLease::default());
+        }
         let backed_by = servers.iter().filter(|server| self.nodes.has(server.index())).filter(|server| {
-            let stores = valid && server.stores(&self.resource, |owner| self.is_ours(holder, owner));
+            let stores = valid && {
+                let is_ours = |owner: &str| self.is_ours(holder, owner);
+                server.stores(&self.resource, is_ours, &mut seen[server.index()])
+            };
             let excuse = server.grants_nothing().filter(|_| valid && !stores);
             without_lease.extend(excuse);
             stores || excuse.is_some()

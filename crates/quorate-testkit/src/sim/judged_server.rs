@@ -112,6 +112,13 @@ pub(super) struct Backer<'a> {
     grants_nothing: Option<Excuse>,
 }
 
+/// The end of a worker's lease on a server, while the server's data have this version. No server has the version 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SeenLease {
+    version: u64,
+    end: u64,
+}
+
 impl<'a> Backer<'a> {
     pub(super) fn of(index: usize, server: &'a Server, now: Duration) -> Self {
         let view = server.view();
@@ -131,9 +138,19 @@ impl<'a> Backer<'a> {
         self.index
     }
 
-    /// Returns `true` if the server stores a lease on `resource` of an owner for which `is_ours` returns `true`.
-    pub(super) fn stores(&self, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
-        self.view.has_lease(resource, is_ours)
+    /// Returns `true` if the server stores a lease on `resource` of an owner for which `is_ours` returns `true`. Keeps
+    /// the end of the lease in `seen` until the server's data change, because the referee asks after each event.
+    pub(super) fn stores(
+        &self,
+        resource: &Resource,
+        is_ours: impl Fn(&str) -> bool,
+        seen: &mut SeenLease,
+    ) -> bool {
+        let version = self.view.version();
+        if seen.version != version {
+            *seen = SeenLease { version, end: self.view.lease_end(resource, is_ours) };
+        }
+        self.view.is_future(seen.end)
     }
 
     /// Returns the reason why the server, if it is honest, cannot grant any lease now. There are three:
@@ -171,7 +188,7 @@ mod tests {
 
     fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let server = Backer::of(0, server, server.truth().now());
-        server.stores(resource, is_ours) || server.grants_nothing().is_some()
+        server.stores(resource, is_ours, &mut SeenLease::default()) || server.grants_nothing().is_some()
     }
 
     const KINDS: [Runs; 2] = [Runs::Engine, Runs::Scripts(None)];

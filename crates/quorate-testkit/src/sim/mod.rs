@@ -139,6 +139,6 @@ pub use plans::{OPEN_PLANS, PLANS};
 pub use referee::{Referee, TickRun, Work};
 pub use run::{Outcome, simulate, simulate_scenario, simulate_untraced};
 pub use sabotage_check::{Difference, NoDifference, SabotageCheck};
-pub use scenario::{NODES, Plan, Scenario, WORKERS};
+pub use scenario::{NODES, OPERATOR, Plan, Scenario, WORKERS};
 pub use shrink::{Shrunk, shrink};
 pub use sweep::{Failure, Summary, Sweep, Uses};

@@ -21,7 +21,8 @@ impl Default for NodeList {
 }
 
 impl NodeList {
-    pub(super) fn new(is_new: bool, servers: impl IntoIterator<Item = usize>) -> Self {
+    /// Returns a list of the servers with these indices.
+    pub fn new(is_new: bool, servers: impl IntoIterator<Item = usize>) -> Self {
         Self { is_new, servers: servers.into_iter().collect() }
     }
 

@@ -278,7 +278,7 @@ impl Referee {
         state.held.retain(|held| !held.is_over());
         let holder = Mutex::new(Some(holder));
         let (id, host) = (state.next(), Arc::clone(host));
-        let held = Arc::new(Held { id, host, resource, token, grace, nodes, holder });
+        let held = Arc::new(Held { id, host, resource, token, grace, nodes, holder, seen: Mutex::default() });
         state.held.push(Arc::clone(&held));
         drop(state);
         if let Some(belief) = self.beliefs(std::slice::from_ref(&held)).pop() {

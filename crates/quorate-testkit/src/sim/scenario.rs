@@ -10,8 +10,8 @@ use std::{ops::RangeInclusive, time::Duration};
 pub const NODES: usize = 5;
 /// The number of workers.
 pub const WORKERS: usize = 3;
-/// The index of the operator in the list of machines, after those of the workers.
-pub(super) const OPERATOR: usize = WORKERS;
+/// The index of the operator's machine, after those of the workers.
+pub const OPERATOR: usize = WORKERS;
 
 /// The number of seeds in a thousand in which the servers run the Lua scripts. It is small, because such a seed
 /// takes several times as long as another.

@@ -5,7 +5,9 @@
 //! state, so two simulations of one seed do not differ.
 
 use super::{Database, Reply, key_space::Bytes};
-use mlua::{Error, Function, Lua, LuaOptions, MultiValue, StdLib, String as LuaString, Table, Value};
+use mlua::{
+    BorrowedBytes, Error, Function, Lua, LuaOptions, MultiValue, StdLib, String as LuaString, Table, Value,
+};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 /// Wraps the functions of this file so that they raise and catch errors as a server does.
@@ -112,9 +114,8 @@ impl Interpreter {
         let database = Rc::new(RefCell::new(Database::default()));
         let shared = Rc::clone(&database);
         let command = lua.create_function(move |lua, args: MultiValue| {
-            let texts = texts(lua, &args, &format)?;
-            let bytes: Vec<_> = texts.iter().map(LuaString::as_bytes).collect();
-            let bytes: Vec<&[u8]> = bytes.iter().map(|text| &**text).collect();
+            let texts = texts(&args, &format)?;
+            let bytes: Vec<&[u8]> = texts.iter().map(Text::as_bytes).collect();
             let reply = match (args.is_empty(), bytes.len() == args.len()) {
                 (true, _) => {
                     Reply::error("ERR Please specify at least one argument for this redis.call() call")
@@ -153,17 +154,34 @@ impl Interpreter {
     }
 }
 
+/// The text of an argument. A text of the script is not copied.
+enum Text<'a> {
+    OfScript(BorrowedBytes<'a>),
+    Number(String),
+    Formatted(Vec<u8>),
+}
+
+impl Text<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::OfScript(bytes) => bytes,
+            Self::Number(text) => text.as_bytes(),
+            Self::Formatted(bytes) => bytes,
+        }
+    }
+}
+
 /// Returns the arguments of a command up to the first one that is no text and no number.
-fn texts(lua: &Lua, args: &MultiValue, format: &Function) -> Result<Vec<LuaString>, Error> {
+fn texts<'a>(args: &'a MultiValue, format: &Function) -> Result<Vec<Text<'a>>, Error> {
     let mut texts = Vec::with_capacity(args.len());
     for arg in args {
         texts.push(match arg {
-            Value::String(text) => text.clone(),
-            Value::Integer(number) if number.unsigned_abs() < EXACT => {
-                lua.create_string(number.to_string())?
-            }
+            Value::String(text) => Text::OfScript(text.as_bytes()),
+            Value::Integer(number) if number.unsigned_abs() < EXACT => Text::Number(number.to_string()),
             // A server writes a number with 17 digits, so that it is never rounded.
-            Value::Integer(_) | Value::Number(_) => format.call(("%.17g", arg))?,
+            Value::Integer(_) | Value::Number(_) => {
+                Text::Formatted(format.call::<LuaString>(("%.17g", arg))?.as_bytes().to_vec())
+            }
             _ => break,
         });
     }

@@ -21,6 +21,7 @@ mod memories;
 mod node_sets;
 mod open_records;
 mod order;
+mod parsed;
 mod payloads;
 mod pool_log;
 mod readers;

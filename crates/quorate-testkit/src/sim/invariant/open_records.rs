@@ -1,6 +1,7 @@
 use super::{
     Event, MAJORITY,
     memories::Memories,
+    parsed,
     pool_log::{OFFSET, RunOf},
 };
 use crate::sim::worker::POOL;
@@ -82,7 +83,7 @@ impl OpenRecords {
     }
 
     fn written(&mut self, run: RunOf, node: &str, record: &Record) {
-        let (generation, at) = match RunRecord::parse(&record.value) {
+        let (generation, at) = match &*parsed::run_record(&record.value) {
             Ok(RunRecord::Open(open)) => (open.generation, open.at),
             Ok(RunRecord::Closed { .. }) => {
                 self.runs.entry(run).or_default().closed = true;

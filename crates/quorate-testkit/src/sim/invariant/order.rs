@@ -1,6 +1,7 @@
 use super::{Event, Invariant};
 use crate::sim::{Belief, Excuse};
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
+use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -21,7 +22,7 @@ pub(super) struct Order {
     seen: BTreeSet<(Resource, u64)>,
     newest: BTreeMap<Resource, u64>,
     /// For each attempt, the newest token of the resource when the attempt reached its first server.
-    begun_after: BTreeMap<Owner, u64>,
+    begun_after: FxHashMap<Owner, u64>,
     /// For each resource and token, the owners that got the token from a server, either by a grant or because
     /// the server raised its counter to the token.
     given: BTreeMap<(Resource, u64), BTreeSet<Owner>>,

@@ -1,6 +1,7 @@
 use super::{Event, Invariant};
 use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
+use rustc_hash::FxHashMap;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Requires that once a server has run the release of an attempt, no delayed request of that attempt sets the
@@ -15,7 +16,8 @@ pub(super) struct Release {
     forgotten: BTreeMap<String, Attempts>,
 }
 
-type Attempts = BTreeMap<Owner, Vec<Resource>>;
+/// Only looked up by owner, so the order does not matter.
+type Attempts = FxHashMap<Owner, Vec<Resource>>;
 
 impl Invariant for Release {
     fn name(&self) -> &'static str {

@@ -5,6 +5,7 @@ use super::{
     Event, Invariant, MAJORITY,
     memories::Memories,
     open_records::OpenRecords,
+    parsed,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
@@ -152,7 +153,7 @@ impl Requests {
         }
         // Every record that belongs to a request has the request's id as a part of its key.
         let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
-        let closed = || RunRecord::parse(&record.value).is_ok_and(|written| written.is_closed());
+        let closed = || parsed::run_record(&record.value).as_ref().as_ref().is_ok_and(RunRecord::is_closed);
         let ended = record.last || key.starts_with("run/") && closed();
         let Some(id) = id.filter(|_| !ended) else { return };
         let stored = self.stored.entry(id).or_default();

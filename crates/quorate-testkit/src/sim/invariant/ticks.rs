@@ -2,7 +2,7 @@
 
 mod reports;
 
-use super::{Event, Invariant, MAJORITY, memories::Memories};
+use super::{Event, Invariant, MAJORITY, memories::Memories, parsed};
 use crate::sim::{
     Excuse, RunOutcome, TickStart,
     scenario::true_wall,
@@ -10,7 +10,7 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
-    internals::{JobRow, RunKey, RunRecord},
+    internals::{JobRow, RunKey},
     node::{Record, Reply, Request},
     scheduler::Delivery,
 };
@@ -289,9 +289,10 @@ impl Ticks {
         let key = RunKey::parse(key).map_err(|error| error.to_string())?;
         let Some(key) = key else { return Ok(()) };
         let tick = self.ticks.entry(key).or_default();
-        let written = RunRecord::parse(&record.value).map_err(|error| error.to_string())?;
-        tick.records.insert(node.to_owned(), (record.term.get(), written.is_closed()));
-        if written.is_closed() {
+        let written = parsed::run_record(&record.value);
+        let is_closed = written.as_ref().as_ref().map_err(Clone::clone)?.is_closed();
+        tick.records.insert(node.to_owned(), (record.term.get(), is_closed));
+        if is_closed {
             tick.done_on.entry(record.term.get()).or_default().insert(node.to_owned());
             tick.was_done_on.entry(record.term.get()).or_default().insert(node.to_owned());
             tick.closed = true;

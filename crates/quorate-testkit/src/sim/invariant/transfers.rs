@@ -57,11 +57,14 @@ impl Invariant for Transfers {
                 request: Request::Acquire { resource, owner, .. } | Request::Extend { resource, owner, .. },
                 reply: Reply::Granted { .. } | Reply::Extended,
             } => {
+                let (given, forgotten) = (self.given.get(*node), self.forgotten.get(*node));
+                if given.is_none() && forgotten.is_none() {
+                    return Ok(());
+                }
                 let lease = (resource.clone(), owner.clone());
-                if self.given.get(*node).is_some_and(|given| given.contains(&lease)) {
+                if given.is_some_and(|given| given.contains(&lease)) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its transfer"));
                 }
-                let forgotten = self.forgotten.get(*node);
                 Excuse::TransfersForgotten.excuses(forgotten.is_some_and(|lost| lost.contains(&lease)));
             }
             Event::Transferred { resource, token, .. } => {

@@ -21,6 +21,7 @@ impl Referee {
             grace: lease.ttl() / 5,
             nodes,
             holder: Mutex::new(Some(Holder::ReadLease(Arc::new(lease)))),
+            seen: Mutex::default(),
         };
         let held = Arc::new(held);
         state.held.push(Arc::clone(&held));

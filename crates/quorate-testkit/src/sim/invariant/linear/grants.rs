@@ -3,6 +3,7 @@ use crate::{
     sim::{Belief, Event, Excuse},
 };
 use quorate::node::{Owner, Request, Resource, ResourceKind};
+use rustc_hash::FxHashMap;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Follows the beliefs of workers about their grants of some kinds of resources.
@@ -10,10 +11,10 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) struct Grants {
     kinds: &'static [ResourceKind],
     /// The moment at which each attempt reached its first server.
-    attempts: BTreeMap<Owner, Moment>,
+    attempts: FxHashMap<Owner, Moment>,
     /// For each resource and worker, the first such moment since the worker's last grant, or since it last found the
     /// message done. It is used for terms and claims, whose owner token is not accessible.
-    since: BTreeMap<(Resource, Arc<str>), Moment>,
+    since: FxHashMap<Resource, Vec<(Arc<str>, Moment)>>,
     /// The grants that their workers believe in, by number.
     believed: BTreeMap<u64, Believed>,
 }
@@ -48,7 +49,7 @@ pub(super) enum ChangeKind {
 
 impl Grants {
     pub(super) fn of(kinds: &'static [ResourceKind]) -> Self {
-        Self { kinds, attempts: BTreeMap::new(), since: BTreeMap::new(), believed: BTreeMap::new() }
+        Self { kinds, attempts: FxHashMap::default(), since: FxHashMap::default(), believed: BTreeMap::new() }
     }
 
     /// Handles an event, and returns the beliefs that have changed.
@@ -56,7 +57,7 @@ impl Grants {
         match event {
             Event::Ran { request: Request::Acquire { resource, owner, .. }, .. } if self.judges(resource) => {
                 self.attempts.entry(owner.clone()).or_insert(at);
-                self.since.entry((resource.clone(), owner.worker().into())).or_insert(at);
+                self.begins(resource, owner.worker(), at);
                 Vec::new()
             }
             Event::Granted(belief) if self.judges(&belief.resource) => self.granted(at, belief),
@@ -67,7 +68,18 @@ impl Grants {
 
     /// Returns the moment at which the attempt of a worker began that ends now without a grant.
     pub(super) fn ends_without_grant(&mut self, resource: &Resource, worker: &Arc<str>) -> Option<Moment> {
-        self.since.remove(&(resource.clone(), Arc::clone(worker)))
+        let workers = self.since.get_mut(resource)?;
+        let known = workers.iter().position(|(known, _)| known == worker)?;
+        Some(workers.swap_remove(known).1)
+    }
+
+    /// Notes that an attempt of `worker` reaches a server, unless an earlier one is noted.
+    fn begins(&mut self, resource: &Resource, worker: &str, at: Moment) {
+        match self.since.get_mut(resource) {
+            Some(workers) if workers.iter().any(|(known, _)| **known == *worker) => {}
+            Some(workers) => workers.push((worker.into(), at)),
+            None => drop(self.since.insert(resource.clone(), vec![(worker.into(), at)])),
+        }
     }
 
     fn judges(&self, resource: &Resource) -> bool {
@@ -76,7 +88,7 @@ impl Grants {
 
     fn granted(&mut self, at: Moment, belief: &Belief) -> Vec<Change> {
         let Belief { worker, resource, token, .. } = belief;
-        let since = self.since.remove(&(resource.clone(), Arc::clone(worker)));
+        let since = self.ends_without_grant(resource, worker);
         let attempt = belief.owner.as_ref().and_then(|owner| self.attempts.get(owner).copied());
         if Excuse::HistoryEnded.excuses(!belief.valid) || Excuse::HistoryClock.excuses(belief.clock_stood) {
             return Vec::new();

@@ -3,7 +3,7 @@ use crate::{
     history::{AtLeastOnce, AtMostOnce, Findings, History, Moment, Operation, TickCall},
     sim::{
         Excuse, TickStart,
-        invariant::{Invariant, MAJORITY},
+        invariant::{Invariant, MAJORITY, parsed::run_record},
         worker::{GROUP, specs},
     },
 };
@@ -94,8 +94,10 @@ impl TickHistory {
 
     /// Notes that a server stores the end of a tick. Once a majority does, the end is recorded.
     fn written(&mut self, node: &str, key: &str, record: &Record, at: Moment) {
-        let (Ok(Some(key)), Ok(run)) = (RunKey::parse(key), RunRecord::parse(&record.value)) else { return };
-        if !run.is_closed() || delivery(&key) == Delivery::AtMostOnce {
+        let Ok(Some(key)) = RunKey::parse(key) else { return };
+        let run = || run_record(&record.value);
+        if delivery(&key) == Delivery::AtMostOnce || !run().as_ref().as_ref().is_ok_and(RunRecord::is_closed)
+        {
             return;
         }
         let ends = self.ends.entry(key.clone()).or_default();

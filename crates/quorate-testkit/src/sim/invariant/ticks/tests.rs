@@ -1,5 +1,8 @@
 use super::*;
-use quorate::node::{FencingToken, LedgerState};
+use quorate::{
+    internals::RunRecord,
+    node::{FencingToken, LedgerState},
+};
 
 /// The wall time at which these tests begin, in microseconds. A tick of every job is due at this time.
 /// `BEGAN` is the same moment, as a time since the simulation began.
