@@ -34,7 +34,7 @@ use std::{
 const JOBS_AT_ONCE: usize = 100;
 /// The longest time for which a due job waits for jobs that are due shortly after it. Runs that start together share
 /// the calls to the nodes, and a call costs much more than one run in it.
-const GROUPED: Duration = Duration::from_millis(2);
+const GROUPED: Duration = Duration::from_millis(4);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
 const MARK: &str = "looked";

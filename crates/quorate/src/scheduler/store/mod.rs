@@ -14,6 +14,7 @@ pub(super) mod recorded_ends;
 pub(super) mod retention;
 mod row_queue;
 pub(super) mod row_writer;
+mod rows_by_key;
 pub(super) mod run_writer;
 pub(super) mod saved_state;
 mod slot_result;

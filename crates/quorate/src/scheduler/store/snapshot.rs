@@ -7,7 +7,10 @@ use crate::{
     scheduler::{
         Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
         plan::verdict::rank,
-        store::{REQUESTED_PREFIX, TICK_PREFIX, job_and_tick},
+        store::{
+            REQUESTED_PREFIX, TICK_PREFIX, job_and_tick,
+            rows_by_key::{RECORDS_PER_TURN, RowsByKey},
+        },
         verdict,
     },
 };
@@ -20,10 +23,6 @@ use std::{
 
 /// The prefixes of the keys of runs.
 const RUN_PREFIXES: [&str; 2] = [TICK_PREFIX, REQUESTED_PREFIX];
-
-/// The construction of a snapshot yields to other tasks, such as the renewal of the lease, each time after this
-/// number of records.
-const RECORDS_PER_TURN: usize = 2_000;
 
 /// The contents of the ledger, from the nodes' answers to the seal. If the nodes have several records of one
 /// run, only the record of the highest [`rank`] is kept, because it decides on the run.
@@ -100,7 +99,7 @@ impl LedgerSnapshot {
         max_clock_offset: Duration,
     ) -> Self {
         let mut sealed = Self::empty(&answers, quorum, max_clock_offset);
-        let mut rows = BTreeMap::new();
+        let mut rows = RowsByKey::new(answers.len());
         for (node, answer) in answers.into_iter().enumerate() {
             // A node may return a record twice. The later copy is the same or newer, so it replaces the earlier one.
             let mut runs = BTreeMap::new();
@@ -108,8 +107,7 @@ impl LedgerSnapshot {
                 if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
                     runs.insert(key, record);
                 } else {
-                    let count = sealed.nodes.len();
-                    rows.entry(key).or_insert_with(|| vec![None; count])[node] = Some(record);
+                    rows.add(node, key, record);
                 }
                 if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
                     tokio::task::yield_now().await;
@@ -122,7 +120,7 @@ impl LedgerSnapshot {
                 }
             }
         }
-        sealed.rows = Arc::new(rows);
+        sealed.rows = Arc::new(rows.sort().await);
         sealed
     }
 
