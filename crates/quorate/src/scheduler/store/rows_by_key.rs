@@ -16,7 +16,7 @@ pub(super) struct RowsByKey {
 
 impl RowsByKey {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { nodes, rows: Vec::new(), index: std::collections::HashMap::default() }
+        Self { nodes, rows: Vec::new(), index: Default::default() }
     }
 
     /// Adds the record that a node stores under `key`. It replaces an earlier record of this node.
