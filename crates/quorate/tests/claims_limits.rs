@@ -232,6 +232,21 @@ async fn an_id_keeps_one_payload_while_claimed_free_or_done() {
 }
 
 #[tokio::test]
+async fn a_message_that_was_refused_for_its_payload_can_be_reset_at_once() {
+    let nodes = nodes();
+    let a = quorum("a", &nodes);
+    let claims = Claims::new(&a, "orders").ttl(SECOND);
+    let (first, other) =
+        (MessageId::new("m").payload(b"ten euros"), MessageId::new("m").payload(b"a million"));
+    claimed(&claims, first).await.abandon().await.expect("a majority");
+    let refused = claims.claim(other.clone()).await.expect_err("another payload");
+    assert!(matches!(refused, ClaimError::OtherPayload { .. }), "{refused}");
+    claims.reset("m").await.expect("the refused claim does not hold the message");
+    claimed(&claims, other).await.complete("paid").await.expect("a majority");
+    a.close().await;
+}
+
+#[tokio::test]
 async fn a_late_worker_learns_the_holder_and_the_completer() {
     let nodes = nodes();
     let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));

@@ -10,6 +10,7 @@ use crate::{
     sabotage::Sabotage,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
+use futures_util::future::{join, join_all};
 use std::{mem, sync::Arc, time::Duration};
 
 /// A message whose claim this worker has acquired.
@@ -88,7 +89,7 @@ pub(super) async fn begin(
     keep: Duration,
 ) -> Vec<(usize, Beginning)> {
     let mut settled = Vec::with_capacity(acquired.len());
-    let mut counting = Vec::new();
+    let (mut counting, mut refused) = (Vec::new(), Vec::new());
     let compares = !inner.config().sabotaged(Sabotage::PayloadIgnored);
     let doubtful = acquired.iter().filter(|message| compares && message.is_doubtful());
     let asked: Vec<_> =
@@ -100,6 +101,7 @@ pub(super) async fn begin(
         match look {
             Some((Payload::Other(other), _)) => {
                 settled.push((at, Beginning::OtherPayload(other)));
+                refused.push(lease);
                 continue;
             }
             Some((Payload::Unknown, outcomes)) => {
@@ -125,7 +127,10 @@ pub(super) async fn begin(
             }
         }
     }
-    settled.extend(count(inner.pool(), counting).await);
+    // A refused message is free before its caller learns of the refusal, so the caller can reset it at once.
+    let released = join_all(refused.iter().map(Lease::end));
+    let (counted, _) = join(count(inner.pool(), counting), released).await;
+    settled.extend(counted);
     settled
 }
 
