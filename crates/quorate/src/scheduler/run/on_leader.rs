@@ -102,7 +102,7 @@ impl Run {
 
     /// Records the end of the run in the ledger. If the run was interrupted and will be executed again, no end
     /// is recorded.
-    async fn record_end(mut self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
+    async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
         let state = worked.state.take();
         // The state is stored before the end is. If the leader crashed in between, the next leader would repeat the run

@@ -10,8 +10,11 @@
 //! crash during the run.
 
 use crate::env::{Env, WallTime};
-use std::time::Duration;
-use tokio::sync::watch;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
 
 /// The longest time for which a closed record waits.
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -21,20 +24,32 @@ const BEFORE_TICK: Duration = Duration::from_millis(500);
 
 /// The leader's next start of runs. The event loop keeps it up to date.
 #[derive(Debug)]
-pub(in crate::scheduler) struct NextStart(watch::Sender<Moment>);
+pub(in crate::scheduler) struct NextStart(Arc<Shared>);
 
 /// Receives the moments at which the leader starts runs.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Starts(watch::Receiver<Moment>);
+pub(in crate::scheduler) struct Starts {
+    shared: Arc<Shared>,
+    /// The version of the moment that was returned last.
+    seen: u64,
+}
 
 /// The wait of the closed record of one run.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RecordDelay {
-    moments: watch::Receiver<Moment>,
+    shared: Arc<Shared>,
     /// The number of changes when the run started.
     changes: u64,
     /// The time at which a decision on the job may need the end of the run. `None` if the end is needed at once.
     needed_at: Option<WallTime>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    moment: Mutex<Moment>,
+    /// Wakes the waiting tasks in their order. A channel of tokio's `watch` would draw the order, and a seed of the
+    /// simulation would have several histories.
+    changed: Notify,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,36 +59,61 @@ struct Moment {
     /// The number of requests and of changes of the jobs in this term. After such a change, a decision may need the end
     /// of an active run earlier than was known at the start of that run.
     changes: u64,
+    /// The number of times that this value has changed.
+    version: u64,
+    /// True once the event loop has ended.
+    ended: bool,
+}
+
+impl Shared {
+    fn moment(&self) -> MutexGuard<'_, Moment> {
+        self.moment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Moment)) {
+        let mut moment = self.moment();
+        let before = *moment;
+        change(&mut moment);
+        if *moment != before {
+            moment.version += 1;
+            drop(moment);
+            self.changed.notify_waiters();
+        }
+    }
 }
 
 impl NextStart {
     /// Creates the value for a leader that does not start runs yet.
     pub(in crate::scheduler) fn new() -> Self {
-        Self(watch::Sender::new(Moment::default()))
+        Self(Arc::default())
     }
 
     /// Sets the time of the next start. `None` means that no record may wait: the leader starts no more runs, or runs
     /// wait for the end of others. If the time has changed, no record waits any longer for the previous one.
     pub(in crate::scheduler) fn set(&self, at: Option<WallTime>) {
-        self.0.send_if_modified(|moment| std::mem::replace(&mut moment.at, at) != at);
+        self.0.change(|moment| moment.at = at);
     }
 
     /// Ends the wait of all records. The records of the runs that are active now will not wait.
     pub(in crate::scheduler) fn change(&self) {
-        self.0.send_modify(|moment| moment.changes += 1);
+        self.0.change(|moment| moment.changes += 1);
     }
 
     /// Returns a receiver of the starts from now on.
     pub(in crate::scheduler) fn starts(&self) -> Starts {
-        Starts(self.0.subscribe())
+        Starts { shared: Arc::clone(&self.0), seen: self.0.moment().version }
     }
 
     /// Returns the delay for the record of a run that starts now. Before `needed_at`, no decision on the job needs the
     /// end of the run, unless there is a [change](NextStart::change).
     pub(in crate::scheduler) fn delay(&self, needed_at: Option<WallTime>) -> RecordDelay {
-        let moments = self.0.subscribe();
-        let changes = moments.borrow().changes;
-        RecordDelay { moments, changes, needed_at }
+        RecordDelay { shared: Arc::clone(&self.0), changes: self.0.moment().changes, needed_at }
+    }
+}
+
+impl Drop for NextStart {
+    fn drop(&mut self) {
+        self.0.change(|moment| moment.ended = true);
     }
 }
 
@@ -84,7 +124,18 @@ impl Starts {
     /// # Cancel safety
     /// Safe: the next call returns a start that the dropped future has not returned.
     pub(in crate::scheduler) async fn next(&mut self) -> Option<()> {
-        self.0.changed().await.ok()
+        loop {
+            // From here on the future sees each change, even before it is polled.
+            let changed = self.shared.changed.notified();
+            let moment = *self.shared.moment();
+            if moment.ended {
+                return None;
+            }
+            if std::mem::replace(&mut self.seen, moment.version) != moment.version {
+                return Some(());
+            }
+            changed.await;
+        }
     }
 }
 
@@ -94,12 +145,13 @@ impl RecordDelay {
     ///
     /// # Cancel safety
     /// Safe: dropping the future only stops the wait.
-    pub(in crate::scheduler) async fn wait(&mut self, env: &Env, now: WallTime) {
-        let moment = *self.moments.borrow_and_update();
+    pub(in crate::scheduler) async fn wait(&self, env: &Env, now: WallTime) {
+        // From here on the future sees each change, even before it is polled.
+        let changed = self.shared.changed.notified();
+        let moment = *self.shared.moment();
         if self.until(moment, now).is_some() {
-            // The event loop ends the wait. The limit matters only if the loop is late. An error means that the loop
-            // has ended.
-            let _ = env.before(env.now() + WAIT_MAX, self.moments.changed()).await;
+            // The event loop ends the wait. The limit matters only if the loop is late.
+            let _ = env.before(env.now() + WAIT_MAX, changed).await;
         }
     }
 
@@ -108,7 +160,9 @@ impl RecordDelay {
     fn until(&self, moment: Moment, now: WallTime) -> Option<WallTime> {
         let latest = now + WAIT_MAX;
         let is_free = self.needed_at.is_some_and(|needed| needed >= latest + BEFORE_TICK);
-        moment.at.filter(|at| is_free && moment.changes == self.changes && now < *at && *at <= latest)
+        moment.at.filter(|at| {
+            is_free && !moment.ended && moment.changes == self.changes && now < *at && *at <= latest
+        })
     }
 }
 
@@ -128,7 +182,7 @@ mod tests {
         let start = NextStart::new();
         start.set(next);
         let delay = start.delay(needed_at);
-        let moment = *delay.moments.borrow();
+        let moment = *delay.shared.moment();
         delay.until(moment, NOW).is_some()
     }
 
@@ -168,7 +222,7 @@ mod tests {
         start.set(Some(NOW + ms(2)));
         let (earlier, _) = (start.delay(Some(NOW + SECOND)), start.change());
         let later = start.delay(Some(NOW + SECOND));
-        let moment = *later.moments.borrow();
+        let moment = *later.shared.moment();
         assert_eq!((earlier.until(moment, NOW), later.until(moment, NOW)), (None, moment.at));
     }
 
@@ -209,7 +263,7 @@ mod tests {
         for (number, end) in ends.into_iter().enumerate() {
             let start = NextStart::new();
             start.set(first);
-            let mut delay = start.delay(Some(NOW + SECOND));
+            let delay = start.delay(Some(NOW + SECOND));
             let mut wait = Box::pin(delay.wait(&env, NOW));
             assert_eq!(wait.as_mut().now_or_never(), None, "{number}");
             start.set(first);
