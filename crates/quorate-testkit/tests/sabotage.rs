@@ -172,7 +172,7 @@ const CASES: &[Case] = &[
     Case::node("an attempt that is not counted", NodeFault::Miscounting, "attempts: began before", 60),
     Case::worker("payloads not compared", &[Sabotage::PayloadIgnored], "payloads", 60).from(20),
     Case::worker("a dead letter without its hook", &[Sabotage::FailedHookRecorded], "dead-letters", 60)
-        .from(20),
+        .from(100),
     // --- replacement of the node set ---
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 80)
         .on("replace")

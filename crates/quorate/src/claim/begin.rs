@@ -176,8 +176,10 @@ pub(super) async fn payloads(
             continue;
         }
         outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-        if let Answer::Reply(Reply::State { begun, .. }) = vote.answer {
-            known.push(begun.and_then(|begun| begun.payload));
+        if let Answer::Reply(Reply::State { begun, done, .. }) = vote.answer {
+            // A node that has the end of an attempt has no count of it any more.
+            let payload = begun.and_then(|begun| begun.payload);
+            known.push(payload.or_else(|| done.and_then(|done| done.payload)));
             *verdict = payload_of(given, known, pool.len());
             open -= usize::from(*verdict != Payload::Unknown);
         }
