@@ -355,7 +355,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 23] = [
+const FOUND: [(&str, u64, &str); 26] = [
     (
         "default",
         5_682,

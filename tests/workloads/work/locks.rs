@@ -4,7 +4,7 @@
 use super::{CHECK_EVERY, Failure, GRACE, await_step_down};
 use crate::harness::{Event, Journal, LeaseLog, StoreClient};
 use quorate::{
-    env::BootTime,
+    env::{BootTime, Env},
     lease::{Lease, TryAcquire},
     quorum::Quorum,
 };
@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
 /// The longest time that a waiting call waits.
 const WAIT: Duration = Duration::from_secs(1);
+/// The longest wait for a store's answer after the worker has been told to end.
+const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn compete(
     quorum: &Quorum,
@@ -29,7 +31,10 @@ pub(super) async fn compete(
     let env = quorum.env();
     let mut writers = Vec::new();
     for store in stores {
-        writers.push(StoreClient::connect(*store).await?);
+        tokio::select! { biased;
+            client = StoreClient::connect(*store) => writers.push(client?),
+            () = given_up(env, stop) => return Ok(()),
+        }
     }
     let mut next = elements;
     while !stop.is_cancelled() {
@@ -62,6 +67,13 @@ pub(super) async fn compete(
     Ok(())
 }
 
+/// Waits until the worker has been told to end and a call of a store still has no answer a while later. After a cut, TCP
+/// repeats its packets at intervals that have grown to several seconds.
+async fn given_up(env: &Env, stop: &CancellationToken) {
+    stop.cancelled().await;
+    env.sleep(STORE_ANSWERS_WITHIN).await;
+}
+
 async fn hold(
     quorum: &Quorum,
     journal: &Journal,
@@ -90,7 +102,10 @@ async fn hold(
         }
         if rng.chance(300) {
             // The check of the lease and this write are not one step: only the token protects the store.
-            writer.write(journal, name, token, || lease.remaining()).await?;
+            tokio::select! { biased;
+                written = writer.write(journal, name, token, || lease.remaining()) => written?,
+                () = given_up(env, stop) => break,
+            }
         }
         if rng.chance(30) {
             // The next check of the lease shows whether the extension succeeded.
