@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const LOCKS: [&str; 2] = ["lock-0", "lock-1"];
 /// The longest time that a waiting call waits.
 const WAIT: Duration = Duration::from_secs(1);
-/// The longest wait for a store's answer after the worker has been told to end.
+/// The longest wait for a store's answer after the worker has been asked to end.
 const STORE_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn compete(
@@ -67,7 +67,7 @@ pub(super) async fn compete(
     Ok(())
 }
 
-/// Waits until the worker has been told to end and a call of a store still has no answer a while later. After a cut, TCP
+/// Waits until the worker has been asked to end and a call of a store still has no answer a while later. After a cut, TCP
 /// repeats its packets at intervals that have grown to several seconds.
 async fn given_up(env: &Env, stop: &CancellationToken) {
     stop.cancelled().await;
