@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use ours::Ours;
 pub(crate) use ours::{quorum, quorum_of_one};
-use raw::{Dialect, Raw};
+pub(crate) use raw::{Dialect, Listener, Raw};
 use rslocks::Rslock;
 
 /// The TTL of every lock that is measured.

@@ -2,9 +2,11 @@
 //! A call returns once a majority has answered. The rival has no timeouts, no trust, no reconnects and no
 //! renewal, so it shows the cost of the commands alone.
 
+mod listener;
 mod wire;
 
 use super::{TTL, spawn};
+pub(crate) use listener::Listener;
 use quorate::{
     env::{SystemWorld, World},
     internals::majority,
@@ -37,6 +39,12 @@ pub(crate) struct Raw {
 pub(crate) struct Signed {
     resource: Resource,
     owner: Owner,
+}
+
+impl Signed {
+    pub(crate) fn owner(&self) -> &str {
+        self.owner.as_str()
+    }
 }
 
 /// A request to one node.

@@ -1,6 +1,9 @@
 //! Measures how often a contended lock changes hands, and the workers' shares.
 
-use super::{cycles::runtime, handover::join};
+use super::{
+    cycles::runtime,
+    handover::{join, limit},
+};
 use crate::{
     measure::now,
     plan::Plan,
@@ -33,6 +36,10 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
         );
         rows.extend(if fair { [least.at_least(0.5), most.at_most(2.0)] } else { [least, most] });
     }
+    let end = now() + plan.contended_for;
+    let turns = runtime(2)?.block_on(limit(servers, CONTENDERS, |_| now() >= end))?.len() as f64;
+    let rate = turns / plan.contended_for.as_secs_f64();
+    rows.push(Row::new("limit", "acquisitions of 100 possible, in a fixed order", "/s", rate));
     Ok(rows)
 }
 

@@ -5,7 +5,7 @@ use crate::{
     measure::{Samples, ms, now},
     plan::Plan,
     report::Row,
-    rivals::{TTL, quorum, spawn},
+    rivals::{Dialect, Listener, Raw, TTL, quorum, spawn},
     servers::Servers,
 };
 use quorate::{env::BootTime, quorum::Quorum};
@@ -35,6 +35,10 @@ pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
         let gaps = runtime(2)?.block_on(rslocks(plan, servers, contenders))?;
         rows.push(Row::new("rslock", figure("p50"), "ms", ms(gaps.quantile(0.5))));
         rows.push(Row::new("rslock", figure("p99"), "ms", ms(gaps.quantile(0.99))));
+        let done = |gaps: &Samples| gaps.len() >= plan.handovers;
+        let gaps = runtime(2)?.block_on(limit(servers, contenders, done))?;
+        rows.push(Row::new("limit", figure("p50"), "ms", ms(gaps.quantile(0.5))));
+        rows.push(Row::new("limit", figure("p99"), "ms", ms(gaps.quantile(0.99))));
     }
     Ok(rows)
 }
@@ -97,6 +101,49 @@ async fn rslocks(plan: &Plan, servers: &Servers, contenders: usize) -> Result<Sa
     join(tasks).await?;
     let mut baton = baton.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut baton.gaps))
+}
+
+/// Measures Quorate's script calls on raw sockets until `done`. Each contender is subscribed to the releases, as
+/// one of Quorate is. Only the contender whose turn it is makes an attempt, as if all knew the order without a
+/// message, and once a majority of the servers has reported the release. So no order of waiters can be faster
+/// with these scripts.
+pub(super) async fn limit(
+    servers: &Servers,
+    contenders: usize,
+    mut done: impl FnMut(&Samples) -> bool,
+) -> Result<Samples, String> {
+    let resource = format!("limit-hand-over-{contenders}");
+    let env = quorate::env::Env::system();
+    let mut all = Vec::new();
+    for _ in 0..contenders {
+        let listener = Listener::start(servers.urls(), &resource).await?;
+        all.push((Raw::start(servers.urls(), Dialect::Quorate).await?, listener));
+    }
+    let refused = || "an attempt on raw sockets was refused".to_owned();
+    let mut gaps = Samples::default();
+    let mut held = all[0].0.acquire(&resource).await.ok_or_else(refused)?;
+    let mut holder = 0;
+    while !done(&gaps) {
+        env.sleep(HOLD).await;
+        let next = (holder + 1) % contenders;
+        let owner = held.owner().to_owned();
+        let [(holding, _), (waiting, reports)] =
+            all.get_disjoint_mut([holder, next]).map_err(|error| error.to_string())?;
+        let released = now();
+        let take = async {
+            if !reports.released(&owner).await {
+                return Err("the connection of a waiter broke".to_owned());
+            }
+            let taken = waiting.acquire(&resource).await;
+            Ok((taken, now().since(released)))
+        };
+        let ((), taken) = tokio::join!(holding.release(held), take);
+        let (taken, gap) = taken?;
+        held = taken.ok_or_else(refused)?;
+        gaps.add(gap);
+        holder = next;
+    }
+    Ok(gaps)
 }
 
 fn taken(baton: &Mutex<Baton>) {

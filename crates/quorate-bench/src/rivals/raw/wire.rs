@@ -1,7 +1,7 @@
 use super::{Dialect, Job, Poll};
 use quorate::{
     env::WallTime,
-    node::{Batch, Request},
+    node::{Batch, Request, Resource},
 };
 use quorate_redis::probe::{self, Calls, ExpectedReply};
 use redis::{Cmd, IntoConnectionInfo};
@@ -44,16 +44,8 @@ enum Encoding {
 
 impl RawConnection {
     pub(super) async fn open(url: &str, dialect: Dialect) -> Result<Self, String> {
-        let info = url.into_connection_info().map_err(|error| error.to_string())?;
-        let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err("the raw driver speaks plain TCP only; give a redis:// URL".to_owned());
-        };
         let fail = |error: io::Error| error.to_string();
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(fail)?;
-        stream.set_nodelay(true).map_err(fail)?;
-        let encoding = Encoding::Bare { script: String::new() };
-        let mut connection =
-            Self { stream, encoding, read: Vec::new(), pending: VecDeque::new(), in_flight: VecDeque::new() };
+        let mut connection = Self::connect(url).await?;
         connection.encoding = match dialect {
             Dialect::Bare => {
                 Encoding::Bare { script: connection.load(COMPARE_AND_DELETE).await.map_err(fail)? }
@@ -69,6 +61,40 @@ impl RawConnection {
             }
         };
         Ok(connection)
+    }
+
+    async fn connect(url: &str) -> Result<Self, String> {
+        let info = url.into_connection_info().map_err(|error| error.to_string())?;
+        let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return Err("the raw driver speaks plain TCP only; give a redis:// URL".to_owned());
+        };
+        let fail = |error: io::Error| error.to_string();
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(fail)?;
+        stream.set_nodelay(true).map_err(fail)?;
+        Ok(Self {
+            stream,
+            encoding: Encoding::Bare { script: String::new() },
+            read: Vec::new(),
+            pending: VecDeque::new(),
+            in_flight: VecDeque::new(),
+        })
+    }
+
+    /// Subscribes to the releases of `resource`, as a session of Quorate with a waiter does.
+    pub(super) async fn listen(url: &str, resource: &Resource) -> Result<Self, String> {
+        let mut connection = Self::connect(url).await?;
+        let calls = Calls::new(PREFIX, vec![String::new(); probe::sources().count()]);
+        let calls = calls.ok_or("a name for each script is missing")?;
+        for channel in [calls.waiters_channel(), calls.freed_channel(resource)] {
+            let command = redis::cmd("SUBSCRIBE").arg(channel).get_packed_command();
+            connection.call(&command).await.map_err(|error| error.to_string())?;
+        }
+        Ok(connection)
+    }
+
+    /// Returns the next push of a subscribed connection.
+    pub(super) async fn push(&mut self) -> io::Result<Vec<u8>> {
+        self.reply().await
     }
 
     /// Serves until all senders are dropped, or the connection breaks.
@@ -157,6 +183,10 @@ impl RawConnection {
 
     async fn call(&mut self, command: &[u8]) -> io::Result<Vec<u8>> {
         self.stream.write_all(command).await?;
+        self.reply().await
+    }
+
+    async fn reply(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(end) = reply_end(&self.read, 0) {
                 return Ok(self.read.drain(..end).collect());
