@@ -156,8 +156,8 @@ fn items_a_call(request: &Request) -> usize {
 
 /// Returns the ledger and the position of a request for a page after the first one. Such a page is read with HSCAN, and
 /// not by a script, because records that pass through Lua cost the server more. The script that follows only seals or
-/// checks the node. If it accepts the request, two things held when the page was read: no later term had sealed the
-/// ledger, and the node had kept its memory.
+/// checks the node. If it accepts a seal, two things held when the page was read: no later term had sealed the ledger, and
+/// the node had kept its memory. A read without a seal has no such check.
 fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
     match request {
         Request::Seal { ledger, after, .. } | Request::Read { ledger, after, key: None } => {

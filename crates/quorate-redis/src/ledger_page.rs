@@ -1,8 +1,9 @@
 //! Parses pages of a ledger.
 //!
 //! A script returns the first page. Each later page is read with HSCAN, and the script call that follows in the same
-//! batch returns no records. It refuses the request if a later term has sealed the ledger, or if the node has lost its
-//! memory. Both are final, so they had not happened before the page was read either.
+//! batch returns no records. For a seal, it refuses the request if a later term has sealed the ledger, or if the node has
+//! lost its memory. Both are final, so they had not happened before the page was read either. A read without a seal has
+//! no such check: if the node loses its memory between two pages, the rest is missing.
 
 use crate::{
     reply::{cut, digits, kind, number, record, shown, token, unexpected, unreadable, word},
@@ -30,7 +31,7 @@ impl LaterPage {
     /// Parses the reply to HSCAN.
     pub(crate) fn parse(value: &Value) -> Result<Self, Cause> {
         if let Value::ServerError(error) = value {
-            // The error is a refusal of this request only, as an error within the script is.
+            // The error is a refusal of this request only.
             let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
             return Ok(Self { next: None, records: Err(Reply::Refused(Refusal::Failed(shown(&text)))) });
         }

@@ -14,7 +14,7 @@ use quorate::{
     env::Env,
     node::{
         Batch, BatchReply, Cause, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime, Owner,
-        PushSender, Reply, Request, Resource, Session,
+        PushSender, Refusal, Reply, Request, Resource, Session,
     },
     quorum::Quorum,
 };
@@ -414,6 +414,100 @@ async fn an_attempt_without_a_majority_of_counts_is_taken_back() {
     let claim = claimed(&claims(&a), MessageId::new("m").payload(b"right")).await;
     assert_eq!(claim.attempt(), 1);
     claim.complete("ok").await.expect("a majority");
+    a.close().await;
+}
+
+/// A node on which no worker learns that its lease is released. If the flag of its kind is set, it does not even
+/// answer a batch with a release.
+#[derive(Clone)]
+struct QuietRelease {
+    node: MemoryNode,
+    hangs: bool,
+    /// The number of counted attempts.
+    counted: Arc<AtomicUsize>,
+}
+
+struct QuietReleaseSession(MemorySession, QuietRelease);
+
+impl Node for QuietRelease {
+    type Session = QuietReleaseSession;
+
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    async fn open(&self, push_sender: PushSender) -> Result<(QuietReleaseSession, Hello), Cause> {
+        let (session, hello) = self.node.open(push_sender).await?;
+        Ok((QuietReleaseSession(session, self.clone()), hello))
+    }
+}
+
+impl Session for QuietReleaseSession {
+    fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
+        let is_release: Vec<bool> =
+            batch.requests.iter().map(|request| matches!(request, Request::Release { .. })).collect();
+        let (sent, QuietRelease { hangs, counted, .. }) = (self.0.send(batch), self.1.clone());
+        async move {
+            let mut answer = sent.await?;
+            if hangs && is_release.contains(&true) {
+                return std::future::pending().await;
+            }
+            for (reply, is_release) in answer.replies.iter_mut().zip(is_release) {
+                if is_release {
+                    *reply = Reply::Refused(Refusal::NotOwner);
+                }
+                counted.fetch_add(usize::from(*reply == Reply::Counted), Ordering::SeqCst);
+            }
+            Ok(answer)
+        }
+    }
+}
+
+/// One message of a batch is refused for its payload, and another one is counted. The caller is cancelled while the
+/// release of the first is not confirmed yet.
+#[tokio::test]
+async fn a_counted_attempt_is_withdrawn_if_its_caller_is_cancelled_while_another_is_refused() {
+    let nodes = nodes();
+    let (plain, counted) = (quorum("b", &nodes), Arc::<AtomicUsize>::default());
+    let (paid, wrong) = (MessageId::new("paid").payload(b"ten"), MessageId::new("paid").payload(b"million"));
+    claimed(&claims(&plain), paid).await.abandon().await.expect("a majority");
+    let some = nodes.iter().enumerate().map(|(at, node)| QuietRelease {
+        node: node.clone(),
+        hangs: at == 4,
+        counted: Arc::clone(&counted),
+    });
+    let builder = Quorum::builder().worker("a").nodes(some).trust_new_nodes(true).ask_all_nodes(true);
+    let a = builder.node_timeout(SECOND * 2).build().expect("a sound setup");
+    let slow = claims(&a).ttl(SECOND * 30);
+    for number in 0..3 {
+        let id = format!("m-{number}");
+        counted.store(0, Ordering::SeqCst);
+        let batch = [wrong.clone(), MessageId::new(&*id).payload(b"right")];
+        let mut claim = Box::pin(slow.claim_many(batch));
+        let cancelled = async {
+            while counted.load(Ordering::SeqCst) < 3 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! { biased;
+            outcomes = &mut claim => panic!("a release was confirmed: {outcomes:?}"),
+            () = cancelled => {}
+        }
+        drop(claim);
+        // The withdrawal and the release are sent a little later.
+        let claim = loop {
+            match claims(&plain).claim(MessageId::new(&*id).payload(b"right")).await.expect("a quorum") {
+                ClaimOutcome::Claimed(claim) => break claim,
+                ClaimOutcome::InProgress { .. } => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(claim.attempt(), 1, "the handler of the cancelled attempt has not started");
+    }
+    plain.close().await;
     a.close().await;
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Beginning {
     /// longer holds the message, or the message is done, or the stored count is already at least as large as
     /// the count that this attempt sent.
     Overtaken,
-    /// Too few nodes counted the attempt, or too few reported a payload. The claim has been released.
+    /// Too few nodes counted the attempt, or too few reported a payload. The claim is being released.
     Uncounted(NoMajority),
 }
 
@@ -127,10 +127,11 @@ pub(super) async fn begin(
             }
         }
     }
-    // A refused message is free before its caller learns of the refusal, so the caller can reset it at once.
+    // A refused message is free before its caller learns of the refusal, so the caller can reset it at once. The other
+    // messages wait for that, a node timeout at most. Until then each of them withdraws its count if it is dropped.
     let released = join_all(refused.iter().map(Lease::end));
     let (counted, _) = join(count(inner.pool(), counting), released).await;
-    settled.extend(counted);
+    settled.extend(counted.into_iter().map(|attempt| attempt.settled(inner.pool())));
     settled
 }
 
@@ -206,9 +207,10 @@ struct Counting {
 impl Drop for Counting {
     fn drop(&mut self) {
         if let Some(Start { lease, attempt, .. }) = &self.start {
-            // The count is withdrawn only on nodes that have confirmed it. On another node, the same count may
-            // belong to another worker.
-            withdraw_count(lease, *attempt, self.keep, |node| self.counted.contains(&node));
+            // Without a majority, the count is withdrawn only on nodes that have confirmed it. On another node, the
+            // same count may belong to another worker.
+            let everywhere = self.counted.len() >= counts_needed(lease.inner().pool());
+            withdraw_count(lease, *attempt, self.keep, |node| everywhere || self.counted.contains(&node));
         }
     }
 }
@@ -265,7 +267,8 @@ fn counts_needed(pool: &NodePool) -> usize {
     if pool.config().sabotaged(Sabotage::AttemptCountedByOne) { 1 } else { pool.majority() }
 }
 
-async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Beginning)> {
+/// Asks all nodes to count the attempts. Returns them once each is decided.
+async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<Counting> {
     let needed = counts_needed(pool);
     let (sender, mut votes) = vote_channel();
     for node in 0..pool.len() {
@@ -285,5 +288,5 @@ async fn count(pool: &NodePool, mut counting: Vec<Counting>) -> Vec<(usize, Begi
             open -= usize::from(!attempt.is_open(needed));
         }
     }
-    counting.into_iter().map(|attempt| attempt.settled(pool)).collect()
+    counting
 }

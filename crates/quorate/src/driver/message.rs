@@ -21,7 +21,7 @@ pub(crate) enum DriverMessage {
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     /// The request to the node. `None` stands for an operator's request to end the node's quarantine, for which
-    /// the driver writes a new marker. The nodes of a round share one request.
+    /// the driver writes a new marker. The first requests of an acquire are one for all nodes.
     pub(crate) request: Option<Arc<Request>>,
     /// The time at which the caller is answered *timed out*. A release is dropped then, since its key has
     /// expired.

@@ -9,8 +9,8 @@
 //!
 //! While a caller waits for a lock, the nodes report the lock's releases to the caller's process. For each
 //! former owner, [`WakeQueue`](wake_queue) counts the nodes that reported the release of that owner's lease.
-//! Once a majority has reported it, the queue wakes one waiter. A report may be lost, which only delays the
-//! waiter's next attempt.
+//! Once enough nodes have reported it (a majority, or one node fewer for a lease on a bare majority), the queue
+//! wakes one waiter. A report may be lost, which only delays the waiter's next attempt.
 
 mod core;
 #[cfg(test)]

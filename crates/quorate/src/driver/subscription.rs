@@ -33,8 +33,8 @@ impl Subscription {
         Self { pool: Arc::clone(pool), resource: resource.clone(), id, notify }
     }
 
-    /// Waits until this waiter is woken by a release that a majority of the nodes has reported. Each release
-    /// wakes only one waiter.
+    /// Waits until this waiter is woken by a release that enough nodes have reported: a majority, or one node fewer
+    /// if the lease may have been on a bare majority. Each release wakes only one waiter.
     ///
     /// # Cancel safety
     /// Safe: if the waiter was woken before the drop, the next call returns at once.
@@ -51,6 +51,11 @@ impl Subscription {
     /// wake: the attempt itself finds out whether the resource is free.
     pub(crate) fn attempts(&self) {
         let _ = self.take();
+    }
+
+    /// Notes that this waiter has acquired the lease.
+    pub(crate) fn won(&self) {
+        self.pool.waiters().wake_queue().won(&self.resource, self.id);
     }
 
     /// Notes the owner that refused this waiter's last attempt, and the number of nodes that named this owner.
@@ -74,7 +79,7 @@ impl Subscription {
 
     /// Returns whether a majority of the nodes has ever reported a release to this process, of any resource.
     pub(crate) fn releases_are_reported(&self) -> bool {
-        self.pool.waiters().releases_are_reported()
+        self.pool.waiters().wake_queue().releases_are_reported()
     }
 }
 

@@ -1,35 +1,23 @@
 use crate::{driver::wake_queue::WakeQueue, node::ReleasedLease};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// The queues of callers that wait for releases, shared by all drivers of one quorum.
 #[derive(Debug)]
 pub(crate) struct WaiterRegistry {
     wake_queue: Mutex<WakeQueue<Arc<Notify>>>,
-    /// True once a majority of the nodes has reported a release. This proves that the nodes can send such
-    /// reports.
-    reported: AtomicBool,
 }
 
 impl WaiterRegistry {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { wake_queue: Mutex::new(WakeQueue::new(nodes)), reported: AtomicBool::new(false) }
+        Self { wake_queue: Mutex::new(WakeQueue::new(nodes)) }
     }
 
     /// Handles a node's report of a release. The node sent the report to `notified` sessions.
     pub(crate) fn on_release(&self, node: usize, freed: &ReleasedLease, notified: u32) {
         if let Some(notify) = self.wake_queue().on_release(node, freed, notified) {
-            self.reported.store(true, Ordering::Relaxed);
             notify.notify_one();
         }
-    }
-
-    /// Returns whether a majority of the nodes has ever reported a release, of any resource.
-    pub(crate) fn releases_are_reported(&self) -> bool {
-        self.reported.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wake_queue(&self) -> MutexGuard<'_, WakeQueue<Arc<Notify>>> {

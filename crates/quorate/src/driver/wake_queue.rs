@@ -16,8 +16,8 @@ const RELEASES_MAX: usize = 16;
 /// reports prove nothing: an attempt that failed releases the grants that it had on a minority of the nodes,
 /// and a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
 /// one that has waited longest and has not been woken yet. If several waiters attempted at once, they might
-/// split the votes, and none would win. If a waiter was woken and then leaves, the next waiter is woken
-/// instead.
+/// split the votes, and none would win. If a waiter was woken and then leaves, without the lease and without an answer that
+/// names another holder, the next waiter is woken instead.
 ///
 /// A lease on a bare majority is released only on the nodes of that majority, so a single lost report would
 /// hide its release. If a waiter was refused by exactly a majority, its lease may be such a lease, so all reports but
@@ -29,6 +29,7 @@ pub(crate) struct WakeQueue<W> {
     nodes: usize,
     next: u64,
     queues: BTreeMap<Resource, ResourceQueue<W>>,
+    majority_reported: bool,
 }
 
 #[derive(Debug)]
@@ -43,6 +44,8 @@ struct Waiter<W> {
     id: u64,
     notify: W,
     wake: Option<Wake>,
+    /// The wake that this waiter used last, until the waiter has acquired the lease or knows its new holder.
+    used: Option<Wake>,
     /// The owner of a lease on a bare majority that refused the waiter's last attempt.
     refused_by: Option<Owner>,
 }
@@ -64,14 +67,15 @@ struct Release {
     nodes: Vec<(usize, u32)>,
     /// The number of reports that had arrived when the release woke a waiter. 0 before.
     woken_by: usize,
-    /// True if the waiter that fewer reports than a majority had woken was refused by the same lease.
+    /// True if fewer reports than a majority had woken a waiter, and then a waiter was refused by the same lease.
     needs_majority: bool,
 }
 
 /// The actions that the caller must take after a waiter has left the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
-    /// The next waiter, which the caller must notify. Set if the waiter that left had been woken.
+    /// The next waiter, which the caller must notify. Set if the waiter that left had been woken, and has not
+    /// found out who holds the lease now.
     pub(crate) wake: Option<W>,
     /// True if the waiter that left was the last one for the resource.
     pub(crate) last: bool,
@@ -79,7 +83,7 @@ pub(crate) struct LeaveResult<W> {
 
 impl<W: Clone> WakeQueue<W> {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { nodes, next: 0, queues: BTreeMap::new() }
+        Self { nodes, next: 0, queues: BTreeMap::new(), majority_reported: false }
     }
 
     /// Adds a waiter. Returns its id, and whether it is the only waiter for the resource.
@@ -91,7 +95,7 @@ impl<W: Clone> WakeQueue<W> {
             .queues
             .entry(resource.clone())
             .or_insert_with(|| ResourceQueue { waiters: VecDeque::new(), releases: VecDeque::new() });
-        queue.waiters.push_back(Waiter { id, notify, wake: None, refused_by: None });
+        queue.waiters.push_back(Waiter { id, notify, wake: None, used: None, refused_by: None });
         (id, first)
     }
 
@@ -102,9 +106,8 @@ impl<W: Clone> WakeQueue<W> {
         let queue = self.queues.get_mut(&freed.resource)?;
         let refused =
             |waiter: &Waiter<W>| waiter.wake.is_none() && waiter.refused_by.as_ref() == Some(&freed.owner);
-        let needed = if queue.waiters.iter().any(refused) { few } else { all };
+        let may_be_bare = queue.waiters.iter().any(refused);
         let release = queue.release(&freed.owner);
-        let needed = if release.needs_majority { all } else { needed };
         if release.nodes.iter().any(|(other, _)| *other == node) {
             // All readers share one owner name. So a second report of the same node is about the release of
             // later readers, and begins a new count.
@@ -114,7 +117,8 @@ impl<W: Clone> WakeQueue<W> {
             (release.nodes, release.woken_by) = (Vec::new(), 0);
         }
         release.nodes.push((node, notified));
-        let wake = release.wake_after(needed)?;
+        self.majority_reported |= release.nodes.len() >= all;
+        let wake = release.wake_after(release.needed(may_be_bare, all, few))?;
         queue.wake_one(wake)
     }
 
@@ -134,11 +138,14 @@ impl<W: Clone> WakeQueue<W> {
         let queue = self.queues.get_mut(resource)?;
         let waiter = queue.waiters.iter_mut().find(|waiter| waiter.id == id)?;
         waiter.refused_by.clone_from(&owner);
+        if holder.is_some() {
+            waiter.used = None;
+        }
         let release = queue.releases.iter_mut().find(|release| Some(&release.owner) == owner.as_ref())?;
         if (1..all).contains(&release.woken_by) {
             (release.woken_by, release.needs_majority) = (0, true);
         }
-        let wake = release.wake_after(if release.needs_majority { all } else { few })?;
+        let wake = release.wake_after(release.needed(true, all, few))?;
         queue.wake_one(wake)
     }
 
@@ -153,8 +160,26 @@ impl<W: Clone> WakeQueue<W> {
     /// Removes and returns the wake of the waiter `id`, if the waiter was woken. A waiter that begins an
     /// attempt also calls this, since the attempt itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
-        let queue = self.queues.get_mut(resource)?;
-        queue.waiters.iter_mut().find(|waiter| waiter.id == id)?.wake.take()
+        let wake = self.waiter(resource, id)?.wake.take()?;
+        self.waiter(resource, id)?.used = Some(wake.clone());
+        Some(wake)
+    }
+
+    /// Notes that the waiter `id` has acquired the lease. Its wake has served its purpose, and is not passed on.
+    pub(crate) fn won(&mut self, resource: &Resource, id: u64) {
+        if let Some(waiter) = self.waiter(resource, id) {
+            (waiter.wake, waiter.used) = (None, None);
+        }
+    }
+
+    /// Returns whether a majority of the nodes has ever reported one release of a resource with waiters. This proves
+    /// that the nodes can send such reports.
+    pub(crate) fn releases_are_reported(&self) -> bool {
+        self.majority_reported
+    }
+
+    fn waiter(&mut self, resource: &Resource, id: u64) -> Option<&mut Waiter<W>> {
+        self.queues.get_mut(resource)?.waiters.iter_mut().find(|waiter| waiter.id == id)
     }
 
     /// Wakes another waiter, since the waiter `id` acquired a lease that other readers may share. Returns the
@@ -171,7 +196,7 @@ impl<W: Clone> WakeQueue<W> {
         let nothing = LeaveResult { wake: None, last: false };
         let Some(queue) = self.queues.get_mut(resource) else { return nothing };
         let Some(at) = queue.waiters.iter().position(|waiter| waiter.id == id) else { return nothing };
-        let inherited = queue.waiters.remove(at).and_then(|waiter| waiter.wake);
+        let inherited = queue.waiters.remove(at).and_then(|waiter| waiter.wake.or(waiter.used));
         let wake = inherited.and_then(|wake| queue.wake_one(wake));
         let last = queue.waiters.is_empty();
         if last {
@@ -208,6 +233,12 @@ impl<W: Clone> ResourceQueue<W> {
 }
 
 impl Release {
+    /// Returns the number of reports that wake a waiter: `few` if the lease may have been on a bare majority, and
+    /// no attempt has shown that it was on more nodes, or else a majority, `all`.
+    fn needed(&self, may_be_bare: bool, all: usize, few: usize) -> usize {
+        if may_be_bare && !self.needs_majority { few } else { all }
+    }
+
     /// Returns the wake for one waiter, once `needed` nodes have reported the release. Later reports of the
     /// same release wake no other waiter.
     fn wake_after(&mut self, needed: usize) -> Option<Wake> {
@@ -370,10 +401,12 @@ mod tests {
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 1), ['a']);
         assert_eq!(wake_queue.leave(&resource("r"), 0), LeaveResult { wake: Some('b'), last: false });
         assert!(wake_queue.take_wake(&resource("r"), 1).is_some());
+        let newer = freed(9).owner;
+        assert_eq!(wake_queue.refused_by(&resource("r"), 1, Some((&newer, 5))), None);
         assert_eq!(
             wake_queue.leave(&resource("r"), 1),
             LeaveResult { wake: None, last: false },
-            "its attempt took the wake"
+            "its attempt used the wake, and found a new holder"
         );
         assert_eq!(
             wake_queue.leave(&resource("r"), 1),
@@ -385,6 +418,43 @@ mod tests {
         assert!(wake_queue.queues.is_empty(), "nothing is kept");
         assert_eq!(wake_queue.join(&resource("r"), 'd'), (3, true));
         assert_eq!(report(&mut wake_queue, &[3], 2), [], "earlier reports are forgotten");
+    }
+
+    #[test]
+    fn a_wake_is_passed_on_by_a_waiter_whose_attempt_found_no_holder() {
+        for found in [None, Some(false), Some(true)] {
+            let mut wake_queue = wake_queue(&['a', 'b']);
+            let holder = freed(1).owner;
+            assert_eq!(wake_queue.refused_by(&resource("r"), 0, Some((&holder, 3))), None);
+            assert_eq!(report(&mut wake_queue, &[0, 1], 1), ['a'], "two reports are enough of three");
+            assert!(wake_queue.take_wake(&resource("r"), 0).is_some());
+            match found {
+                // The attempt is cancelled.
+                None => {}
+                // The votes are split.
+                Some(false) => assert_eq!(wake_queue.refused_by(&resource("r"), 0, None), None),
+                Some(true) => wake_queue.won(&resource("r"), 0),
+            }
+            let next = (found != Some(true)).then_some('b');
+            assert_eq!(wake_queue.leave(&resource("r"), 0), LeaveResult { wake: next, last: false });
+            assert_eq!(report(&mut wake_queue, &[2, 3, 4], 1), [], "one release wakes one waiter at a time");
+            if found.is_none() {
+                assert!(wake_queue.take_wake(&resource("r"), 1).is_some());
+                let again = wake_queue.refused_by(&resource("r"), 1, Some((&holder, 3)));
+                assert_eq!(again, Some('b'), "the lease was on more nodes, which have released it by now");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_majority_shows_that_the_nodes_report_releases() {
+        let mut wake_queue = wake_queue(&['a']);
+        let holder = freed(1).owner;
+        assert_eq!(wake_queue.refused_by(&resource("r"), 0, Some((&holder, 3))), None);
+        assert_eq!(report(&mut wake_queue, &[0, 1], 1), ['a']);
+        assert!(!wake_queue.releases_are_reported());
+        assert_eq!(report(&mut wake_queue, &[2], 1), []);
+        assert!(wake_queue.releases_are_reported());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::{
     sync::Arc,
 };
 
-/// The maximum number of pages that are read from one node: two million records, at
-/// [`crate::node::PAGE_RECORDS`] a page. A node that returns more pages counts as not having answered.
+/// The maximum number of pages that are read from one node: at most two million records, at
+/// [`crate::node::PAGE_RECORDS`] a page, and fewer if they are long. A node that returns more pages counts as not having
+/// answered.
 const PAGES_MAX: usize = 4096;
 
 /// The maximum number of bytes of records that are read from one node.

@@ -40,7 +40,8 @@ pub struct LedgerState {
     pub term: FencingToken,
     /// The low-water mark: records before it have been pruned.
     pub low_water: u64,
-    /// The records by key, in the order of their keys.
+    /// The records with their keys. A page after the first one is in no order, and may have a key twice: the later
+    /// record is the newer one.
     pub records: Vec<(Arc<str>, Record)>,
 }
 

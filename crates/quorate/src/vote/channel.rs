@@ -111,9 +111,16 @@ impl Drop for VoteSender {
 
 impl VoteReceiver {
     /// Makes the channel wake the receiver only once `count` nodes have agreed, by votes on requests that were sent,
-    /// or once any other vote has arrived. The receiver still gets every vote.
+    /// or once any other vote has arrived. Votes that wait here count too, because the drivers may have answered
+    /// before this call. The receiver still gets every vote.
     pub(crate) fn wake_after(&self, count: usize) {
-        lock(&self.0).unneeded = count.saturating_sub(1);
+        let mut state = lock(&self.0);
+        state.unneeded = count.saturating_sub(1);
+        let votes = std::mem::take(&mut state.votes);
+        for vote in &votes {
+            state.is_needed(vote);
+        }
+        state.votes = votes;
     }
 
     /// Returns the next vote, or `None` once every sender is gone and no vote is left.
@@ -261,6 +268,31 @@ mod tests {
         assert_eq!(wakes(vec![sent(), sent(), sent(), sent()]), [0, 0, 1, 2]);
         assert_eq!(wakes(vec![agrees(None), agrees(None), sent(), sent(), sent()]), [0, 0, 0, 0, 1]);
         assert_eq!(wakes(vec![sent(), vote(1), sent()]), [0, 1, 2], "a node did not agree");
+    }
+
+    #[test]
+    fn votes_that_came_before_the_receiver_said_how_many_it_needs_count() {
+        let agrees = || Vote {
+            sent: Some(BootTime::from_nanos(1)),
+            answer: Answer::Reply(Reply::Released(true)),
+            ..vote(0)
+        };
+        for early in 0..4 {
+            let (sender, mut receiver) = vote_channel();
+            (0..early).for_each(|_| sender.send(agrees()).unwrap());
+            receiver.wake_after(3);
+            while receiver.try_recv().is_some() {}
+            let count = Arc::new(Count(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&count));
+            let mut context = Context::from_waker(&waker);
+            for _ in early..3 {
+                assert!(receiver.recv().poll_unpin_pending(&mut context));
+                assert_eq!(count.0.load(Ordering::Relaxed), 0);
+                sender.send(agrees()).unwrap();
+                assert!(receiver.try_recv().is_some());
+            }
+            assert_eq!(count.0.load(Ordering::Relaxed), usize::from(early < 3), "{early} early votes");
+        }
     }
 
     #[test]

@@ -121,13 +121,6 @@ impl<D: RoundData> Tally<D> {
         self.spared().next().is_some() && self.slots.iter().any(|slot| matches!(slot, Slot::Against { .. }))
     }
 
-    /// Returns the nodes that were not asked, and marks them as asked. The caller must ask them now.
-    pub fn ask_spared(&mut self) -> Vec<usize> {
-        let nodes: Vec<usize> = self.spared().collect();
-        self.ask(&nodes);
-        nodes
-    }
-
     /// Iterates over the nodes that were asked and have not answered.
     pub fn awaited(&self) -> impl Iterator<Item = usize> {
         self.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Pending)).map(|(node, _)| node)
@@ -382,7 +375,9 @@ mod tests {
             assert_eq!(thrifty.awaited().collect::<Vec<_>>(), [1, 2]);
             thrifty.count(&against);
             assert_eq!((thrifty.verdict(), thrifty.needs_spared()), (Verdict::Open, true));
-            assert_eq!(thrifty.ask_spared(), [3, 4]);
+            let spared: Vec<usize> = thrifty.spared().collect();
+            assert_eq!(spared, [3, 4]);
+            thrifty.ask(&spared);
             assert!(!thrifty.needs_spared() && thrifty.may_hold(3), "they are asked only once");
             [grant(3, 2, 7), grant(4, 2, 7)].iter().for_each(|vote| thrifty.count(vote));
             assert_eq!(thrifty.verdict(), Verdict::Won);

@@ -45,7 +45,7 @@ const ONE_FIRST: Contact = Contact::OneThenMajority(IfHeld::End);
 
 /// The waits of one caller between its attempts at a resource.
 ///
-/// A wait ends when a majority of the nodes has reported a release of the resource. Reports may be lost, so a
+/// A wait ends when enough nodes have reported a release of the resource. Reports may be lost, so a
 /// wait also ends when the holder's TTL is over, and after 100 ms at the latest. Once a majority has reported
 /// any release to this process, this longest wait grows to 400 ms. For a caller that has waited for long, it grows
 /// to a sixteenth of the time since the last reported release, and to 3 s at most, while a majority names the
@@ -70,6 +70,8 @@ pub(crate) struct RetryBackoff<'a> {
     known: Option<Owner>,
     /// The number of waiters that came before this one when the resource was released last.
     ahead: u32,
+    /// The owner whose release was counted as a turn of the queue last.
+    turn_of: Option<Owner>,
     waiting: Option<Subscription>,
     /// The number of consecutive attempts that were lost although no client held the resource.
     splits: u32,
@@ -95,6 +97,7 @@ impl<'a> RetryBackoff<'a> {
             asks_one: false,
             known: None,
             ahead: 0,
+            turn_of: None,
             waiting: None,
             splits: 0,
             looks: 0,
@@ -129,7 +132,7 @@ impl<'a> RetryBackoff<'a> {
     /// caller is a reader, wakes the next waiter of this process, which may be a reader too.
     pub(crate) fn won(&self) {
         let Some(waiting) = &self.waiting else { return };
-        waiting.attempts();
+        waiting.won();
         if self.mode == Mode::Shared {
             waiting.hand_on();
         }
@@ -202,7 +205,12 @@ impl<'a> RetryBackoff<'a> {
                 self.inner.recent_waits().add(self.resource, env.now());
                 let delay = match queue.as_deref_mut() {
                     Some(queue) => {
-                        self.ahead = queue.released();
+                        // A release that woke this waiter too early wakes it a second time, and is still one turn.
+                        // All readers share one owner.
+                        let is_counted =
+                            self.turn_of.replace(wake.owner.clone()).as_ref() == Some(&wake.owner);
+                        let is_new = !is_counted || wake.owner.as_str() == Owner::READERS;
+                        self.ahead = if is_new { queue.released() } else { queue.ahead() };
                         (self.ahead <= AHEAD_MAX).then(|| self.attempt * (2 * self.ahead))
                     }
                     None => self.lot(wake.notified),

@@ -149,20 +149,19 @@ impl RecordDelay {
         // From here on the future sees each change, even before it is polled.
         let changed = self.shared.changed.notified();
         let moment = *self.shared.moment();
-        if self.until(moment, now).is_some() {
+        if self.may_wait(moment, now) {
             // The event loop ends the wait. The limit matters only if the loop is late.
             let _ = env.before(env.now() + WAIT_MAX, changed).await;
         }
     }
 
-    /// Returns the time until which the record of a run that ends at `now` waits, if it waits. It waits if the leader
-    /// starts runs soon, if nothing has changed since the run started, and if the job's next tick is not near.
-    fn until(&self, moment: Moment, now: WallTime) -> Option<WallTime> {
+    /// Returns whether the record of a run that ends at `now` waits. It waits if the leader starts runs soon, if
+    /// nothing has changed since the run started, and if the job's next tick is not near.
+    fn may_wait(&self, moment: Moment, now: WallTime) -> bool {
         let latest = now + WAIT_MAX;
         let is_free = self.needed_at.is_some_and(|needed| needed >= latest + BEFORE_TICK);
-        moment.at.filter(|at| {
-            is_free && !moment.ended && moment.changes == self.changes && now < *at && *at <= latest
-        })
+        let is_soon = moment.at.is_some_and(|at| now < at && at <= latest);
+        is_free && is_soon && !moment.ended && moment.changes == self.changes
     }
 }
 
@@ -183,7 +182,7 @@ mod tests {
         start.set(next);
         let delay = start.delay(needed_at);
         let moment = *delay.shared.moment();
-        delay.until(moment, NOW).is_some()
+        delay.may_wait(moment, NOW)
     }
 
     #[test]
@@ -223,7 +222,7 @@ mod tests {
         let (earlier, _) = (start.delay(Some(NOW + SECOND)), start.change());
         let later = start.delay(Some(NOW + SECOND));
         let moment = *later.shared.moment();
-        assert_eq!((earlier.until(moment, NOW), later.until(moment, NOW)), (None, moment.at));
+        assert_eq!((earlier.may_wait(moment, NOW), later.may_wait(moment, NOW)), (false, true));
     }
 
     #[test]
