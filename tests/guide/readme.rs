@@ -1,4 +1,5 @@
-//! Runs the commands of the README files, in their order, on a machine with three Redis servers beside it.
+//! Runs the commands of the README files, in their order, on a machine with three Redis servers beside it. The
+//! `toml` block of a page is its `quorate.toml`.
 
 use super::{
     book::root,
