@@ -1,4 +1,5 @@
-//! Runs the commands of the README files, in their order, on a machine with four Redis servers beside it.
+//! Runs the commands of the README files, in their order, on a machine with three Redis servers beside it. The
+//! `toml` block of a page is its `quorate.toml`.
 
 use super::{
     book::root,
@@ -9,7 +10,10 @@ use super::{
 use std::{collections::BTreeSet, fs};
 
 /// The machines of the README: `worker` runs the commands, and the others are the servers in them.
-const MACHINES: [&str; 5] = ["worker", "a", "b", "c", "d"];
+const MACHINES: [&str; 4] = ["worker", "a", "b", "c"];
+
+/// The servers as a list of nodes.
+const SERVERS: &str = "redis://a,redis://b,redis://c";
 
 /// The way in which a command is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +43,8 @@ const WAYS: [(&str, Way); 6] = [
 /// As [`WAYS`], for commands that need a terminal.
 const VIEW: &str = "quorate top";
 
-/// The files that the commands name.
-const FILES: [(&str, &str); 2] = [
-    ("backup.sh", "#!/bin/sh\necho backup under $QUORATE_FENCING_TOKEN\n"),
-    (
-        "quorate.toml",
-        "group = \"billing\"\n[[job]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\ncommand = [\"true\"]\n",
-    ),
-];
+/// The script that the commands name.
+const BACKUP: (&str, &str) = ("backup.sh", "#!/bin/sh\necho backup under $QUORATE_FENCING_TOKEN\n");
 
 fn way(command: &str) -> Way {
     if command.starts_with(VIEW) {
@@ -79,7 +77,8 @@ fn line(command: &str, way: Way) -> Option<String> {
     Some(match way {
         Way::Ends => command.to_owned(),
         Way::Leads => format!(
-            "{command} > daemon.log 2>&1 & until quorate status election/billing | grep 'held by'; do sleep 0.2; done"
+            "{command} > daemon.log 2>&1 & \
+             until quorate status --config quorate.toml --nodes {SERVERS} | grep 'held by'; do sleep 0.2; done"
         ),
         Way::Serves => format!(
             "{command} > daemon.log 2>&1 & until {ready}; do kill -0 $! || break; sleep 0.1; done; kill $! && wait $!"
@@ -103,24 +102,22 @@ fn run(file: &str) -> Result<BTreeSet<String>, String> {
     let commands = commands(&page);
     assert!(commands.len() > 3, "{file}: {commands:?}");
     let mut network = Network::start(&MACHINES.map(str::to_owned))?;
-    // The file that `quorate import crontab` reads may not exist on this machine. Some files of /etc cannot be read
-    // by every user who runs this test, and no command needs them.
-    let crontab = "mkdir .etc; cp -a /etc/. .etc 2>/dev/null; echo '17 3 * * * root /bin/true' > .etc/crontab; \
-                   mount --bind .etc /etc";
-    network.step(&step(0, MACHINES[0], crontab.to_owned()))?;
     for server in &MACHINES[1..] {
         let start = "redis-server --bind 0.0.0.0 --protected-mode no --save '' --daemonize yes";
         network.step(&step(0, server, start.to_owned()))?;
     }
-    for (name, text) in FILES {
-        if commands.iter().any(|(_, command)| command == "quorate init") && name == "quorate.toml" {
-            continue;
-        }
+    let mut files = vec![BACKUP];
+    // A page shows the file that its commands name, or writes it with `quorate init`.
+    files.extend(page.parts.iter().filter_map(|part| match part {
+        Part::Code { info, text, .. } if info == "toml" => Some(("quorate.toml", text.as_str())),
+        _ => None,
+    }));
+    for (name, text) in files {
         let machines = vec![MACHINES[0].to_owned()];
         network.step(&Step::File { machines, name: name.to_owned(), text: text.to_owned() })?;
     }
-    let trust = "chmod +x backup.sh; quorate nodes trust --nodes redis://a,redis://b,redis://c";
-    network.step(&step(0, MACHINES[0], trust.to_owned()))?;
+    let trust = format!("chmod +x backup.sh; quorate nodes trust --nodes {SERVERS}");
+    network.step(&step(0, MACHINES[0], trust))?;
     let mut seen = BTreeSet::new();
     for (number, command) in commands {
         if let Some(line) = line(&command, way(&command)) {

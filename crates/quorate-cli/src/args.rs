@@ -50,7 +50,7 @@ fn version() -> &'static str {
                   agree through a majority of independent Redis servers, or of directories on one host.",
     after_long_help = "\
 Examples:
-  # watch a failover: three workers, five nodes, two kills
+  # watch a failover: three workers, five nodes, two leaders ended
   quorate demo
   # run a command on one machine of several
   quorate exec --nodes redis://a,redis://b,redis://c --lock nightly -- ./report
@@ -127,7 +127,7 @@ fn line_of(line: &str) -> String {
 /// The verbs of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show a failover: real worker processes, five nodes, a leader killed twice
+    /// Show a failover: real workers, five nodes, a leader killed, then one asked to end
     Demo(DemoArgs),
     /// Run the jobs of a configuration file while this worker leads
     Run(RunArgs),
