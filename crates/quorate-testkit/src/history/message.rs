@@ -26,7 +26,7 @@ pub enum MessageCall {
         token: u64,
     },
     /// The worker completed the message, and a majority confirmed it. The claim may have ended, as long as no other
-    /// worker has claimed the message since.
+    /// worker has claimed the message since, or the nodes lost the record of that later claim.
     Completed {
         /// The token of the claim.
         token: u64,
@@ -51,6 +51,8 @@ pub struct MessageState {
     done: bool,
     /// True if a minority may store a done record.
     traces: bool,
+    /// True if no majority may store the newest claim or its end.
+    newest_forgotten: bool,
 }
 
 impl Specification for Message {
@@ -62,22 +64,33 @@ impl Specification for Message {
     }
 
     fn apply(state: &MessageState, call: &MessageCall) -> Option<MessageState> {
-        let MessageState { holder, newest, done, traces } = *state;
+        let MessageState { holder, newest, done, traces, newest_forgotten } = *state;
         match *call {
-            MessageCall::Claimed { token } => (!done && holder.is_none() && token > newest)
-                .then_some(MessageState { holder: Some(token), newest: token, ..*state }),
+            MessageCall::Claimed { token } => {
+                (!done && holder.is_none() && token > newest).then_some(MessageState {
+                    holder: Some(token),
+                    newest: token,
+                    newest_forgotten: false,
+                    ..*state
+                })
+            }
             // Completing ends the claim too, so the holder may be none already.
             MessageCall::Ended { token } => {
                 let own = holder.unwrap_or(newest) == token;
                 own.then_some(MessageState { holder: None, ..*state })
             }
             MessageCall::Completed { token } => {
-                let free = holder.is_none_or(|holder| holder == token) && token >= newest;
-                (free && !done).then_some(MessageState { holder: None, newest: token, done: true, traces })
+                let is_free =
+                    holder.is_none_or(|holder| holder == token) && (token >= newest || newest_forgotten);
+                let state = MessageState { holder: None, newest: newest.max(token), done: true, ..*state };
+                (is_free && !done).then_some(state)
             }
             MessageCall::CompleteUnanswered { .. } => Some(MessageState { traces: true, ..*state }),
             MessageCall::FoundDone => (done || traces).then_some(*state),
-            MessageCall::Forgotten => Some(MessageState { done: false, traces: done || traces, ..*state }),
+            MessageCall::Forgotten => {
+                let traces = done || traces;
+                Some(MessageState { done: false, traces, newest_forgotten: true, ..*state })
+            }
         }
     }
 }
@@ -153,5 +166,22 @@ mod tests {
         let trace = during(9, 10, MessageCall::FoundDone);
         assert!(accepted::<Message>(&[lost, vec![trace]].concat()), "a minority still has it");
         assert!(!accepted::<Message>(&[done.to_vec(), vec![open(9, MessageCall::Forgotten)]].concat()));
+    }
+
+    #[test]
+    fn lost_data_lets_an_earlier_claim_complete_late() {
+        let later = [
+            during(1, 2, claimed(5)),
+            during(3, 4, ended(5)),
+            during(5, 6, claimed(7)),
+            during(7, 8, completed(7)),
+        ];
+        let then = |more: &[_]| accepted::<Message>(&[later.to_vec(), more.to_vec()].concat());
+        let (lost, late) = (open(9, MessageCall::Forgotten), during(20, 21, completed(5)));
+        assert!(!then(std::slice::from_ref(&late)));
+        assert!(then(&[lost.clone(), late.clone()]));
+        let third = [during(11, 12, claimed(9)), during(13, 14, ended(9))];
+        let before = during(9, 10, MessageCall::Forgotten);
+        assert!(!then(&[vec![before], third.to_vec(), vec![late]].concat()), "the third claim is known");
     }
 }
