@@ -143,8 +143,8 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if ledger.leader.is_none() {
         return facts.leaderless(due, job.running.first());
     }
-    let mut runs = job.running.iter().filter(|run| run.request.is_none());
-    if let Some(run) = runs.next() {
+    // The run of a tick says more about the schedule than one that was requested.
+    if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
     match due {

@@ -336,10 +336,20 @@ fn running() {
         });
         answers(&active, Reason::Running, ["running on elm", "under term 7", "jobs cancel report"]);
     }
-    let requested = facts(|facts| {
-        registered(facts).running.push(RunStatus { request: Some(RequestId::from_u128(1)), ..run(TICK) });
+    let requested = RunStatus { request: Some(RequestId::from_u128(1)), ..run(TICK) };
+    let only_requested = |asked| {
+        facts(|facts| {
+            facts.asked = asked;
+            registered(facts).running.push(requested.clone());
+        })
+    };
+    answers(&only_requested(None), Reason::Running, ["running on elm", "it was requested", "jobs cancel report"]);
+    let of_the_tick = explain(&only_requested(Some(TICK)));
+    assert_eq!(of_the_tick.reason, Reason::NoRecord, "the run of a request is no run of the tick");
+    let both = facts(|facts| {
+        registered(facts).running.extend([requested.clone(), RunStatus { worker: "ash".into(), ..run(TICK) }]);
     });
-    assert_eq!(explain(&requested).reason, Reason::NoRecord, "the run of a request is no run of the tick");
+    answers(&both, Reason::Running, ["running on ash", "", ""]);
     let elsewhere = facts(|facts| {
         ledger(facts).leader = None;
         registered(facts).row.any_worker = true;

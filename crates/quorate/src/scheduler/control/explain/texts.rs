@@ -116,8 +116,11 @@ impl JobFacts {
                 "it was started on {worker}, which no longer holds it; the leader repeats it or records it as lost"
             ),
         };
-        let evidence =
+        let mut evidence =
             vec![format!("the run of {} has started under term {}", utc(run.tick), run.term.get())];
+        if let Some(id) = run.request {
+            evidence.push(format!("it was requested, and is not the run of a tick: request {id}"));
+        }
         let action = format!("to stop it: quorate jobs cancel {}", self.name());
         self.answer(Reason::Running, Some(run.tick), text, evidence, &action)
     }
