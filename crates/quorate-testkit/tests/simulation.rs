@@ -355,7 +355,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 27] = [
+const FOUND: [(&str, u64, &str); 28] = [
     (
         "default",
         5_682,
@@ -480,6 +480,7 @@ const FOUND: [(&str, u64, &str); 27] = [
     ("default", 400461, "a message was still claimed by the worker to which its payload had been refused"),
     ("durable", 401942, "an end that a minority stores was not counted as a node that knows the payload"),
     ("durable", 500207, "a late completion, after the nodes had lost a later one, was taken for a violation"),
+    ("default", 502849, "the same, after the nodes had lost a later claim"),
 ];
 
 #[test]

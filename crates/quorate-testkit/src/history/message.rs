@@ -40,6 +40,8 @@ pub enum MessageCall {
     FoundDone,
     /// So many nodes lost their data that no majority may store the done record any more.
     Forgotten,
+    /// So many nodes lost their data that no majority may know the newest claim any more.
+    ClaimForgotten,
 }
 
 /// The state of a [`Message`].
@@ -51,7 +53,7 @@ pub struct MessageState {
     done: bool,
     /// True if a minority may store a done record.
     traces: bool,
-    /// True if no majority may store the newest claim or its end.
+    /// True if no majority may know the newest claim or its end.
     newest_forgotten: bool,
 }
 
@@ -87,6 +89,7 @@ impl Specification for Message {
             }
             MessageCall::CompleteUnanswered { .. } => Some(MessageState { traces: true, ..*state }),
             MessageCall::FoundDone => (done || traces).then_some(*state),
+            MessageCall::ClaimForgotten => Some(MessageState { newest_forgotten: true, ..*state }),
             MessageCall::Forgotten => {
                 let traces = done || traces;
                 Some(MessageState { done: false, traces, newest_forgotten: true, ..*state })
@@ -181,6 +184,12 @@ mod tests {
         assert!(!then(std::slice::from_ref(&late)));
         assert!(then(&[lost.clone(), late.clone()]));
         let third = [during(11, 12, claimed(9)), during(13, 14, ended(9))];
+        let abandoned = [&later[..3], &[during(7, 8, ended(7))]].concat();
+        let then_late =
+            |lost| accepted::<Message>(&[abandoned.clone(), vec![open(9, lost), late.clone()]].concat());
+        assert!(then_late(MessageCall::ClaimForgotten));
+        assert!(!accepted::<Message>(&[abandoned.clone(), vec![late.clone()]].concat()));
+        assert!(!then(&[open(9, MessageCall::ClaimForgotten), late.clone()]), "it is still known to be done");
         let before = during(9, 10, MessageCall::Forgotten);
         assert!(!then(&[vec![before], third.to_vec(), vec![late]].concat()), "the third claim is known");
     }

@@ -198,7 +198,7 @@ excuses! {
     HistoryEnded, "lock history, message history: the grant had ended", LEASES;
     /// A grant whose worker's boot clock stood still is no operation, or ends before that.
     HistoryClock, "lock history, message history: a boot clock stood still", README;
-    /// A message or tick may begin again, because a majority no longer stores the record of its end.
+    /// A message or tick may begin again, or an earlier claim complete its message: a majority lost the record.
     HistoryForgotten, "message history, tick history: servers lost the record", FORGOTTEN;
     /// The start of an at-least-once tick under a term whose worker's boot clock stood still is no operation.
     TickHistoryClock, "tick history: a boot clock stood still", README;

@@ -36,6 +36,26 @@ struct Completions {
     unanswered: BTreeMap<u64, (Arc<str>, Moment)>,
     /// The servers that store a done record and have not forgotten it.
     on: BTreeSet<String>,
+    /// The largest token of a claim.
+    newest: u64,
+    /// For each server, the largest token of a claim or of its end that it has counted and not forgotten.
+    counted: BTreeMap<String, u64>,
+}
+
+impl Completions {
+    fn count(&mut self, node: &str, token: u64) {
+        let counted = self.counted.entry(node.to_owned()).or_default();
+        *counted = (*counted).max(token);
+    }
+
+    /// Removes what `node` has counted. Returns whether no majority knows the newest claim since then.
+    fn forget_claims(&mut self, node: &str) -> bool {
+        let knows =
+            |counted: &BTreeMap<String, u64>| counted.values().filter(|token| **token >= self.newest).count();
+        let before = knows(&self.counted);
+        self.counted.remove(node);
+        before >= MAJORITY && knows(&self.counted) < MAJORITY
+    }
 }
 
 impl Default for MessageHistory {
@@ -68,6 +88,21 @@ impl Invariant for MessageHistory {
                 request: Request::Complete { resource, owner, record, .. },
                 reply: Reply::Completed,
             } => self.stored(node, resource, owner.worker(), record, at),
+            Event::Ran {
+                node,
+                request: Request::Acquire { resource, .. },
+                reply: Reply::Granted { counter, .. },
+            } => self.counted(node, resource, counter.get()),
+            Event::Ran { node, request: Request::Raise { resource, to, .. }, reply: Reply::Raised } => {
+                self.counted(node, resource, to.get());
+            }
+            Event::Ran { node, request: Request::Extend { resource, token, .. }, reply: Reply::Extended } => {
+                self.counted(node, resource, token.get());
+            }
+            Event::Granted(belief) if belief.resource.kind() == ResourceKind::Claim => {
+                let message = self.messages.entry(belief.resource.clone()).or_default();
+                message.newest = message.newest.max(belief.token);
+            }
             Event::Completed { worker, resource, token } => {
                 let begun = self.messages.get_mut(*resource).and_then(|of| of.unanswered.remove(token));
                 let begun = begun.map_or(at, |(_, begun)| begun);
@@ -107,19 +142,29 @@ impl MessageHistory {
         let message = self.messages.entry(resource.clone()).or_default();
         message.unanswered.entry(record.token.get()).or_insert_with(|| (worker.into(), at));
         message.on.insert(node.to_owned());
+        message.count(node, record.token.get());
+    }
+
+    fn counted(&mut self, node: &str, resource: &Resource, token: u64) {
+        if resource.kind() == ResourceKind::Claim {
+            self.messages.entry(resource.clone()).or_default().count(node, token);
+        }
     }
 
     fn forgot(&mut self, node: &str, at: Moment) {
         let mut forgotten = Vec::new();
         for (resource, message) in &mut self.messages {
             if message.on.remove(node) && message.on.len() < MAJORITY {
-                forgotten.push(resource.clone());
+                forgotten.push((resource.clone(), MessageCall::Forgotten));
+            }
+            if message.forget_claims(node) {
+                forgotten.push((resource.clone(), MessageCall::ClaimForgotten));
             }
         }
         let node: Arc<str> = node.into();
-        for resource in forgotten {
+        for (resource, call) in forgotten {
             Excuse::HistoryForgotten.count();
-            self.push(&resource, Operation::open(&node, MessageCall::Forgotten, at));
+            self.push(&resource, Operation::open(&node, call, at));
         }
     }
 
@@ -167,6 +212,18 @@ mod tests {
             self.see(&Event::Looked(&[])).unwrap();
         }
 
+        fn granted(&mut self, node: &str, token: u64) {
+            let (resource, owner, token) = (resource(), Owner::from_node("b:1"), FencingToken::new(token));
+            let extend = Request::Extend {
+                resource,
+                owner,
+                ttl: Duration::from_secs(1),
+                token,
+                keep: Duration::from_secs(9),
+            };
+            self.see(&Event::Ran { node, request: &extend, reply: &Reply::Extended }).unwrap();
+        }
+
         fn stored(&mut self, node: &str, token: u64) {
             let record = DoneRecord { token: FencingToken::new(token), ..DoneRecord::default() };
             let (resource, owner) = (resource(), Owner::from_node("a:1"));
@@ -196,6 +253,27 @@ mod tests {
         assert_eq!(run(&three, true, true), Ok(()), "a bare majority lost one");
         assert_eq!(run(&three[..2], false, false), Ok(()), "no worker learned the result");
         assert!(run(&["n0", "n1", "n2", "n3"], true, true).is_err(), "three still store it");
+    }
+
+    #[test]
+    fn an_earlier_claim_completes_late_only_after_a_majority_lost_the_later_one() {
+        let run = |forget: &[&str]| {
+            let mut story = Story(MessageHistory::default(), 0);
+            story.claimed(5, "a");
+            for node in ["n0", "n1", "n2", "n3"] {
+                story.granted(node, 7);
+            }
+            story.claimed(7, "b");
+            for &node in forget {
+                story.see(&Event::Forgot { node }).unwrap();
+            }
+            ["n0", "n1", "n2"].iter().for_each(|node| story.stored(node, 5));
+            story.see(&Event::Completed { worker: "a", resource: &resource(), token: 5 }).unwrap();
+            story.see(&Event::Over)
+        };
+        assert!(run(&[]).is_err());
+        assert!(run(&["n0", "n4"]).is_err(), "three still know the later claim");
+        assert_eq!(run(&["n0", "n1"]), Ok(()));
     }
 
     #[test]

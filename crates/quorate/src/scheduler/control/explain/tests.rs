@@ -343,11 +343,17 @@ fn running() {
             registered(facts).running.push(requested.clone());
         })
     };
-    answers(&only_requested(None), Reason::Running, ["running on elm", "it was requested", "jobs cancel report"]);
+    answers(
+        &only_requested(None),
+        Reason::Running,
+        ["running on elm", "it was requested", "jobs cancel report"],
+    );
     let of_the_tick = explain(&only_requested(Some(TICK)));
     assert_eq!(of_the_tick.reason, Reason::NoRecord, "the run of a request is no run of the tick");
     let both = facts(|facts| {
-        registered(facts).running.extend([requested.clone(), RunStatus { worker: "ash".into(), ..run(TICK) }]);
+        registered(facts)
+            .running
+            .extend([requested.clone(), RunStatus { worker: "ash".into(), ..run(TICK) }]);
     });
     answers(&both, Reason::Running, ["running on ash", "", ""]);
     let elsewhere = facts(|facts| {
