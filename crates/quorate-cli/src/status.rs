@@ -64,7 +64,7 @@ pub(crate) struct ResourceLine {
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
     frozen: Option<String>,
     pub(crate) error: Option<String>,
-    /// What the nodes remember of the leadership, one text for each node that remembers a term. Only without a quorum.
+    /// The memory that the nodes have of the leadership, one text for each node that remembers a term. Only without a quorum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remembered: Vec<String>,
     /// The resource that was probably meant.
