@@ -144,9 +144,7 @@ fn a_daemon_is_ready_while_there_is_a_quorum() {
         (&status["quorum"], &status["resources"][0]["resource"]),
         (&Value::Bool(false), &"election/g".into())
     );
-    until("trusted nodes", PATIENCE, || {
-        (program.run(["nodes", "trust", "--nodes", &list]).code == Some(0)).then_some(())
-    });
+    nodes.admit(&program, &[]);
     until_status(&http, "/readyz", 200);
     until_status(&http, "/leader", 200);
     assert!((http.metric("quorate_nodes_voting") - 3.0).abs() < f64::EPSILON);

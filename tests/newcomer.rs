@@ -36,7 +36,9 @@ fn without_a_server_it_names_the_address_and_the_error() {
         "Connection refused",
     ]);
     assert!(ended.took < Duration::from_secs(5), "{ended}");
-    ended.says(&["start it, or correct the node's address"]);
+    let ended = ended.says(&["start it, or correct the node's address"]);
+    let (_, error) = ended.stderr.split_once("quorate: ").expect("an error");
+    assert_eq!(error.matches(CLOSED).count(), 1, "the name once: {ended}");
     let status = program.run(["status", "--nodes", CLOSED]).expect(69);
     for part in ["NO QUORUM", CLOSED, "Connection refused"] {
         assert!(status.stdout.contains(part), "{part}: {status}");
@@ -48,8 +50,15 @@ fn one_node_of_five_may_be_unreachable_from_the_beginning() {
     let program = program();
     let nodes = Nodes::new(4);
     let list = format!("{},{CLOSED}", nodes.list());
-    // One of the nodes does not vote. The message must name this node.
-    program.run(["nodes", "trust", "--nodes", &list]).expect(69).says(&[CLOSED, "Connection refused"]);
+    // It is not known what this node remembers. The message must name it, and nothing is trusted.
+    let refused = program.run(["nodes", "trust", "--nodes", &list]).expect(69);
+    let refused =
+        refused.says(&["not every node can be asked", CLOSED, "Connection refused", "trust --force"]);
+    assert_eq!(refused.stderr.matches(CLOSED).count(), 1, "{refused}");
+    assert!(exec(&program, &list).code != Some(0), "nothing was trusted");
+    let forced = program.run(["nodes", "trust", "--force", "--nodes", &list]).expect(69);
+    let forced = forced.says(&[CLOSED, "Connection refused"]);
+    assert_eq!(forced.stderr.matches(CLOSED).count(), 1, "{forced}");
     exec(&program, &list).expect(0);
     program.run(["status", "--nodes", &list]).expect(0);
 }
@@ -143,8 +152,11 @@ fn without_nodes_it_names_every_way_to_name_them() {
     for args in [&["status"][..], &["nodes", "trust"], &["exec", "--lock", "job", "--", "true"]] {
         let ways =
             ["--nodes redis://", "QUORATE_NODES=", "nodes = [", "--config", "QUORATE_CONFIG", "--local"];
-        program.run(args).expect(78).says(&ways);
+        let ended = program.run(args).expect(78).says(&ways);
+        assert!(!ended.stderr.contains("--config quorate.toml"), "there is no such file: {ended}");
     }
+    program.write("quorate.toml", "nodes = [\"redis://127.0.0.1:1\"]\n");
+    program.run(["status"]).expect(78).says(&["--config quorate.toml: this directory has such a file"]);
     program.run(["exec", "--local", "--lock", "job", "--no-wait", "--", "true"]).expect(0);
 }
 

@@ -8,7 +8,7 @@ use quorate::{
     quorum::{Quorum, QuorumConfig},
 };
 use quorate_redis::RedisNode;
-use quorate_testkit::redis::RedisServer;
+use quorate_testkit::redis::{RedisConfig, RedisServer};
 use quorate_tests::support::{Nodes, PATIENCE, Program, until};
 use serde_json::Value;
 use std::{
@@ -198,7 +198,7 @@ fn a_new_node_that_is_away_or_unfit_leaves_everything_as_it_was() {
     let replace = |to: &str| program.run(["nodes", "replace", "--nodes", &list, "--to", to]);
     let closed = "redis://127.0.0.1:1";
     replace(&to(closed)).expect(69).says(&["the new node", closed, "nothing has been opened"]);
-    let evicts = quorate_testkit::redis::RedisConfig::new().maxmemory_policy("allkeys-lru");
+    let evicts = RedisConfig::new().maxmemory_policy("allkeys-lru");
     let evicts = RedisServer::start_with(evicts).unwrap_or_else(|error| panic!("{error}"));
     replace(&to(&evicts.url())).expect(69).says(&["allkeys-lru", "set maxmemory-policy to noeviction"]);
     replace(&list).expect(78).says(&["the same set as the old one"]);
@@ -241,4 +241,82 @@ fn list_shows_each_node_s_memory_clock_and_marker() {
     );
     nodes[1].kill();
     program.run(["nodes", "list", "--nodes", &list]).expect(69);
+}
+
+/// Lets a worker lead the group `g` of the file for one term, and returns the worker's name.
+fn one_term(program: &Program, config: &str) -> String {
+    let leader = program.start(["lead", "--config", config, "--listen", "127.0.0.1:0"]);
+    let holder = until("a leader", PATIENCE, || {
+        let page = program.run(["status", "--json", "--config", config]).stdout;
+        let page: Value = serde_json::from_str(&page).ok()?;
+        page["resources"][0]["holder"].as_str().map(str::to_owned)
+    });
+    until("the record of the term", PATIENCE, || {
+        program.run(["leader", "history", "--config", config]).stdout.contains(&holder).then_some(())
+    });
+    leader.signal(rustix::process::Signal::TERM);
+    leader.wait(PATIENCE).expect(0);
+    holder
+}
+
+fn configured(program: &Program, urls: &[String]) -> String {
+    let urls: Vec<String> = urls.iter().map(|url| format!("{url:?}")).collect();
+    program.write("quorate.toml", &format!("nodes = [{}]\ngroup = \"g\"\n", urls.join(", ")))
+}
+
+#[test]
+fn a_cluster_in_use_is_not_trusted_unless_that_is_forced() {
+    let program = program();
+    let mut nodes = Nodes::new(3);
+    let config = configured(&program, &nodes.urls());
+    nodes.admit(&program, &["--config", &config]);
+    let trust = ["nodes", "trust", "--config", &config];
+    let again = program.run(trust).expect(0);
+    assert_eq!(again.stdout.matches(": votes already\n").count(), 3, "{again}");
+    let holder = one_term(&program, &config);
+    program.run(["status", "--config", &config, "g"]).expect(0).tells(&["g: free", "status election/g"]);
+
+    nodes[0].restart().expect("it starts again");
+    nodes[1].restart().expect("it starts again");
+    let refused = program.run(trust).expect(1).says(&[
+        "refused: the cluster is or was in use",
+        &nodes.name(2),
+        "votes already, and other nodes do not",
+        &format!("of {holder}"),
+        "two leaders",
+        "wait: each node votes by itself",
+        "nodes trust --force",
+    ]);
+    assert!(refused.stdout.is_empty() && !refused.stderr.contains(&nodes.name(0)), "{refused}");
+    // Nothing was trusted. The third node alone remembers the leader.
+    let status = program.run(["status", "--config", &config]).expect(69).tells(&[
+        "1 of 3 nodes vote",
+        "election/g: unknown: too few nodes vote",
+        &format!("{}: it stores term", nodes.name(2)),
+        &format!("of {holder}, begun 20"),
+    ]);
+    assert!(!status.stdout.contains("free"), "{status}");
+    let page = program.run(["status", "--json", "--config", &config]).expect(69).stdout;
+    let page: Value = serde_json::from_str(&page).expect("one JSON object");
+    assert!(page["resources"][0]["held"].is_null(), "{page:#}");
+
+    let forced = program.run(["nodes", "trust", "--force", "--config", &config]).expect(0);
+    assert_eq!(forced.stdout.matches(": votes\n").count(), 2, "{forced}");
+    assert_eq!(forced.stdout.matches(": votes already\n").count(), 1, "{forced}");
+    program.run(["audit", "--config", &config]).expect(0).tells(&["every node votes, by --force"]);
+}
+
+#[test]
+fn a_server_that_kept_its_data_is_not_trusted_after_a_restart() {
+    let program = program();
+    let mut server = RedisConfig::new().append_only().start().unwrap_or_else(|error| panic!("{error}"));
+    let config = configured(&program, &[server.url()]);
+    let trust = ["nodes", "trust", "--config", &config];
+    program.run(trust).expect(0);
+    let holder = one_term(&program, &config);
+    server.restart().expect("it starts again");
+    // The first command replaces the marker by one of this run. The second one finds only what the node stores.
+    program.run(trust).expect(1).says(&["it restarted with data", "two leaders"]);
+    program.run(trust).expect(1).says(&["it stores term", &format!("of {holder}")]);
+    program.run(["exec", "--config", &config, "--lock", "x", "--no-wait", "--", "true"]).expect(69);
 }

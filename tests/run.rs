@@ -188,6 +188,26 @@ fn check_reads_the_file_and_says_what_it_means_or_what_is_wrong_and_where() {
     {
         assert!(answer.contains(part), "{part:?} is not in {answer}");
     }
+    let warning = "every node is a loopback address";
+    assert_eq!(answer.matches(warning).count(), 1, "{answer}");
+    let elsewhere = check(&good.replace("127.0.0.1:1", "alpha")).expect(0);
+    assert!(!elsewhere.stdout.contains(warning), "{elsewhere}");
+    let secret =
+        good.replace("\"redis://127.0.0.1:1\"", "{ url = \"redis://alpha\", password_file = \"secret\" }");
+    let missing = check(&secret).expect(78);
+    missing.says(&[
+        "quorate.toml",
+        "password_file",
+        "secret of redis://alpha:6379",
+        "cannot be read: No such",
+        "create it",
+    ]);
+    program.write("secret", "hush");
+    check(&secret).expect(0);
+    let tls = secret
+        .replace("redis://alpha", "rediss://alpha")
+        .replace("group", "tls = { ca_file = \"ca.pem\" }\ngroup");
+    check(&tls).expect(78).says(&["ca_file", "ca.pem of rediss://alpha:6379", "cannot be read"]);
     for (wrong, says) in [
         (good.replace("0 3 * * *", "0 25 * * *"), ["quorate.toml:5", "25"]),
         (good.replace("Europe/Kyiv", "Europe/Kiew"), ["quorate.toml:6", "did you mean"]),
@@ -220,6 +240,8 @@ fn logs_are_json_where_that_is_asked_for_and_a_refused_list_ends_the_daemon() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         messages.push(line["message"].as_str().expect("a message").to_owned());
     }
+    let loopback = messages.iter().filter(|message| message.starts_with("every node is a loopback address"));
+    assert_eq!(loopback.count(), 1, "{messages:?}");
     for message in ["elected", "SIGINT: resigning", "resigned", "ended"] {
         assert!(messages.iter().any(|answer| answer == message), "{message:?} is not in {messages:?}");
     }

@@ -126,6 +126,16 @@ fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced()
     let check = ["run", "--check", "--nodes", "redis://a,redis://b,redis://c", "--config", &output];
     program.run(check).expect(0).tells(&["job report: 0 3 * * * (Europe/Kyiv)"]);
 
+    assert!(written.contains("quorate init") && !written.contains("config/quorate.toml"), "{written}");
+
+    let zoned = program.write("zoned", "CRON_TZ=Europe/Kyiv\n0 3 * * * ./a\n");
+    let import = |zone: &str| program.run(["import", "crontab", &zoned, "--zone", zone]).expect(0);
+    let ended = import("UTC").says(&["1 job translated, in the zone Europe/Kyiv; 0 lines"]);
+    assert!(!ended.stderr.contains("UTC"), "{ended}");
+    let zoned = program.write("zoned", "0 3 * * * ./a\nCRON_TZ=Europe/Kyiv\n0 3 * * * ./b\n");
+    let both = program.run(["import", "crontab", &zoned, "--zone", "UTC"]).expect(0);
+    both.says(&["2 jobs translated, in the zones Europe/Kyiv, UTC; 0 lines"]);
+
     program.run(args).expect(125).says(&["jobs.toml", "it must be a new file"]);
     assert_eq!(program.read("jobs.toml"), written);
     let missing = program.file("missing").display().to_string();
@@ -150,7 +160,7 @@ fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
         .tells(&["quorate.toml: written", "quorate run --check --config quorate.toml"]);
     let first = program.read("quorate.toml");
     assert!(first.contains("\n[[job]]\n") && first.matches("\n# ").count() > 100, "it is annotated: {first}");
-    // It needs no other file: neither the password nor the URLs that it names.
+    // It needs no other file, not even those with the URLs that it names.
     program.run(["run", "--check", "--config", "quorate.toml"]).expect(0).tells(&[
         "group billing, lease of 10s, 3 nodes from quorate.toml",
         "job nightly-report: 0 3 * * * (Europe/Kyiv)",

@@ -21,14 +21,26 @@ impl Nodes {
     /// Starts servers and trusts them. `args` are further arguments that every worker uses, besides `--nodes`.
     pub fn admitted(size: usize, program: &Program, args: &[&str]) -> Self {
         let nodes = Self::new(size);
-        let list = nodes.list();
+        nodes.admit(program, args);
+        nodes
+    }
+
+    /// Trusts the servers, which no worker has used before.
+    ///
+    /// # Panics
+    ///
+    /// If the program refuses, or if not every server can be trusted in time.
+    pub fn admit(&self, program: &Program, args: &[&str]) {
+        let list = self.list();
+        let trust = [&["nodes", "trust", "--nodes", &list][..], args].concat();
+        let mut again = trust.clone();
         until("majority of nodes that answer in time", PATIENCE, || {
-            let trusted = program.run([&["nodes", "trust", "--nodes", &list][..], args].concat());
+            let trusted = program.run(&again);
             // On a busy machine, the first handshakes may take longer than the node timeout. So the command is
-            // repeated.
+            // repeated. Some nodes may vote already, for which the command would refuse the others.
+            again = [&trust[..], &["--force"]].concat();
             (trusted.code != Some(69)).then(|| trusted.expect(0))
         });
-        nodes
     }
 
     /// Returns the nodes as the value of the argument `--nodes`.

@@ -398,9 +398,16 @@ A node without memory is quarantined for max_ttl (at least four times
 max_clock_offset) before it votes: it may have granted a lease that another worker
 still holds. On a cluster that no worker has used, the quarantine serves no
 purpose. This command ends it, in the markers of the nodes and so for every
-worker. On a cluster in use, it can make two holders.
+worker.
 
-Exit status: 0 if every node votes; 69 if not; 78 configuration.")]
+On a cluster in use, it can make two holders and two leaders. So the command
+changes nothing if a node waits and another one votes; if a node restarted with
+its data, or stores terms, held locks or operations; or if a node cannot be asked.
+Wait until the nodes vote. Use --force only if no worker runs and every lease has
+ended.
+
+Exit status: 0 if every node votes; 1 refused, because the cluster is or was in
+use; 69 a node does not vote or cannot be asked; 78 configuration.")]
     Trust(TrustArgs),
     /// Show each node: whether it votes, the age of its memory, its clock and its marker
     #[command(after_long_help = "\
@@ -470,6 +477,9 @@ impl ReplaceArgs {
 pub(crate) struct TrustArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeArgs,
+    /// Trust the nodes although the cluster is or was in use: only if no worker runs
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
 }

@@ -116,6 +116,12 @@ pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
     }
 }
 
+/// Returns the text `why` without the name of the node, which the text of a failed connection repeats. For a place where
+/// the name is shown before it.
+pub(crate) fn without_name(node: &str, why: &str) -> String {
+    why.replace(&format!("{node}: "), "").replace(&format!("{node}/0: "), "")
+}
+
 /// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
 /// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
@@ -124,7 +130,7 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
     for node in nodes {
         let Some(why) = node.reason() else { continue };
         // `write!` to a string never fails.
-        let _ = write!(text, "\n  {}: {why}", node.name);
+        let _ = write!(text, "\n  {}: {}", node.name, without_name(&node.name, &why));
     }
     text
 }
@@ -138,7 +144,7 @@ pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
     for (node, outcome) in report.outcomes() {
         if !matches!(outcome, NodeOutcome::Granted) {
             // `write!` to a string never fails.
-            let _ = write!(text, "\n  {node}: {outcome}");
+            let _ = write!(text, "\n  {node}: {}", without_name(node, &outcome.to_string()));
         }
     }
     Failure::new(NO_QUORUM, text)
@@ -148,6 +154,17 @@ pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
 mod tests {
     use super::*;
     use quorate::node::Cause;
+
+    #[test]
+    fn the_name_of_a_node_is_shown_once() {
+        let why = "unreachable: redis://a:6379/0: Connection refused; start it";
+        for name in ["redis://a:6379/0", "redis://a:6379"] {
+            assert_eq!(without_name(name, why), "unreachable: Connection refused; start it");
+        }
+        let cause = NodeOutcome::Unreachable(Cause::Unreachable("b: Connection refused".into()));
+        let text = no_quorum("x", &NoMajority::new(1, vec![("b".into(), cause)])).to_string();
+        assert_eq!(text.matches("b: ").count(), 1, "{text}");
+    }
 
     #[test]
     fn a_failed_round_names_the_nodes_that_did_not_agree() {

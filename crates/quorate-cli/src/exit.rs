@@ -3,6 +3,8 @@ use std::fmt;
 
 /// The target of the command was not found: no such job, no leader, no holder.
 pub(crate) const NOT_FOUND: u8 = 1;
+/// The command refused an operation that would be dangerous, and changed nothing.
+pub(crate) const REFUSED: u8 = 1;
 /// `EX_UNAVAILABLE` of `sysexits.h`: no quorum of nodes.
 pub(crate) const NO_QUORUM: u8 = 69;
 /// `EX_SOFTWARE`: the lease was lost while a command ran.

@@ -28,6 +28,7 @@ mod leader;
 mod lock;
 mod locks;
 mod log;
+mod node_memory;
 mod nodes;
 mod notices;
 mod operator;

@@ -189,7 +189,10 @@ async fn note_term(
 fn not_released_on(forced: &ForcedRelease) -> Vec<String> {
     let others =
         forced.report.outcomes().iter().filter(|(_, outcome)| !matches!(outcome, NodeOutcome::Granted));
-    others.map(|(name, outcome)| format!("{name}: {outcome}")).collect()
+    let text = |(name, outcome): &(std::sync::Arc<str>, NodeOutcome)| {
+        format!("{name}: {}", connect::without_name(name, &outcome.to_string()))
+    };
+    others.map(text).collect()
 }
 
 fn name_of(owner: &Owner) -> String {

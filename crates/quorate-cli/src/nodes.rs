@@ -1,7 +1,9 @@
 //! The commands `quorate nodes list`, `quorate nodes trust` and `quorate nodes replace`.
 
+mod trust;
+
 use crate::{
-    args::{ListArgs, ReplaceArgs, TrustArgs},
+    args::{ListArgs, ReplaceArgs},
     config::{Config, Environment, NodeSpec},
     connect::{self, PATIENCE},
     exit::{CONFIG, Failure, NO_QUORUM},
@@ -17,15 +19,12 @@ use quorate::{
     internals::{Marker, majority},
     node::Cause,
     plain::plain,
-    quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, SharedSettings},
+    quorum::{NodeStatus, Quorum, SharedSettings},
 };
 use serde::Serialize;
 use std::time::Duration;
+pub(crate) use trust::trust;
 
-/// The number of attempts to trust the nodes. If a node does not answer in time, another attempt is made.
-const TRUST_ATTEMPTS: usize = 4;
-/// The time between two attempts, in which the worker may connect to a node again.
-const TRUST_AGAIN: Duration = Duration::from_millis(250);
 /// The longest node set of a marker that the output shows, in bytes.
 const SHOWN_MAX: usize = 2_048;
 /// The longest line that is shown, in bytes.
@@ -98,50 +97,6 @@ pub(crate) async fn json(quorum: &Quorum, config: &Config) -> Result<String, Fai
     show::json(&Page::read(quorum, config).await?)
 }
 
-/// Ends the quarantine of every node that can be reached.
-pub(crate) async fn trust(
-    args: &TrustArgs,
-    config: &Config,
-    environment: &Environment<'_>,
-) -> Result<u8, Failure> {
-    let quorum = connect::quorum(config, config.settings.clone())?;
-    connect::meet(&quorum).await;
-    let mut trusted = quorum.trust_nodes().await;
-    for _ in 1..TRUST_ATTEMPTS {
-        if !trusted.as_ref().is_err_and(was_late) {
-            break;
-        }
-        quorum.env().sleep(TRUST_AGAIN).await;
-        trusted = quorum.trust_nodes().await;
-    }
-    let nodes = quorum.nodes();
-    let names: Vec<String> = nodes.iter().map(|node| node.name.to_string()).collect();
-    let error = trusted.as_ref().err().map(|error| connect::no_quorum("not every node", error).to_string());
-    let result = error.as_deref().map_or(Ok("every node votes"), Err);
-    let entry = Entry { action: "nodes-trust", target: &names.join(","), group: None, result };
-    Operator::new(&args.operator, environment).note(&quorum, &entry).await;
-    quorum.close().await;
-    for node in &nodes {
-        let state = match node.reason() {
-            None => "votes".to_owned(),
-            Some(reason) => format!("does not vote: {}", show::line(&reason, LINE_MAX)),
-        };
-        show::print(&format!("{}: {state}\n", node.name))?;
-    }
-    match trusted {
-        Ok(()) => Ok(0),
-        // The lines above show each node's last known state. A node may be shown as voting although it has not
-        // answered this request, so a failure is also reported.
-        Err(error) => Err(connect::no_quorum("cannot trust every node", &error)),
-    }
-}
-
-fn was_late(error: &NoMajority) -> bool {
-    let late =
-        |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Unreachable(Cause::TimedOut | Cause::Closed));
-    error.count(late) > 0
-}
-
 fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -197,6 +152,7 @@ impl Page {
             let state = match &node.reason {
                 None => "votes".to_owned(),
                 Some(reason) => {
+                    let reason = connect::without_name(&node.name, reason);
                     Tone::Caution.paint(&show::line(&format!("does not vote: {reason}"), LINE_MAX))
                 }
             };
@@ -294,7 +250,7 @@ fn print(parts: &[NodePart]) -> Result<(), Failure> {
     for NodePart { name, part, found } in parts {
         let line = match found {
             Ok(found) => format!("{name}: {part}; {found}"),
-            Err(cause) => format!("{name}: {part}; {cause}"),
+            Err(cause) => format!("{name}: {part}; {}", connect::without_name(name, &cause.to_string())),
         };
         show::print(&(show::line(&line, LINE_MAX) + "\n"))?;
     }
@@ -306,7 +262,9 @@ fn for_people(progress: &Progress) -> String {
         Progress::Closed(node) => format!("{node}: closed, workers get no vote from it"),
         Progress::Waiting(time) => format!("waiting {time:.1?} until every lease of the old set has ended"),
         Progress::Opened(node) => format!("{node}: opened for the new set"),
-        Progress::Left(node, cause) => format!("{node}: not changed: {cause}"),
+        Progress::Left(node, cause) => {
+            format!("{node}: not changed: {}", connect::without_name(node, &cause.to_string()))
+        }
         other => format!("{other:?}"),
     };
     show::line(&line, LINE_MAX)

@@ -6,6 +6,7 @@ use crate::{
     connect::{self, PATIENCE},
     log,
 };
+use nix::unistd::User;
 use quorate::{
     ledger::{Operation, OperationLog},
     plain::plain,
@@ -89,9 +90,39 @@ impl Operator {
 /// Returns the name of the requester: `by`, or USER@HOST. The leader logs it, and `jobs show` names it for a paused
 /// job.
 pub(crate) fn name(by: Option<&str>, environment: &Environment<'_>) -> String {
-    let user = || ["USER", "LOGNAME"].into_iter().find_map(|name| environment.env.get(name));
+    let named = || ["USER", "LOGNAME"].into_iter().find_map(|name| environment.env.get(name).cloned());
     by.map_or_else(
-        || format!("{}@{}", user().map_or("unknown", String::as_str), environment.host),
+        || format!("{}@{}", named().unwrap_or_else(user), environment.host),
         |by| plain(by, NAME_MAX),
     )
+}
+
+/// Returns the name of the user of this process, or its number if it has no name.
+fn user() -> String {
+    let uid = nix::unistd::geteuid();
+    match User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        Ok(None) | Err(_) => format!("uid {uid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeMap, io};
+
+    #[test]
+    fn an_operator_is_named_by_the_flag_the_environment_or_the_user_of_the_process() {
+        let read = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
+        let named = |by: Option<&str>, user: Option<&str>| {
+            let env: BTreeMap<_, _> =
+                user.map(|user| ("USER".to_owned(), user.to_owned())).into_iter().collect();
+            name(by, &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
+        };
+        assert_eq!(named(Some("ann"), Some("bob")), "ann");
+        assert_eq!(named(None, Some("bob")), "bob@oak");
+        let of_process = named(None, None);
+        assert!(of_process.ends_with("@oak") && !of_process.starts_with("unknown"), "{of_process}");
+        assert!(of_process.len() > "@oak".len(), "{of_process}");
+    }
 }

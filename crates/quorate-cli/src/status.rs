@@ -2,10 +2,12 @@
 
 use crate::{
     args::StatusArgs,
-    config::Config,
+    config::{Config, NodeSpec},
     connect,
     exit::{CONFIG, Failure, NO_QUORUM},
-    jobs, show,
+    jobs,
+    node_memory::{self, NodeMemory},
+    show,
     table::{Cell, table},
     terminal::Tone,
 };
@@ -13,7 +15,7 @@ use quorate::{
     env::BootTime,
     internals::majority,
     lease::Inspection,
-    node::{FencingToken, Resource},
+    node::{FencingToken, Resource, ResourceKind},
     quorum::{NodeStatus, Quorum},
 };
 use serde::Serialize;
@@ -49,6 +51,9 @@ pub(crate) struct NodeLine {
 pub(crate) struct ResourceLine {
     resource: String,
     held: Option<bool>,
+    /// True if only a minority of the nodes stores a holder.
+    #[serde(skip)]
+    contended: bool,
     pub(crate) holder: Option<String>,
     owner: Option<String>,
     /// The successor for which a transfer has reserved the lease.
@@ -59,6 +64,12 @@ pub(crate) struct ResourceLine {
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
     frozen: Option<String>,
     pub(crate) error: Option<String>,
+    /// The memory that the nodes have of the leadership, one text for each node that remembers a term. Only without a quorum.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remembered: Vec<String>,
+    /// The resource that was probably meant.
+    #[serde(skip)]
+    hint: Option<String>,
 }
 
 /// Shows the nodes and the requested resources. The exit status reports whether a majority votes.
@@ -66,8 +77,10 @@ pub(crate) async fn status(args: &StatusArgs, config: &Config) -> Result<u8, Fai
     let resources = resources(&args.resources, config)?;
     let quorum = connect::only_looking(config)?;
     connect::meet(&quorum).await;
-    let page = Page::read(&quorum, config, &resources).await;
+    let mut page = Page::read(&quorum, config, &resources).await;
+    let advice = page.advise(&quorum, config, &resources).await;
     quorum.close().await;
+    advice?;
     show::print_page(args.json, &page, || page.for_people())?;
     Ok(if page.quorum { 0 } else { NO_QUORUM })
 }
@@ -124,6 +137,7 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     let mut line = ResourceLine {
         resource: resource.key().to_owned(),
         held: None,
+        contended: false,
         holder: None,
         owner: None,
         reserved_for: None,
@@ -132,6 +146,8 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         done: None,
         frozen: None,
         error: None,
+        remembered: Vec::new(),
+        hint: None,
     };
     if let Some(group) = resource.key().strip_prefix("election/") {
         line.frozen = jobs::frozen(quorum, group).await;
@@ -139,8 +155,10 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
             // If `contended` is true, only a minority of the nodes stores an owner. Then it is not known
-            // whether the lock is held.
-            line.held = (!contended).then_some(holder.is_some());
+            // whether the lock is held. The same holds for nodes without a vote: they may have lost the owner.
+            let is_known = !contended && connect::is_quorum(&quorum.nodes());
+            line.held = is_known.then_some(holder.is_some());
+            line.contended = contended;
             line.fencing_token = token.map(FencingToken::get);
             line.done = done.map(|done| done.result.to_string());
             if let Some(holder) = holder {
@@ -153,6 +171,29 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         Err(error) => line.error = Some(error.to_string()),
     }
     line
+}
+
+/// Returns what each node remembers of the leadership of `group`.
+async fn remembered(config: &Config, group: &str) -> Result<Vec<String>, Failure> {
+    let memories = node_memory::of_each(config, Some(group)).await?;
+    let named = |(node, memory): (&NodeSpec, Result<NodeMemory, String>)| {
+        let leadership = memory.ok()?.leadership()?;
+        Some(format!("{}: {leadership}", node.name()))
+    };
+    Ok(config.nodes.iter().zip(memories).filter_map(named).collect())
+}
+
+/// Returns a hint if the group of the configuration, or a group with a leader, has the name of an unused lock.
+async fn group_hint(quorum: &Quorum, config: &Config, name: &str) -> Option<String> {
+    let leadership = Resource::election(name).ok()?;
+    let is_led =
+        quorum.inspect(&leadership).await.is_ok_and(|seen| seen.holder.is_some() || seen.token.is_some());
+    match (is_led, config.group.as_deref() == Some(name)) {
+        (false, false) => None,
+        _ => Some(format!(
+            "this is the lock {name}; for the leadership of the group: quorate status election/{name}"
+        )),
+    }
 }
 
 fn millis(time: Duration) -> u64 {
@@ -175,6 +216,25 @@ impl Page {
         page
     }
 
+    /// Adds what each node remembers, if no majority votes, and a hint to each lock that has the name of a group.
+    async fn advise(
+        &mut self,
+        quorum: &Quorum,
+        config: &Config,
+        resources: &[Resource],
+    ) -> Result<(), Failure> {
+        for (line, resource) in self.resources.iter_mut().zip(resources) {
+            match resource.key().strip_prefix("election/") {
+                Some(group) if !self.quorum => line.remembered = remembered(config, group).await?,
+                None if line.is_unused() && resource.kind() == ResourceKind::Lock => {
+                    line.hint = group_hint(quorum, config, resource.key()).await;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn for_people(&self) -> String {
         let mut text = String::new();
         let trusted = self.nodes.iter().filter(|node| node.trusted).count();
@@ -192,6 +252,9 @@ impl Page {
         for resource in &self.resources {
             let line = format!("{}: {}", resource.resource, resource.for_people());
             text += &(show::line(&line, TEXT_MAX) + "\n");
+            for more in resource.remembered.iter().chain(&resource.hint) {
+                text += &(show::line(&format!("  {more}"), TEXT_MAX) + "\n");
+            }
             if let Some(frozen) = &resource.frozen {
                 text += &(show::line(&format!("  its jobs are frozen {frozen}"), TEXT_MAX) + "\n");
             }
@@ -217,21 +280,32 @@ impl NodeLine {
             Some(reason) => (reason.clone(), Tone::Trouble),
         };
         // The reason names the node again, which is in the same row.
-        let state = state.replace(&format!("{}: ", self.name), "");
+        let state = connect::without_name(&self.name, &state);
         (show::line(&state, TEXT_MAX), tone)
     }
 }
 
 impl ResourceLine {
+    /// Returns whether the nodes know nothing of the resource.
+    fn is_unused(&self) -> bool {
+        self.error.is_none() && self.holder.is_none() && self.fencing_token.is_none() && self.done.is_none()
+    }
+
     fn for_people(&self) -> String {
         if let Some(error) = &self.error {
-            return error.clone();
+            return format!("unknown: {error}");
         }
         let token = self.fencing_token.map_or("none yet".to_owned(), |token| token.to_string());
         if let Some(result) = &self.done {
             return format!("done, result {:?}, fencing token {token}", show::line(result, TEXT_MAX / 2));
         }
         match (&self.holder, self.remaining_ms) {
+            (Some(holder), _) if self.held.is_none() && !self.contended => {
+                let holder = show::line(holder, NAME_MAX);
+                format!(
+                    "unknown: too few nodes vote; the nodes that answer store the holder {holder}, fencing token {token}"
+                )
+            }
             (Some(_), Some(ms)) if self.reserved_for.is_some() => {
                 let successor = show::line(self.reserved_for.as_deref().unwrap_or_default(), NAME_MAX);
                 let left = ms as f64 / 1e3;
@@ -244,10 +318,15 @@ impl ResourceLine {
             (Some(holder), None) => {
                 format!("held by {} without expiry (not by Quorate)", show::line(holder, NAME_MAX))
             }
-            (None, _) if self.held.is_none() => format!(
+            (None, _) if self.contended => format!(
                 "only a minority of the nodes stores a holder: it is being acquired, or too few nodes answered; last \
                  fencing token {token}"
             ),
+            (None, _) if self.held.is_none() => {
+                format!(
+                    "unknown: too few nodes vote, and the others may have lost the holder; last fencing token {token}"
+                )
+            }
             (None, _) if self.fencing_token.is_none() => "free, never held".to_owned(),
             (None, _) => format!("free, last fencing token {token}"),
         }

@@ -40,7 +40,9 @@ pub(crate) async fn list(config: &Config, query: &NamesQuery) -> Result<Listing,
     for (node, answer) in config.nodes.iter().zip(answers) {
         match answer? {
             Ok(names) => found.push(names),
-            Err(why) => missing.push(format!("{}: {why}", node.name())),
+            Err(why) => {
+                missing.push(format!("{}: {}", node.name(), connect::without_name(&node.name(), &why)));
+            }
         }
     }
     let needed = majority(config.nodes.len());
@@ -57,7 +59,8 @@ pub(crate) async fn list(config: &Config, query: &NamesQuery) -> Result<Listing,
     Ok(Listing { resources, is_cut, missing })
 }
 
-async fn ask(
+/// Asks one node for the names that it stores. Returns the reason if it cannot be asked.
+pub(crate) async fn ask(
     config: &Config,
     node: &NodeSpec,
     query: &NamesQuery,

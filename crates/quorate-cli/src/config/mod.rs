@@ -28,6 +28,7 @@ mod error;
 mod file;
 mod http;
 mod job;
+mod node_files;
 mod nodes;
 mod notify;
 mod otlp;

@@ -2,6 +2,7 @@ use super::tls::{TlsFiles, TlsNames};
 use quorate::plain::plain;
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -128,6 +129,17 @@ impl NodeSpec {
             return fail("has a ca_file or a cert_file in its URL, and also one beside it; keep one of them");
         }
         Ok(Self::Redis { url, password_file, tls: names.or(&own).beside(file) })
+    }
+
+    /// Returns whether the node is a Redis server at a loopback address of this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        let Self::Redis { url, .. } = self else { return false };
+        let Ok(url) = Url::parse(url.expose()) else { return false };
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_lowercase();
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        }
     }
 
     /// Returns the name of the node in messages: scheme, host, port, and a database other than 0, without user and password.
@@ -286,6 +298,27 @@ mod tests {
         let NodeSpec::Redis { url, .. } = parse("redis://:hush@a").unwrap() else { panic!("a Redis node") };
         assert_eq!(url.expose(), "redis://:hush@a", "whole, for connecting");
         assert!(!format!("{url:?} {url}").contains("hush"));
+    }
+
+    #[test]
+    fn a_loopback_address_is_recognised() {
+        for text in [
+            "redis://127.0.0.1:7001",
+            "rediss://me:hush@localhost",
+            "redis://[::1]:7000/1",
+            "redis://127.1.2.3",
+        ] {
+            assert!(parse(text).unwrap().is_loopback(), "{text}");
+        }
+        for text in [
+            "redis://10.0.0.1",
+            "redis://alpha",
+            "unix:///run/redis.sock",
+            "file:///a",
+            "redis://localhost.example",
+        ] {
+            assert!(!parse(text).unwrap().is_loopback(), "{text}");
+        }
     }
 
     #[test]

@@ -222,7 +222,7 @@ pub(super) fn find_nodes(
             }
             Ok((specs, NodesFrom::File(source.file.to_owned())))
         }
-        _ => Err(no_nodes(environment, source)),
+        _ => Err(no_nodes(flags, environment, source)),
     }
 }
 
@@ -287,7 +287,13 @@ fn local(environment: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
     Ok(NodeSpec::File { dir: state.join("quorate/node") })
 }
 
-fn no_nodes(environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
+/// The name that `quorate init` gives the file.
+const HERE: &str = "quorate.toml";
+
+fn no_nodes(flags: &Flags, environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
+    // The file in the working directory is not read by itself, because a command would then depend on the directory.
+    let is_here = source.is_none() && flags.config.is_none() && (environment.read)(Path::new(HERE)).is_ok();
+    let here = if is_here { "\n  --config quorate.toml: this directory has such a file" } else { "" };
     let file = match source {
         Some(source) => format!("nodes = [\"redis://…\", …] in {}", source.file.display()),
         None => {
@@ -304,6 +310,6 @@ fn no_nodes(environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> C
          --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          QUORATE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          {file}\n  \
-         --local, for one machine alone: one node in the user's state directory"
+         --local, for one machine alone: one node in the user's state directory{here}"
     ))
 }

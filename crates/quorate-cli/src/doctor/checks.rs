@@ -7,9 +7,10 @@ use super::{
     },
     node_report::{Examined, ExaminedNode, NodeKind, NodeReport},
 };
-use quorate::plain::plain;
+use crate::connect;
 use quorate::{
     internals::majority,
+    plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
 use quorate_redis::{COMMANDS, PUSHES, RedisNode};
@@ -36,7 +37,7 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
             Err(cause) => all.push(Finding::new(
                 Critical,
                 Some(&node.name),
-                format!("cannot be asked: {cause}"),
+                format!("cannot be asked: {}", connect::without_name(&node.name, &cause.to_string())),
                 "fix the cause; until then, a majority of the other nodes must answer",
             )),
         }
@@ -120,7 +121,8 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         QuorumConfig::default_grace(node_report.ttl),
         true,
     ) {
-        found.push(Finding::new(Critical, None, error.to_string(), "apply the fix that the message names"));
+        let what = format!("{} is {}, {}", error.field(), error.value(), error.reason());
+        found.push(Finding::new(Critical, None, what, error.fix()));
     }
 }
 

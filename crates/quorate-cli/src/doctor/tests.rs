@@ -229,5 +229,7 @@ fn the_set_as_a_whole() {
     finds(ExaminedNode { state: twin, ..with_info(&[]) }, Critical, "one server");
     let mut short = node_report(with_info(&[]));
     short.ttl = Duration::from_millis(200);
-    assert!(findings(&short)[0].problem.contains("ttl is 200ms"));
+    let found = findings(&short).remove(0);
+    assert!(found.problem.starts_with("ttl is 200ms, of which") && !found.problem.contains(';'), "{found:?}");
+    assert!(found.fix.contains("lengthen ttl"), "{found:?}");
 }

@@ -20,7 +20,8 @@ const LIKE_SH: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
 /// The first lines of the file, which name the differences from cron that concern every job.
 const HEAD: &str = "\
-# Translated from a crontab. Add the nodes, or set QUORATE_NODES; config/quorate.toml describes every key.
+# Translated from a crontab. Add the nodes, or set QUORATE_NODES; `quorate init FILE` writes
+# an example that describes every key.
 #
 # Differences from cron, for every job:
 # - A command runs as the user of the daemon, in the daemon's directory and environment.
@@ -48,6 +49,8 @@ pub(super) struct Imported {
     pub(super) file: String,
     /// The number of jobs in the file.
     pub(super) jobs: usize,
+    /// The zones of the jobs.
+    pub(super) zones: BTreeSet<String>,
     /// The number of lines that are not in the file.
     pub(super) refused: usize,
     /// The differences and the lines that are missing, each with its line number.
@@ -146,6 +149,7 @@ impl<'a> Translation<'a> {
         match self.job(entry) {
             Ok(job) => {
                 self.tables.push(job.table());
+                self.imported.zones.insert(job.zone);
                 self.imported.jobs += 1;
                 if let Some(user) = entry.user {
                     *self.users.entry(user).or_default() += 1;

@@ -45,8 +45,15 @@ pub(crate) fn import(command: &ImportCommand) -> Result<u8, Failure> {
     for note in &imported.notes {
         log::say(&format!("quorate: {note}"));
     }
+    // A CRON_TZ in the crontab has priority over the zone of the machine.
+    let zones: Vec<&str> = imported.zones.iter().map(String::as_str).collect();
+    let zones = match zones.as_slice() {
+        [] => String::new(),
+        [zone] => format!(", in the zone {zone}"),
+        _ => format!(", in the zones {}", zones.join(", ")),
+    };
     log::say(&format!(
-        "quorate: {} translated, in the zone {zone}; {} not translated",
+        "quorate: {} translated{zones}; {} not translated",
         count(imported.jobs, "job"),
         count(imported.refused, "line")
     ));

@@ -3,15 +3,16 @@
 use crate::{
     config::{Config, JobConfig},
     exit::Failure,
-    show,
+    files, show,
 };
 use quorate::{env::Env, quorum::QuorumConfig};
 
 /// The longest line, in bytes.
 const LINE_MAX: usize = 8 * 1024;
 
-/// Prints the nodes and the jobs, and returns the exit status.
+/// Checks the files of the nodes, prints the nodes and the jobs, and returns the exit status.
 pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<u8, Failure> {
+    config.check_node_files(&files::read)?;
     let line = |text: &str| show::print(&(show::line(text, LINE_MAX) + "\n"));
     let (ttl, nodes, from) = (config.lease.ttl, config.nodes.len(), &config.nodes_from);
     line(&format!("group {group}, lease of {ttl:?}, {nodes} nodes from {from}"))?;
@@ -20,6 +21,9 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
     }
     if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
         line(&format!("  WARNING: {advice}"))?;
+    }
+    if let Some(warning) = config.loopback_warning() {
+        line(&format!("  WARNING: {warning}"))?;
     }
     if let Some(otlp) = &config.otlp {
         line(&format!("traces and metrics to {otlp}, every {:?}", otlp.every))?;

@@ -54,6 +54,9 @@ pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> 
         config.nodes.len(),
         config.nodes_from
     );
+    if let Some(warning) = config.loopback_warning() {
+        tracing::warn!("{warning}");
+    }
     let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
     let daemon = daemon.map_err(|error| Failure::new(FAILURE, error))?;
     let sending = match (otlp, recorder) {

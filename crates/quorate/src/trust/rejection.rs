@@ -86,7 +86,8 @@ pub enum VoteRejection {
     Twin(Arc<str>),
     /// The node may have lost a lease that is still held.
     #[error(
-        "it {reason}, so it votes in {remaining:.1?} at the earliest; wait, or `quorate nodes trust` if no worker ran before"
+        "it {reason}, so it votes in {remaining:.1?} at the earliest; wait for that; only for a brand-new cluster: \
+         `quorate nodes trust` (in use, it could make two leaders)"
     )]
     Quarantined {
         /// The reason for the quarantine.
