@@ -136,7 +136,7 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
 }
 
 /// Returns the failure of a round that did not reach a majority. Its text begins with `what`, followed by a
-/// line with the reason for each node that did not agree.
+/// line with the reason for each node that did not agree, and by the next step.
 pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
     let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
     let mut text =
@@ -147,6 +147,7 @@ pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
             let _ = write!(text, "\n  {node}: {}", without_name(node, &outcome.to_string()));
         }
     }
+    text.push_str("\n`quorate doctor` shows what is wrong with each node, and how to fix it");
     Failure::new(NO_QUORUM, text)
 }
 
@@ -180,6 +181,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\n  c: ") && !text.contains("\n  a: "), "{text}");
+        assert!(text.lines().last().is_some_and(|line| line.starts_with("`quorate doctor` ")), "{text}");
         assert_eq!(failure.code, NO_QUORUM);
     }
 }

@@ -42,8 +42,9 @@ impl Page {
         if self.history.is_empty() {
             return format!("{}: no run has ended yet\n", self.job);
         }
-        let rows: Vec<[Cell; 7]> = self.history.iter().map(row).collect();
-        let mut text = table(["TICK", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
+        let rows: Vec<[Cell; 8]> = self.history.iter().map(row).collect();
+        let mut text =
+            table(["TICK", "LATE", "CAUSE", "OUTCOME", "TOOK", "ATTEMPTS", "WORKER", "REASON"], &rows);
         for end in self.history.iter().filter(|end| end.output.is_some()) {
             text += &format!("\noutput of {}:\n", end.tick);
             for line in end.output.as_deref().unwrap_or_default().lines() {
@@ -54,13 +55,14 @@ impl Page {
     }
 }
 
-fn row(end: &RunEnd) -> [Cell; 7] {
+fn row(end: &RunEnd) -> [Cell; 8] {
     let tick = match &end.until {
         Some(until) => format!("{} to {until}", end.tick),
         None => end.tick.clone(),
     };
     [
         tick.into(),
+        end.late.map_or_else(|| "-".to_owned(), |late| format!("{late:.1?}")).into(),
         (&end.cause).into(),
         Cell::new(&end.outcome, end.tone()),
         end.duration().unwrap_or_else(|| "-".to_owned()).into(),

@@ -138,7 +138,7 @@ pub(crate) async fn look(args: &GroupArgs, config: &Config) -> Result<(Quorum, J
 /// Converts the error of a read or a request to a failure with its exit status.
 pub(crate) fn failure(error: &JobsError) -> Failure {
     match error {
-        JobsError::NoMajority(report) => connect::no_quorum("cannot read the jobs of the group", report),
+        JobsError::NoMajority(report) => connect::no_quorum("cannot read the state of the group", report),
         _ => Failure::new(code(error), error),
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 const NAME_MAX: usize = 200;
 /// The longest reason, rule or schedule that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
+/// A start that is later than its tick by less than this is not shown as late.
+const LATE_FROM: Duration = Duration::from_secs(1);
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]
@@ -83,6 +85,9 @@ pub(crate) struct RunEnd {
     pub(crate) worker: String,
     pub(crate) term: u64,
     pub(crate) started: Option<String>,
+    /// The time from the tick to the start, if it is a second or more. For people: JSON has both times.
+    #[serde(skip)]
+    pub(crate) late: Option<Duration>,
     /// The duration in microseconds.
     pub(crate) took_us: Option<u64>,
     pub(crate) attempts: u32,
@@ -153,6 +158,7 @@ impl RunEnd {
             worker: plain(&end.worker, NAME_MAX),
             term: end.term.get(),
             started: end.started.map(rfc3339),
+            late: end.late().filter(|late| *late >= LATE_FROM),
             took_us: end.took.map(micros),
             attempts: end.attempts,
             last_error: end.last_error().map(|error| plain(error, TEXT_MAX)),
@@ -202,7 +208,11 @@ mod tests {
     };
 
     fn page(end: RunOutcome, reason: &str, attempt_error: Option<&str>) -> RunEnd {
-        RunEnd::new(&HistoryEntry {
+        RunEnd::new(&entry(end, reason, attempt_error))
+    }
+
+    fn entry(end: RunOutcome, reason: &str, attempt_error: Option<&str>) -> HistoryEntry {
+        HistoryEntry {
             job: "beat".into(),
             tick: WallTime::from_micros(1_700_000_000_000_000),
             until: None,
@@ -216,7 +226,7 @@ mod tests {
             attempts: 3,
             attempt_error: attempt_error.map(Into::into),
             output: None,
-        })
+        }
     }
 
     #[test]
@@ -234,6 +244,22 @@ mod tests {
         assert_eq!(json(&done)["last_error"], "refused");
         assert_eq!(json(&failed)["last_error"], "exit 1");
         assert!(json(&page(RunOutcome::Done, "", None))["last_error"].is_null());
+    }
+
+    #[test]
+    fn a_late_start_is_shown_from_a_second() {
+        let tick = WallTime::from_micros(1_700_000_000_000_000);
+        let late = |cause, millis| {
+            let (job, worker) = ("beat".into(), "w".into());
+            let started = Some(tick + Duration::from_millis(millis));
+            let mut end = entry(RunOutcome::Done, "", None);
+            (end.job, end.worker, end.cause, end.started) = (job, worker, cause, started);
+            RunEnd::new(&end).late
+        };
+        assert_eq!(late(RunCause::CatchUp, 38_000), Some(Duration::from_secs(38)));
+        assert_eq!(late(RunCause::Scheduled, 999), None);
+        let id = quorate::scheduler::RequestId::from_u128(1);
+        assert_eq!(late(RunCause::Backfilled { id }, 38_000), None, "its tick is long ago on purpose");
     }
 
     #[test]

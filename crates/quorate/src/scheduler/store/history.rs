@@ -184,6 +184,13 @@ impl HistoryEntry {
         }
     }
 
+    /// Returns the time from the tick to the begin of the first attempt. `None` if the run was requested, or if the
+    /// begin is not known.
+    pub fn late(&self) -> Option<Duration> {
+        let started = self.started.filter(|_| self.cause.request().is_none())?;
+        Some(self.tick.until(started))
+    }
+
     /// Returns the error of the last attempt that failed. `None` if no attempt failed, or no error is known.
     pub fn last_error(&self) -> Option<&str> {
         let reason = match self.end {

@@ -117,6 +117,18 @@ fn a_run_counts_more_than_a_tick_that_was_skipped() {
 }
 
 #[test]
+fn a_late_start_is_evidence() {
+    for (late, shown) in [(38 * SECOND, true), (SECOND / 2, false)] {
+        let found = HistoryEntry { started: Some(TICK + late), ..entry(RunOutcome::Done, "") };
+        let facts = facts(|facts| ledger(facts).history = vec![found]);
+        let answer = explain(&facts);
+        let is_shown =
+            answer.evidence.iter().any(|line| line.starts_with("its first attempt began 38.0s after"));
+        assert_eq!(is_shown, shown, "{answer:#?}");
+    }
+}
+
+#[test]
 fn misfire() {
     let found =
         HistoryEntry { until: Some(TICK + HOUR), ..entry(RunOutcome::SkippedMisfire, "the rule is `skip`") };
