@@ -382,14 +382,12 @@ async fn the_server_has_a_valid_reply_to_every_script() {
 async fn one_liar_of_five_makes_two_holders_if_each_reaches_half_of_the_honest_nodes() {
     let server = HostileServer::start(Hostility::Liar).unwrap();
     let honest: Vec<_> = (0..4).map(|number| Switched::new(&format!("memory{number}"))).collect();
-    let (a, b) = (worker(&honest, &server), worker(&honest, &server));
-    honest[2..].iter().for_each(|node| node.switch(false));
-    let first = acquire(&a).await;
-    honest[2..].iter().for_each(|node| node.switch(true));
-    honest[..2].iter().for_each(|node| node.switch(false));
-    // The second worker was connected to these nodes before they were switched off. It connects to the other
-    // nodes as soon as it notices that its connections have ended.
-    let second = acquire(&b).await;
+    // Each worker has switches of its own. Otherwise the first worker could store its lease on the other nodes too
+    // before the second one acquires it.
+    let [of_a, of_b] = [(); 2].map(|()| honest.iter().map(Switched::with_own_switch).collect::<Vec<_>>());
+    of_a[2..].iter().chain(&of_b[..2]).for_each(|node| node.switch(false));
+    let (a, b) = (worker(&of_a, &server), worker(&of_b, &server));
+    let (first, second) = (acquire(&a).await, acquire(&b).await);
     assert!(
         first.fencing_token().is_ok() && second.fencing_token().is_ok(),
         "the limit of the guarantee has changed: document it"
@@ -456,6 +454,11 @@ struct Switched {
 impl Switched {
     fn new(name: &str) -> Self {
         Self { node: MemoryNode::new(name), on: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Returns the same node over a connection with a switch of its own.
+    fn with_own_switch(&self) -> Self {
+        Self { node: self.node.clone(), on: Arc::new(AtomicBool::new(true)) }
     }
 
     fn switch(&self, on: bool) {

@@ -355,7 +355,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 28] = [
+const FOUND: [(&str, u64, &str); 29] = [
     (
         "default",
         5_682,
@@ -481,6 +481,11 @@ const FOUND: [(&str, u64, &str); 28] = [
     ("durable", 401942, "an end that a minority stores was not counted as a node that knows the payload"),
     ("durable", 500207, "a late completion, after the nodes had lost a later one, was taken for a violation"),
     ("default", 502849, "the same, after the nodes had lost a later claim"),
+    (
+        "far-steps",
+        514425,
+        "the order of waiters was judged, although three servers' clocks were out of bounds",
+    ),
 ];
 
 #[test]

@@ -150,7 +150,7 @@ fn ratio(lanes: &[Lane], of: Kind, to: Kind, figure: impl Fn(&Round) -> f64) -> 
 fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<Vec<Lane>, String> {
     let mut lanes = Vec::new();
     for kind in ALL {
-        let runtime = runtime(threads)?;
+        let runtime = named_runtime(threads, kind.name())?;
         let rival = Arc::new(runtime.block_on(kind.start(servers.urls()))?);
         lanes.push(Lane { kind, rival, runtime, rounds: Vec::new() });
     }
@@ -167,6 +167,12 @@ fn race(plan: &Plan, servers: &Servers, tasks: usize, threads: usize) -> Result<
 }
 
 pub(super) fn runtime(threads: usize) -> Result<Runtime, String> {
+    named_runtime(threads, "bench")
+}
+
+/// Creates a runtime. If it has several threads, they have the name `name`, so that a profile separates the rivals.
+fn named_runtime(threads: usize, name: &str) -> Result<Runtime, String> {
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    builder.worker_threads(threads).enable_all().build().map_err(|error| error.to_string())
+    let builder = builder.worker_threads(threads).thread_name(name).enable_all();
+    builder.build().map_err(|error| error.to_string())
 }

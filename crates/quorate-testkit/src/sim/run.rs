@@ -97,6 +97,7 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
         if plan.far_steps {
             referee.judge_only_starts_of_the_second_group();
             referee.judge_no_reservations();
+            referee.judge_no_order();
         }
         let _capture = capture_log(&trace, &referee);
         referee.judge(&Event::Promised(plan.promises));

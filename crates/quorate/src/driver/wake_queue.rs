@@ -74,8 +74,8 @@ struct Release {
 /// The actions that the caller must take after a waiter has left the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeaveResult<W> {
-    /// The next waiter, which the caller must notify. Set if the waiter that left had been woken, and has not
-    /// found out who holds the lease now.
+    /// The next waiter, which the caller must notify. Set if the waiter that left had been woken, and does not know
+    /// the present holder.
     pub(crate) wake: Option<W>,
     /// True if the waiter that left was the last one for the resource.
     pub(crate) last: bool,

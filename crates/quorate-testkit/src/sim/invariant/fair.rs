@@ -12,7 +12,7 @@ use std::time::Duration;
 ///   `max_clock_offset` apart, so a waiter that truly began earlier by more than this goes first.
 /// - A waiter joins the queue only after its patience. Until then it is not judged as a waiter in the queue.
 /// - The order needs a majority that confirms the waiter's entry again and again. It is therefore judged in the
-///   fault-free phase only.
+///   fault-free phase only, and not in plans where servers' clocks step far: such a server refuses the entry.
 #[derive(Debug, Default)]
 pub(super) struct Fair {
     queue: Vec<Waiter>,
