@@ -28,17 +28,18 @@ struct Baton {
 pub(crate) fn run(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (contenders, p50, p99) in [(2, 0.4, 1.0), (16, 0.6, 2.0)] {
+        let rows_of = |rival: &str, gaps: &Samples| {
+            [("p50", 0.5), ("p99", 0.99)].map(|(what, share)| {
+                let figure = format!("release to next acquire, {contenders} contenders, {what}");
+                Row::new(rival, figure, "ms", ms(gaps.quantile(share)))
+            })
+        };
         let gaps = runtime(2)?.block_on(ours(plan, servers, contenders))?;
-        let figure = |what: &str| format!("release to next acquire, {contenders} contenders, {what}");
-        rows.push(Row::new("quorate", figure("p50"), "ms", ms(gaps.quantile(0.5))).at_most(p50));
-        rows.push(Row::new("quorate", figure("p99"), "ms", ms(gaps.quantile(0.99))).at_most(p99));
-        let gaps = runtime(2)?.block_on(rslocks(plan, servers, contenders))?;
-        rows.push(Row::new("rslock", figure("p50"), "ms", ms(gaps.quantile(0.5))));
-        rows.push(Row::new("rslock", figure("p99"), "ms", ms(gaps.quantile(0.99))));
+        let [median, longest] = rows_of("quorate", &gaps);
+        rows.extend([median.at_most(p50), longest.at_most(p99)]);
+        rows.extend(rows_of("rslock", &runtime(2)?.block_on(rslocks(plan, servers, contenders))?));
         let done = |gaps: &Samples| gaps.len() >= plan.handovers;
-        let gaps = runtime(2)?.block_on(limit(servers, contenders, done))?;
-        rows.push(Row::new("limit", figure("p50"), "ms", ms(gaps.quantile(0.5))));
-        rows.push(Row::new("limit", figure("p99"), "ms", ms(gaps.quantile(0.99))));
+        rows.extend(rows_of("limit", &runtime(2)?.block_on(limit(servers, contenders, done))?));
     }
     Ok(rows)
 }

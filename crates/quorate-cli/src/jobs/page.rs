@@ -13,8 +13,6 @@ use std::time::Duration;
 const NAME_MAX: usize = 200;
 /// The longest reason, rule or schedule that is shown, in bytes.
 const TEXT_MAX: usize = 1_000;
-/// A start that is later than its tick by less than this is not shown as late.
-const LATE_FROM: Duration = Duration::from_secs(1);
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]
@@ -158,7 +156,7 @@ impl RunEnd {
             worker: plain(&end.worker, NAME_MAX),
             term: end.term.get(),
             started: end.started.map(rfc3339),
-            late: end.late().filter(|late| *late >= LATE_FROM),
+            late: end.late(),
             took_us: end.took.map(micros),
             attempts: end.attempts,
             last_error: end.last_error().map(|error| plain(error, TEXT_MAX)),

@@ -172,18 +172,13 @@ impl Referee {
         self.state().invariants.retain(|invariant| invariant.is_timeless());
     }
 
-    /// Stops judging the jobs of the second group, except by the invariant *starts*. In plans where servers'
-    /// clocks step by up to an hour, servers forget records and prune histories at other times than the
-    /// invariants *runs*, *requests*, *freezes* and *histories* compute.
-    pub(super) fn judge_only_starts_of_the_second_group(&self) {
-        let names = ["runs", "requests", "freezes", "histories"];
+    /// Stops judging what servers' clocks that step by up to an hour change. Of the jobs of the second group, only the
+    /// invariant *starts* is judged: servers forget records and prune histories at other times than the invariants
+    /// *runs*, *requests*, *freezes* and *histories* compute. A reservation may end early. A server whose clock differs
+    /// from a waiter's by more than `max_clock_offset` refuses its entry in the queue, so there may be no order.
+    pub(super) fn judge_nothing_that_far_steps_change(&self) {
+        let names = ["runs", "requests", "freezes", "histories", "reservations", "fair"];
         self.state().invariants.retain(|invariant| !names.contains(&invariant.name()));
-    }
-
-    /// Stops judging the order of waiters. A server whose clock differs from a waiter's by more than `max_clock_offset`
-    /// refuses its entry in the queue. In plans where servers' clocks step far, an entry may so reach no majority.
-    pub(super) fn judge_no_order(&self) {
-        self.state().invariants.retain(|invariant| invariant.name() != "fair");
     }
 
     /// Stops making exceptions for workers whose boot clock stood still. A test uses this to show that the

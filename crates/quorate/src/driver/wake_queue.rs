@@ -160,8 +160,9 @@ impl<W: Clone> WakeQueue<W> {
     /// Removes and returns the wake of the waiter `id`, if the waiter was woken. A waiter that begins an
     /// attempt also calls this, since the attempt itself finds out whether the resource is free.
     pub(crate) fn take_wake(&mut self, resource: &Resource, id: u64) -> Option<Wake> {
-        let wake = self.waiter(resource, id)?.wake.take()?;
-        self.waiter(resource, id)?.used = Some(wake.clone());
+        let waiter = self.waiter(resource, id)?;
+        let wake = waiter.wake.take()?;
+        waiter.used = Some(wake.clone());
         Some(wake)
     }
 

@@ -48,9 +48,4 @@ impl Referee {
         }
         self.count(if given.is_ok() { "lease transferred" } else { "lease not transferred" });
     }
-
-    /// Stops judging reservations. In plans where servers' clocks step far, a reservation may end early.
-    pub(in super::super) fn judge_no_reservations(&self) {
-        self.state().invariants.retain(|invariant| invariant.name() != "reservations");
-    }
 }

@@ -156,6 +156,9 @@ impl fmt::Display for RunCause {
     }
 }
 
+/// A start that is later than its tick by less than this is not late.
+const LATE_FROM: Duration = Duration::from_secs(1);
+
 impl HistoryEntry {
     /// Creates the entry of a tick that was not executed. If a run was executed, the caller adds the data of
     /// the run.
@@ -184,11 +187,11 @@ impl HistoryEntry {
         }
     }
 
-    /// Returns the time from the tick to the begin of the first attempt. `None` if the run was requested, or if the
-    /// begin is not known.
+    /// Returns the time from the tick to the begin of the first attempt, if it is a second or more. `None` also if
+    /// the run was requested, or if the begin is not known.
     pub fn late(&self) -> Option<Duration> {
         let started = self.started.filter(|_| self.cause.request().is_none())?;
-        Some(self.tick.until(started))
+        Some(self.tick.until(started)).filter(|late| *late >= LATE_FROM)
     }
 
     /// Returns the error of the last attempt that failed. `None` if no attempt failed, or no error is known.

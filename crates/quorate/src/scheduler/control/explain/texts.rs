@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// The largest number of bytes of a name or a reason that a text repeats.
 const TEXT_MAX: usize = 300;
-/// A start that is later than its tick by less than this needs no explanation.
-const LATE_FROM: Duration = Duration::from_secs(1);
 
 impl JobFacts {
     /// Explains that the ledger cannot be read.
@@ -193,7 +191,7 @@ impl JobFacts {
                 format!("the entry is for all ticks from {} to {}", utc(entry.tick), utc(until))
             }),
         );
-        if let Some(late) = entry.late().filter(|late| *late >= LATE_FROM) {
+        if let Some(late) = entry.late() {
             evidence.push(format!(
                 "its first attempt began {late:.1?} after the tick: `quorate leader history` shows whether the group had a leader"
             ));
