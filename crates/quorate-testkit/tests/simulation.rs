@@ -355,7 +355,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 29] = [
+const FOUND: [(&str, u64, &str); 31] = [
     (
         "default",
         5_682,
@@ -485,6 +485,19 @@ const FOUND: [(&str, u64, &str); 29] = [
         "far-steps",
         514425,
         "the order of waiters was judged, although three servers' clocks were out of bounds",
+    ),
+    (
+        "default",
+        522718,
+        "a worker took a generation that was opened again while its leader closed it with the end that one node had; \
+         sim/invariant/open_records.rs: \
+         a_generation_that_was_opened_again_after_servers_lost_its_end_excuses_an_overlap",
+    ),
+    (
+        "mistaken",
+        521700,
+        "a payload that a majority stored from attempts that no majority had counted was not known; \
+         sim/invariant/payloads.rs: attempts_that_leave_one_payload_at_a_majority_together_excuse_a_refusal",
     ),
 ];
 

@@ -104,6 +104,8 @@ excuses! {
     PayloadsEnded, "payloads: the claim had ended", LEASES;
     /// An attempt with another payload began: servers lost the count of the earlier attempt, or reset the message.
     PayloadsForgotten, "payloads: servers lost or reset the count", CLAIM_FAILURES;
+    /// A message was refused for a payload that a majority stores from several attempts, each counted by a minority.
+    PayloadsLeft, "payloads: attempts left their payload behind", CLAIM_FAILURES;
     /// A worker received a message that is given up, and its claim had ended, or its boot clock stood still.
     DeadLettersEnded, "dead-letters: the claim had ended", LEASES;
     /// A worker received a message after servers lost its dead-letter record.
@@ -136,6 +138,8 @@ excuses! {
     RunsClock, "runs: a boot clock stood still", README;
     /// A run was opened while servers had lost the record of another that is active.
     RunsForgotten, "runs: servers lost an open run", FAILURES;
+    /// A run is active beside one that was opened again after servers lost the end of its generation.
+    RunsEndForgotten, "runs: servers lost the end of a generation", FAILURES;
     /// An any-worker job has not run after the faults: no worker can take its open run.
     RunsAsleep, "runs: no worker can take the open run", FAILURES;
     /// A tick has neither run nor an entry, and too few servers remember it.

@@ -19,9 +19,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A leader opens the next run of a job only after it has closed the earlier run. It finds the earlier run by
 /// the run's record. Suppose that a majority of the servers stored this record, and then some servers lost
 /// it. A new leader may then not find the earlier run, although a worker may still take or execute it.
+///
+/// Suppose that servers lost the end of a generation, and that a leader opened the same generation again. If one
+/// server still has the end, the leader may close the run at the moment at which a worker takes it.
 #[derive(Debug, Default)]
 pub(super) struct OpenRecords {
     runs: BTreeMap<RunOf, OpenRecord>,
+    /// The end of each slot that a server has stored: the servers that still have it.
+    ends: BTreeMap<(RunOf, u32), BTreeSet<String>>,
+    /// The runs of which a generation was opened again after servers had lost its end.
+    opened_again: BTreeSet<RunOf>,
     /// Pairs of runs of a job. The first was opened while the record of the second was forgotten.
     opened_beside: BTreeSet<(RunOf, RunOf)>,
 }
@@ -50,8 +57,15 @@ impl OpenRecords {
     pub(super) fn see(&mut self, event: &Event<'_>) {
         match event {
             Event::Forgot { node } => {
-                for record in self.runs.values_mut() {
-                    record.on.remove(*node);
+                let stored =
+                    self.runs.values_mut().map(|record| &mut record.on).chain(self.ends.values_mut());
+                stored.for_each(|on| {
+                    on.remove(*node);
+                });
+            }
+            Event::Ran { node, request: Request::Complete { resource, .. }, reply: Reply::Completed } => {
+                if let Some(slot) = slot_of(resource.key()) {
+                    self.ends.entry(slot).or_default().insert((*node).to_owned());
                 }
             }
             Event::Ran {
@@ -72,6 +86,12 @@ impl OpenRecords {
     pub(super) fn excuses_overlap(&self, one: &RunOf, other: &RunOf) -> bool {
         let beside = |one: &RunOf, other: &RunOf| self.opened_beside.contains(&(one.clone(), other.clone()));
         beside(one, other) || beside(other, one)
+    }
+
+    /// Returns `true` if a generation of one of the two runs was opened again after servers had lost its end. The
+    /// runs may then overlap, if a worker takes the run while its leader closes it with an end that one server has.
+    pub(super) fn excuses_lost_end(&self, one: &RunOf, other: &RunOf) -> bool {
+        [one, other].iter().any(|run| self.opened_again.contains(*run))
     }
 
     /// Returns `true` if a run of the job is open, but no worker can take it, because too few servers
@@ -97,6 +117,12 @@ impl OpenRecords {
             let pairs = forgotten.map(|(other, _)| (run.clone(), other.clone()));
             self.opened_beside.extend(pairs.collect::<Vec<_>>());
         }
+        let is_later =
+            self.runs.get(&run).is_some_and(|known| known.generation == generation && known.at < at);
+        let end = self.ends.get(&(run.clone(), generation));
+        if is_later && end.is_some_and(|on| on.len() < MAJORITY) {
+            self.opened_again.insert(run.clone());
+        }
         let known = self.runs.entry(run).or_default();
         if known.generation < generation {
             (known.generation, known.at) = (generation, at);
@@ -117,6 +143,12 @@ fn run_of(key: &str) -> Option<RunOf> {
     Some(RunOf { job: job.into(), tick, request: Some(request) })
 }
 
+/// Returns the run and the generation to which a slot of the group belongs.
+fn slot_of(key: &str) -> Option<(RunOf, u32)> {
+    let (key, generation) = key.strip_prefix(&format!("claim/{POOL}{{runs}}/"))?.rsplit_once('/')?;
+    Some((run_of(key)?, generation.parse().ok()?))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -129,10 +161,14 @@ pub(super) mod tests {
 
     /// Returns the value of an open record of this generation.
     fn open(generation: u32) -> String {
+        open_at(generation, 0)
+    }
+
+    fn open_at(generation: u32, opened: u64) -> String {
         let at = made::at(0);
         let open = OpenRun {
             generation,
-            at,
+            at: made::at(opened),
             not_before: at,
             take_by: at,
             horizon: at,
@@ -194,6 +230,32 @@ pub(super) mod tests {
         let closed = RunRecord::closed("w0", RunOutcome::Lost, "");
         write(&mut records, &closed.into_record(made::at(0), FencingToken::new(2)).value);
         assert!(!records.is_untakable("j", &memories));
+    }
+
+    #[test]
+    fn a_generation_that_was_opened_again_after_servers_lost_its_end_excuses_an_overlap() {
+        let key = RunKey::new("j", made::at(0)).key();
+        let write = |records: &mut OpenRecords, opened: u64| {
+            let term = FencingToken::new(1);
+            let record = Record { at: 0, term, last: false, value: open_at(2, opened).into() };
+            ["n0", "n1", "n2"].iter().for_each(|node| records.written(run_of(&key).unwrap(), node, &record));
+        };
+        let excused = |ended_on: &[&str], opened: u64| {
+            let mut records = OpenRecords::default();
+            write(&mut records, 0);
+            for node in ended_on {
+                let slot = slot_of(&format!("claim/{POOL}{{runs}}/{key}/2")).unwrap();
+                records.ends.entry(slot).or_default().insert((*node).to_owned());
+            }
+            records.see(&Event::Forgot { node: "n0" });
+            write(&mut records, opened);
+            records.excuses_lost_end(&RunOf::tick("j", made::at(9)), &RunOf::tick("j", made::at(0)))
+        };
+        assert!(excused(&["n0", "n1", "n2"], 5), "two servers of five have the end");
+        assert!(!excused(&["n0", "n1", "n2"], 0), "the generation was not opened again");
+        assert!(!excused(&["n0", "n1", "n2", "n3"], 5), "three servers have the end");
+        assert!(!excused(&[], 5), "there was no end");
+        assert_eq!(slot_of("claim/pool/m1"), None);
     }
 
     #[test]

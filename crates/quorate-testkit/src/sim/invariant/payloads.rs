@@ -4,13 +4,13 @@ use super::{
 };
 use crate::sim::{AttemptStep, AttemptStepKind, Excuse};
 use quorate::node::Resource;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Requires that an id is used with one payload:
 ///
 /// * An attempt does not begin while a majority of the servers remembers an attempt that has begun with another
 ///   fingerprint.
-/// * If the library refuses a message because of another fingerprint, a majority has counted an attempt with that
+/// * If the library refuses a message because of another fingerprint, a majority has counted attempts with that
 ///   fingerprint, or a server has it in a done record. The fingerprint differs from the given one.
 ///
 /// The first condition does not judge an attempt whose claim had ended before the attempt began. A server that forgot,
@@ -40,10 +40,12 @@ impl Invariant for Payloads {
             AttemptStepKind::OtherPayload { given, stored } => {
                 self.refused += 1;
                 let message = self.log.message(resource);
-                let mut attempts = message.attempts.iter();
-                let counted = attempts.any(|attempt| {
-                    attempt.payload.as_deref() == Some(*stored) && attempt.ever.len() >= MAJORITY
-                });
+                let with =
+                    || message.attempts.iter().filter(|attempt| attempt.payload.as_deref() == Some(*stored));
+                let counted = with().any(|attempt| attempt.ever.len() >= MAJORITY) || {
+                    let together: BTreeSet<&String> = with().flat_map(|attempt| &attempt.ever).collect();
+                    Excuse::PayloadsLeft.excuses(together.len() >= MAJORITY)
+                };
                 if given == stored || !(counted || message.recorded.contains(*stored)) {
                     return Err(format!(
                         "{worker} is refused {resource} with {given} because of {stored}, which no majority has counted"
@@ -139,5 +141,17 @@ mod tests {
         count(&mut payloads, &["n2"], 1, "p");
         assert!(step(&mut payloads, refused("q", "p")).is_ok());
         assert!(step(&mut payloads, refused("p", "p")).is_err());
+    }
+
+    #[test]
+    fn attempts_that_leave_one_payload_at_a_majority_together_excuse_a_refusal() {
+        let mut payloads = Payloads::default();
+        let refused = |given, stored| AttemptStepKind::OtherPayload { given, stored };
+        count(&mut payloads, &["n0", "n1"], 1, "p");
+        count(&mut payloads, &["n2"], 2, "q");
+        assert!(step(&mut payloads, refused("r", "p")).is_err(), "the third server has another payload");
+        count(&mut payloads, &["n1", "n2"], 3, "p");
+        assert!(step(&mut payloads, refused("r", "p")).is_ok());
+        assert!(step(&mut payloads, refused("r", "q")).is_err());
     }
 }

@@ -46,6 +46,7 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 /// paused, or whose boot clock stood still, may continue a run while the next one is active. Two runs of an
 /// any-worker job may be active at once if one was opened after the open record of the other was forgotten,
 /// that is, after servers lost it and fewer than a majority had it (*Failures* in `docs/design/scheduler.md`).
+/// So may two runs of which one was opened again after servers lost the end of its generation.
 /// Ticks before the newest registration of a job are not judged: a majority may have forgotten the earlier
 /// registration. A tick that was interrupted four times may be postponed. Without
 /// [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
@@ -120,8 +121,9 @@ impl Runs {
         let overlaps = |other: &&&Beside| {
             let run = self.log.run(other.run).map(|run| RunOf::started(&run.start));
             run.is_none_or(|run| {
-                let forgotten = self.open_records.excuses_overlap(&RunOf::started(start), &run);
-                !Excuse::RunsForgotten.excuses(forgotten)
+                let started = RunOf::started(start);
+                !Excuse::RunsForgotten.excuses(self.open_records.excuses_overlap(&started, &run))
+                    && !Excuse::RunsEndForgotten.excuses(self.open_records.excuses_lost_end(&started, &run))
             })
         };
         let wrong = if !start.valid {
