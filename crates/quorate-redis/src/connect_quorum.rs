@@ -79,6 +79,7 @@ impl RedisQuorumBuilder {
         config(QuorumConfig);
         worker(impl AsRef<str>);
         node_timeout(Duration);
+        ask_all_nodes(bool);
         max_ttl(Duration);
         drift_rate(f64);
         clock_step_allowance(Duration);

@@ -341,3 +341,31 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
     a.close().await;
     outside.close().await;
 }
+
+/// Regression: the lease was released at the end of its longest holding time, although the work may still have run.
+#[tokio::test]
+async fn a_term_that_must_not_release_its_lease_does_not_do_so_at_its_longest_holding_time() {
+    let nodes = nodes();
+    let quorum = quorum("a", &nodes);
+    let (sender, mut terms) = mpsc::unbounded_channel();
+    // This work runs on until it is dropped.
+    let campaign = Election::new(&quorum, "g").ttl(3 * SECOND).max_hold(4 * SECOND).run(move |term: Term| {
+        let _ = sender.send(term);
+        std::future::pending::<Result<(), Infallible>>()
+    });
+    let stop = CancellationToken::new();
+    let campaign = quorum.env().spawn_scoped(campaign.until(stop.clone().cancelled_owned()));
+    let term = terms.recv().await.expect("it leads");
+    let resource = Resource::election("g").expect("a name");
+    let outside = common::quorum("outside", &nodes);
+    let holder = outside.inspect(&resource).await.expect("a majority").holder.expect("a leads");
+    term.end_without_release();
+    term.lost_token().cancelled().await;
+    outside.env().sleep(SECOND / 10).await;
+    let seen = outside.inspect(&resource).await.expect("a majority");
+    assert_eq!(seen.holder, Some(holder), "its key expires");
+    stop.cancel();
+    campaign.await.expect("no panic").expect("a shutdown is Ok");
+    quorum.close().await;
+    outside.close().await;
+}

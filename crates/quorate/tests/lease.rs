@@ -267,3 +267,43 @@ async fn closing_the_quorum_ends_every_wait() {
     assert!(matches!(b.lock("x").try_acquire().await, Err(AcquireError::Closed)));
     a.close().await;
 }
+
+/// Regression: the drivers stopped taking releases as soon as the quorum was closed. An attempt that was granted then
+/// left its keys on the nodes for the whole TTL.
+#[tokio::test]
+async fn closing_the_quorum_releases_what_an_open_attempt_was_granted() {
+    let nodes = nodes();
+    let (a, b) = (quorum("a", &nodes), quorum("b", &nodes));
+    drop(acquired(&a, "warm", SECOND).await);
+    for round in 0..20 {
+        let name = format!("x{round}");
+        let a = quorum("a", &nodes);
+        assert!(a.ready(5 * SECOND).await.expect("sound settings").has_majority());
+        let lock = a.lock(&name).ttl(10 * SECOND);
+        let (tried, ()) = tokio::join!(lock.try_acquire(), a.close());
+        assert!(!matches!(tried, Ok(TryAcquire::Acquired(lease)) if lease.is_valid()), "it was closed");
+        let free = b.lock(&name).ttl(SECOND).wait(3 * SECOND).acquire().await;
+        assert!(free.is_ok(), "round {round}: {free:?}");
+    }
+    a.close().await;
+    b.close().await;
+}
+
+/// Regression: the renewer of all leases panicked on a lease of these timings.
+#[tokio::test]
+async fn a_lease_that_is_shorter_than_the_least_retry_stops_no_other_lease() {
+    let nodes = nodes();
+    let builder = Quorum::builder().worker("a").nodes(nodes.iter().cloned()).trust_new_nodes(true);
+    let quorum = builder.node_timeout(SECOND / 200).build().expect("a sound setup");
+    let held = quorum.lock("x").wait(10 * SECOND).acquire().await.expect("free");
+    let short = quorum.lock("y").ttl(SECOND * 6 / 100).wait(10 * SECOND).acquire().await.expect("free");
+    drop(short);
+    // A busy machine may be too slow for this node timeout.
+    let give_up = quorum.env().now() + 5 * SECOND;
+    while let Err(error) = held.extend().await {
+        assert!(held.is_valid() && quorum.env().now() < give_up, "{error}");
+    }
+    assert!(held.is_valid());
+    quorum.close().await;
+    assert!(!held.is_valid());
+}

@@ -254,6 +254,12 @@ async fn impossible_holdings_are_refused_with_the_fix() {
     let quorum = quorum("a", &nodes);
     let short = quorum.lock("x").max_hold(SECOND).acquire().await.expect_err("the grace is 2 s");
     assert!(short.to_string().contains("max_hold is 1s") && short.is_permanent(), "{short}");
+    let long = quorum.lock("x").ttl(5 * SECOND).min_validity(5 * SECOND).acquire().await;
+    let long = long.expect_err("an attempt would never leave so much");
+    assert!(long.to_string().contains("min_validity is 5s") && long.is_permanent(), "{long}");
+    let grace =
+        quorum.lock("x").step_down_grace(Duration::MAX).acquire().await.expect_err("longer than the TTL");
+    assert!(grace.to_string().contains("step_down_grace"), "{grace}");
     let idle = quorum.lock("x").renew_while(|| true).auto_extend(false).acquire().await.expect_err("idle");
     assert!(idle.to_string().contains("auto_extend"), "{idle}");
     let heart = Heartbeat::new(quorum.env(), Duration::ZERO);

@@ -321,7 +321,8 @@ impl QuorumConfig {
         }
         let valid = self.validity(ttl);
         let busy = if extended { ttl / 3 + self.node_timeout } else { self.node_timeout };
-        if valid < busy + grace {
+        let needed = busy.saturating_add(grace);
+        if valid < needed {
             let rounds = if extended { "one extension, every third of it," } else { "one round" };
             return Err(SettingError::new(
                 "ttl",
@@ -330,8 +331,7 @@ impl QuorumConfig {
                 format!(
                     "{rounds} with node_timeout {:?} and step_down_grace {grace:?} need {:?}: lengthen ttl, or shorten \
                      step_down_grace or node_timeout",
-                    self.node_timeout,
-                    busy + grace
+                    self.node_timeout, needed
                 ),
             ));
         }

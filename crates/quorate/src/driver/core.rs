@@ -36,6 +36,9 @@ const RECONNECT_EVERY: Duration = Duration::from_secs(10);
 /// The number of probes of an idle node in one `max_ttl`. The probes serve to notice a step of the node's
 /// clock.
 const IDLE_PROBES: u32 = 3;
+/// The longest time between two probes of an idle node. After a long time without a reply, the estimate of the node's
+/// clock would be too inaccurate for [`QuorumConfig::fence`](crate::config::QuorumConfig::fence).
+const IDLE_AT_MOST: Duration = Duration::from_secs(10);
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
@@ -190,7 +193,6 @@ impl Core {
                 self.connection = Connection::Up;
                 self.listening.connected();
                 self.timeouts = 0;
-                self.backoff = BACKOFF_FIRST;
                 let sample = ClockOffset::sample(hello.node_time, began, now);
                 self.registry.add_clock_sample(self.me, sample);
                 self.offset = Some(sample);
@@ -225,6 +227,8 @@ impl Core {
             (Ok(reply), Some(at)) => {
                 let batch = self.in_flight.remove(at);
                 self.timeouts = 0;
+                // A handshake alone does not show that the node serves: a server may close each session after it.
+                self.backoff = BACKOFF_FIRST;
                 let took = batch.sent.until(now);
                 self.registry.set_round_trip(self.me, took);
                 self.registry.latencies().observe(self.me, took, self.policy.config.patience_max());

@@ -420,15 +420,19 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
     assert!(matches!(harness.registry.status()[0].state, NodeState::Quarantined { .. }));
 }
 
+/// Returns a core that has not connected yet to its node, one of three.
+fn of_three(config: QuorumConfig) -> Harness {
+    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
+    let registry = Arc::new(NodeRegistry::new(&names));
+    let policy = Arc::new(TrustPolicy { nodes: "a".into(), config });
+    let (sender, votes) = vote_channel();
+    Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
+}
+
 /// Returns the core of the first of three nodes, which votes from 10 ms on. If `steady` is true, the clocks of
 /// the other two nodes have not stepped against the boot clock.
 fn one_of_three(steady: bool) -> Harness {
-    let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
-    let registry = Arc::new(NodeRegistry::new(&names));
-    let policy = Arc::new(TrustPolicy { nodes: "a".into(), config: QuorumConfig::default() });
-    let (sender, votes) = vote_channel();
-    let mut harness =
-        Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes };
+    let mut harness = of_three(QuorumConfig::default());
     assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
     harness.core.opened(at(10), Ok(hello("run", Some("run"))));
     assert!(harness.core.step(at(10)).is_empty());
@@ -540,6 +544,41 @@ fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
     harness.core.replied(at(10_011), probes[0].0, reply(10_011, vec![Reply::Marked]));
     assert!(harness.core.step(at(10_011)).is_empty());
     assert_eq!(harness.core.wake(), at(20_011));
+}
+
+#[test]
+fn an_idle_node_is_probed_every_ten_seconds_however_long_leases_may_last() {
+    let config = QuorumConfig { max_ttl: Duration::from_secs(86_400), ..QuorumConfig::default() };
+    let marker = Marker {
+        run_id: "run".into(),
+        nodes: "a".into(),
+        settings: SharedSettings::of(&config),
+        since: node_time(0),
+        votes_from: node_time(0),
+    };
+    let mut harness = of_three(config);
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    harness.core.opened(at(10), Ok(Hello { marker: Some(marker.to_text()), ..hello("run", None) }));
+    assert!(harness.core.step(at(10)).is_empty());
+    assert_eq!(harness.core.wake(), at(10_010));
+}
+
+/// Regression: a server that closes each session after its handshake was connected to a hundred times a second.
+#[test]
+fn a_session_that_ends_before_any_reply_is_opened_again_after_growing_pauses() {
+    let mut harness = Harness::trusted();
+    let mut now = 10;
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        harness.core.closed(at(now), Cause::Closed);
+        let wake = harness.core.wake().as_nanos() / 1_000_000;
+        pauses.push(wake - now);
+        now = wake + 1;
+        assert!(matches!(harness.core.step(at(now))[..], [Command::Open]));
+        harness.core.opened(at(now), Ok(hello("run", Some("run"))));
+        harness.core.step(at(now));
+    }
+    assert!(pauses.last() > pauses.first() && pauses.is_sorted(), "{pauses:?}");
 }
 
 /// Checks replies that cannot be an answer to *acquire*. Without the check, each of them would be counted as a

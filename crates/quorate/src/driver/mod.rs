@@ -17,6 +17,7 @@ mod core;
 mod core_tests;
 mod listening;
 mod message;
+mod open_attempts;
 mod order;
 mod pool;
 mod subscription;
@@ -24,6 +25,7 @@ mod task;
 mod waiters;
 mod wake_queue;
 
+pub(crate) use open_attempts::OpenAttempt;
 pub(crate) use pool::{NodeFactory, NodePool, PoolEvent};
 pub(crate) use subscription::Subscription;
 pub(crate) use wake_queue::Wake;

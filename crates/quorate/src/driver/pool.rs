@@ -3,6 +3,7 @@ use crate::{
     driver::{
         core::Core,
         message::{DriverMessage, PendingRequest},
+        open_attempts::{OpenAttempt, OpenAttempts},
         order,
         task::{DriverChannels, drive},
         waiters::WaiterRegistry,
@@ -62,6 +63,7 @@ pub(crate) struct NodePool {
     mailboxes: Vec<mpsc::UnboundedSender<DriverMessage>>,
     waiters: Arc<WaiterRegistry>,
     flush: CancellationToken,
+    attempts: OpenAttempts,
     /// The hash of each node's name.
     hashes: Vec<u64>,
 }
@@ -78,7 +80,7 @@ impl NodePool {
         config.validate(&names)?;
         let registry = Arc::new(NodeRegistry::new(&names));
         let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
-        let flush = CancellationToken::new();
+        let (flush, attempts) = (CancellationToken::new(), OpenAttempts::default());
         let waiters = Arc::new(WaiterRegistry::new(names.len()));
         let mut mailboxes = Vec::new();
         for (me, node) in nodes.into_iter().enumerate() {
@@ -95,13 +97,14 @@ impl NodePool {
                 on_release: Box::new(move |freed, notified| node_waiters.on_release(me, freed, notified)),
                 changes: registry.wake(me),
                 flush: flush.clone(),
+                attempts: attempts.clone(),
                 flush_timeout: config.node_timeout * 2,
             };
             let core = Core::new(me, node.watch_clock, Arc::clone(&policy), Arc::clone(&registry));
             (node.start)(env.clone(), core, channels);
         }
         let hashes = names.iter().map(|name| order::hash(name)).collect();
-        Ok(Self { env, config, registry, mailboxes, waiters, flush, hashes })
+        Ok(Self { env, config, registry, mailboxes, waiters, flush, attempts, hashes })
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -276,7 +279,12 @@ impl NodePool {
         votes
     }
 
-    /// Asks every driver to send its pending requests and then end.
+    /// Counts an attempt to acquire as open until the returned guard is dropped.
+    pub(crate) fn begin_attempt(&self) -> OpenAttempt {
+        self.attempts.begin()
+    }
+
+    /// Asks every driver to send its pending requests, and those of the open attempts, and then end.
     pub(crate) fn flush(&self) {
         self.flush.cancel();
     }

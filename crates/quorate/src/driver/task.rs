@@ -2,6 +2,7 @@ use crate::{
     driver::{
         core::{Command, Core},
         message::DriverMessage,
+        open_attempts::OpenAttempts,
     },
     env::{BootTime, Env},
     node::{BatchReply, Cause, Hello, Node, Push, PushSender, ReleasedLease, Session},
@@ -55,17 +56,22 @@ pub(crate) struct DriverChannels {
     pub(crate) changes: Arc<Notify>,
     /// Cancelled to make the driver send its pending requests and then end.
     pub(crate) flush: CancellationToken,
+    /// The attempts whose releases a flush waits for.
+    pub(crate) attempts: OpenAttempts,
     /// The longest time that a flush may take.
     pub(crate) flush_timeout: Duration,
 }
 
+/// The time between two looks at the open attempts during a flush.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Runs a driver: serves one node until the pool is dropped or requests a flush. Then sends the pending
-/// requests, and ends.
+/// requests, and those of the attempts that are open, and ends.
 pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: DriverChannels) {
     let (_, pushes) = PushSender::channel();
     let mut driver =
         Driver { node: &node, env: &env, core, session: None, opening: None, pushes, replies: Vec::new() };
-    let mut ends: Option<BootTime> = None;
+    let (mut ends, mut is_open) = (None::<BootTime>, true);
     let mut timer = Timer::new(&env);
     let mut flushed = pin!(channels.flush.clone().cancelled_owned());
     let mut messages = Vec::new();
@@ -84,30 +90,36 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
         if driver.core.take_lost_memory() {
             (channels.on_lost_memory)();
         }
-        if ends.is_some_and(|at| now >= at || driver.core.is_idle()) {
-            driver.core.stop(now);
-            return;
+        if let Some(at) = ends
+            && (now >= at || driver.core.is_idle())
+        {
+            if now >= at || !is_open {
+                driver.close_mailbox(&mut channels).await;
+                driver.core.stop(now);
+                return;
+            }
+            if !channels.attempts.any() {
+                is_open = false;
+                driver.close_mailbox(&mut channels).await;
+                continue;
+            }
         }
         let wake = driver.core.wake();
-        timer.set(ends.map_or(wake, |at| at.min(wake)));
+        let look_at = if driver.core.is_idle() { now + LOOK_EVERY } else { wake };
+        timer.set(ends.map_or(wake, |at| at.min(wake).min(look_at)));
         tokio::select! { biased;
             (in_flight, result) = poll_fn(|context| poll_replies(&mut driver.session, &mut driver.replies, context)) => {
                 driver.replied(in_flight, result);
             }
             Some(opened) = OptionFuture::from(driver.opening.as_mut()) => driver.opened(opened),
-            count = channels.messages.recv_many(&mut messages, MESSAGES_MAX), if ends.is_none() => {
+            count = channels.messages.recv_many(&mut messages, MESSAGES_MAX), if is_open => {
                 messages.drain(..).for_each(|message| driver.core.enqueue(message));
                 if count == 0 {
-                    ends = Some(env.now() + channels.flush_timeout);
+                    is_open = false;
+                    ends = ends.or(Some(env.now() + channels.flush_timeout));
                 }
             }
-            () = &mut flushed, if ends.is_none() => {
-                channels.messages.close();
-                while let Ok(message) = channels.messages.try_recv() {
-                    driver.core.enqueue(message);
-                }
-                ends = Some(env.now() + channels.flush_timeout);
-            }
+            () = &mut flushed, if ends.is_none() => ends = Some(env.now() + channels.flush_timeout),
             // Branches are polled in order. Replies and messages come before pushes, so a node that sends
             // many pushes does not delay them.
             Some(push) = driver.pushes.recv(), if driver.session.is_some() => driver.pushed(push, &channels),
@@ -208,6 +220,15 @@ impl<N: Node> Driver<'_, N> {
         // The core ends the session if the connection broke, or if the reply did not fit the request.
         if !self.core.is_up() {
             self.close();
+        }
+    }
+
+    /// Closes the mailbox, and takes the messages that were sent before. A later request is answered by the pool.
+    async fn close_mailbox(&mut self, channels: &mut DriverChannels) {
+        channels.messages.close();
+        // Unlike `try_recv`, this also receives a message that another thread is sending at this moment.
+        while let Some(message) = channels.messages.recv().await {
+            self.core.enqueue(message);
         }
     }
 

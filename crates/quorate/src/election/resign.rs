@@ -104,7 +104,7 @@ impl Observer {
         if let Some(asked) = term.filter(|asked| who.term != Some(*asked)) {
             return Err(ResignError::OtherTerm { asked, leader: who });
         }
-        let lasts = wait + REQUEST_OUTLIVES_WAIT;
+        let lasts = wait.saturating_add(REQUEST_OUTLIVES_WAIT);
         let accepted = request_release(self.quorum.inner(), &self.resource, &owner, lasts).await;
         accepted.map_err(|report| report.of("a majority of nodes did not accept the resign request"))?;
         let mut gone_at = None;

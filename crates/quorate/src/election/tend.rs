@@ -52,7 +52,7 @@ where
                 LeaseEvent::Held | LeaseEvent::Lost => {}
             },
             () = &mut shutdown, if !shutdown.is_terminated() => {
-                stop_at = env.now() + election.grace();
+                stop_at = stop_at.min(env.now() + election.grace());
                 term.stop(stop_at);
                 step_down.announce(election, term, env.now());
             }

@@ -183,6 +183,7 @@ impl Term {
     /// be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
         self.0.unreleased.store(true, Ordering::Release);
+        self.0.lease.keep_keys();
     }
 
     /// Returns the reason why the lease asked the work to stop. Returns `None` if the lease did not, for

@@ -173,7 +173,8 @@ impl<'a, D: RoundData> Round<'a, D> {
             let mut tally = Tally::with_data(pool.len(), data.clone());
             tally.spare(&spared);
             let (inner, resource, owner) = (Arc::clone(inner), resource.clone(), pool.sign());
-            Attempt { inner, resource, owner, params, tally, plan, step: Step::Acquiring, raises: 0 }
+            let (step, open) = (Step::Acquiring, pool.begin_attempt());
+            Attempt { inner, resource, owner, params, tally, plan, step, raises: 0, _open: open }
         });
         let attempts: Vec<Attempt<D>> = attempts.collect();
         let propose = FencingToken::new(pool.env().wall().as_micros());

@@ -1,4 +1,5 @@
 use crate::{
+    driver::OpenAttempt,
     lease::{contact::AskPlan, inner::QuorumInner, params::LeaseParams},
     node::{FencingToken, Owner, Request, Resource},
     sabotage::Sabotage,
@@ -18,6 +19,9 @@ pub(super) struct Attempt<D: RoundData> {
     pub(super) step: Step,
     /// The number of times that the token was determined again. A reply to an earlier raise does not count.
     pub(super) raises: u32,
+    /// While this guard exists, the drivers of a pool that is being closed still send the attempt's releases. It is
+    /// dropped after the release has been queued.
+    pub(super) _open: OpenAttempt,
 }
 
 /// The kind of request with which an attempt begins.

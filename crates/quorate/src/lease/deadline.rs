@@ -1,6 +1,6 @@
 use crate::{env::BootTime, lease::signal::Signal, measure::TermGauges};
 use std::{
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct LeaseDeadline {
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. The reason is stored before the signal `step_down` fires.
     why: AtomicU8,
+    /// True if the keys must expire on the nodes when the lease ends.
+    keeps_keys: AtomicBool,
     pub(crate) step_down: Signal,
     pub(crate) lost: Signal,
     /// The gauges of the leader's term, if the lease is a leader's.
@@ -53,6 +55,7 @@ impl LeaseDeadline {
             granted_on: Box::default(),
             valid_until: AtomicU64::new(valid_until.as_nanos().max(RELEASED + 1)),
             why: AtomicU8::new(NO_CAUSE),
+            keeps_keys: AtomicBool::new(false),
             step_down: Signal::default(),
             lost: Signal::default(),
             gauges: TermGauges::default(),
@@ -64,6 +67,15 @@ impl LeaseDeadline {
         // There are far fewer than 2^32 nodes, so no node is left out.
         let nodes = nodes.filter_map(|(node, granted)| Some((u32::try_from(node).ok()?, granted)));
         Self { granted_on: nodes.collect(), ..self }
+    }
+
+    /// Lets the keys expire on the nodes when the lease ends because its time is over. Otherwise they are released.
+    pub(crate) fn keep_keys(&self) {
+        self.keeps_keys.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn keeps_keys(&self) -> bool {
+        self.keeps_keys.load(Ordering::Acquire)
     }
 
     /// Reports the deadline and each later change of it to these gauges.

@@ -124,6 +124,11 @@ impl Lease {
         self.deadline.step_down.token()
     }
 
+    /// Lets the keys expire on the nodes when the lease ends because its time is over. Otherwise they are released then.
+    pub(crate) fn keep_keys(&self) {
+        self.deadline.keep_keys();
+    }
+
     /// Returns the reason why the work was asked to stop. Returns `None` if it was not asked to stop.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.deadline.why()
@@ -163,7 +168,8 @@ impl Lease {
     /// once each of the other nodes has answered or is late.
     ///
     /// # Errors
-    /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then.
+    /// [`NoMajority`] if fewer than a majority confirmed. The lease has ended even then. If the lease was lost before
+    /// this call, its release was sent then, and this call fails without asking the nodes.
     ///
     /// # Cancel safety
     /// The lease ends at the first poll, or when the future is dropped. The releases are sent in both cases.

@@ -41,6 +41,16 @@ impl LeaseParams {
         let grace = grace.unwrap_or(QuorumConfig::default_grace(ttl));
         config.validate_lease(ttl, grace, extended)?;
         let (min_validity, keep) = (min_validity.unwrap_or(grace), config.fence_retention);
+        // An attempt takes some time. If no attempt could leave so much validity, the lease would be acquired and
+        // released again without end.
+        let (valid, timeout) = (config.validity(ttl), config.node_timeout);
+        if valid < min_validity.saturating_add(timeout) {
+            let reason = format!(
+                "and a lease of ttl {ttl:?} is valid for {valid:?} less one node_timeout {timeout:?}"
+            );
+            let fix = "shorten min_validity, or lengthen ttl";
+            return Err(SettingError::new("min_validity", format!("{min_validity:?}"), reason, fix));
+        }
         Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
     }
 

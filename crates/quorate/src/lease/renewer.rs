@@ -59,6 +59,21 @@ struct Callers {
     extending: Vec<(BootTime, oneshot::Sender<Result<(), LeaseError>>)>,
 }
 
+/// If the task ends in another way than by the end of [`LeaseRenewer::run`], the leases end at once, because no task
+/// extends them any more. Their keys expire on the nodes.
+impl Drop for LeaseRenewer {
+    fn drop(&mut self) {
+        let left: Vec<u64> = self.kept.ids().collect();
+        for id in left {
+            if let Some(kept) = self.kept.get_mut(id) {
+                kept.deadline.set(BootTime::from_nanos(u64::MAX), BootTime::default());
+            }
+            drop(self.end(id));
+        }
+        self.pool.flush();
+    }
+}
+
 impl LeaseRenewer {
     pub(crate) fn new(
         pool: Arc<NodePool>,
@@ -93,7 +108,8 @@ impl LeaseRenewer {
             }
         }
         self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
+        // Unlike `try_recv`, this also receives a command that another thread is sending at this moment.
+        while let Some(command) = self.commands.recv().await {
             self.handle_command(env.now(), command);
         }
         let left: Vec<u64> = self.kept.ids().collect();
@@ -219,7 +235,10 @@ impl LeaseRenewer {
             // succeeded after that. If the holder has ended the lease, the holder's own command arrives soon.
             // That command decides what happens to the keys: they may have to stay on the nodes.
             if !released {
-                self.release(id, None);
+                match kept.deadline.keeps_keys() {
+                    true => drop(self.end(id)),
+                    false => self.release(id, None),
+                }
             }
             return;
         }

@@ -63,6 +63,9 @@ impl Slot {
     }
 }
 
+/// The shortest pause before a node that has not extended the lease is asked again.
+const RETRY_AT_LEAST: Duration = Duration::from_millis(10);
+
 impl LeaseState {
     pub(crate) fn new(
         resource: Resource,
@@ -84,8 +87,7 @@ impl LeaseState {
             round: None,
             renew_at,
             validity: config.validity(params.ttl),
-            retry_every: (params.ttl / 20)
-                .clamp(Duration::from_millis(10), config.node_timeout.max(params.ttl / 10)),
+            retry_every: (params.ttl / 20).min(config.node_timeout.max(params.ttl / 10)).max(RETRY_AT_LEAST),
             stage: LeaseEvent::Held,
             hold_until: None,
             unhealthy: false,

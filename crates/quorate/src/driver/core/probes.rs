@@ -3,7 +3,8 @@
 
 use crate::{
     driver::core::{
-        Command, Core, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, batches::IN_FLIGHT_MAX,
+        Command, Core, IDLE_AT_MOST, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY,
+        batches::IN_FLIGHT_MAX,
     },
     env::BootTime,
     node::{Cause, NodeTime, Reply, Request},
@@ -83,7 +84,7 @@ impl Core {
         // count as idle.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
-        idle.then(|| self.idle_since + self.policy.config.max_ttl / IDLE_PROBES)
+        idle.then(|| self.idle_since + (self.policy.config.max_ttl / IDLE_PROBES).min(IDLE_AT_MOST))
     }
 
     fn probe_if_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
