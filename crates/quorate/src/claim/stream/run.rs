@@ -13,7 +13,7 @@ use crate::{
     plain::plain,
 };
 use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{any::Any, fmt::Display, future, pin::pin, sync::Arc, time::Duration};
+use std::{any::Any, fmt::Display, future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The number of claim rounds that may be in flight at the same time. When this number is reached, further
@@ -366,9 +366,11 @@ where
             }
             self.running.clear();
         }
+        let until = env.now() + TO_END;
         for number in self.window.rest() {
             if let Some(message) = self.window.message(number).cloned() {
-                message.leave().await;
+                // A source that does not answer, or that panics, gets its messages back as after a crash.
+                let _ = env.before(until, AssertUnwindSafe(message.leave()).catch_unwind()).await;
             }
             self.end(number, Outcome::Stopped, Ok(false));
         }
