@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/cut.rs"]
+mod cut;
 
 use common::{SECOND, nodes, quorum};
 use quorate::{
@@ -463,6 +465,81 @@ async fn a_history_shows_the_duration_of_a_short_run_and_the_error_of_a_failed_a
     let fails = first("worker-fails", RunOutcome::Failed).await;
     assert_eq!((fails.attempts, fails.last_error()), (2, Some("attempt 2 failed")), "{fails:?}");
     assert_eq!(fails.attempt_error, None, "it is the reason");
+    stop.cancel();
+    run.await.expect("no panic").expect("a shutdown is Ok");
+    quorum.close().await;
+}
+
+/// Regression: the task that takes open runs was stopped with the quorum, which was taken for a panic of that task.
+#[tokio::test]
+async fn a_scheduler_whose_quorum_is_closed_ends_with_an_error() {
+    let nodes = nodes();
+    let holder = quorum("holder", &nodes);
+    // This worker leads the second group.
+    let first = CancellationToken::new();
+    let leading = first.clone();
+    let job = Job::new("j", every(PERIOD).expect("a period"), move |_| {
+        leading.cancel();
+        async { Ok::<(), Infallible>(()) }
+    });
+    let other = holder.env().spawn_scoped(Scheduler::new(&holder, "held").job(job).run().into_future());
+    first.cancelled().await;
+    for leads in [true, false] {
+        let quorum = quorum("a", &nodes);
+        let starts = Starts::default();
+        let job = Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
+        let _other = (!leads).then_some(&other);
+        let scheduler = Scheduler::new(&quorum, if leads { "led" } else { "held" }).ttl(SECOND).job(job);
+        let run = tokio::spawn(scheduler.run().into_future());
+        let env = Env::system();
+        let give_up = env.now() + 20 * SECOND;
+        while leads && starts.lock().expect("no panic").is_empty() {
+            assert!(env.now() < give_up, "nothing runs");
+            env.sleep(PERIOD).await;
+        }
+        quorum.close().await;
+        let ended = run.await.expect("no panic");
+        let error = ended.expect_err("the quorum is closed").to_string();
+        assert!(error.contains("closed"), "{error}");
+    }
+    holder.close().await;
+}
+
+/// Regression: an entry was given up after about 1.5 s without a majority.
+#[tokio::test]
+async fn a_history_has_the_ticks_that_were_skipped_while_no_node_answered() {
+    let (nodes, off) = (nodes(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let cut = nodes.iter().map(|node| cut::Cut::new(node, &off));
+    let builder = Quorum::builder().worker("a").nodes(cut).trust_new_nodes(true);
+    let quorum = builder.build().expect("a sound setup");
+    let env = quorum.env().clone();
+    let begun = CancellationToken::new();
+    let told = begun.clone();
+    // Each tick that comes due while the first run goes on takes the place of the one before.
+    let endless = Job::new("j", every(PERIOD).expect("a period"), move |_| {
+        told.cancel();
+        std::future::pending::<Result<(), Infallible>>()
+    });
+    let stop = CancellationToken::new();
+    let run = Scheduler::new(&quorum, "g").ttl(20 * SECOND).job(endless.history(1_000)).run();
+    let run = env.spawn_scoped(run.until(stop.clone().cancelled_owned()));
+    begun.cancelled().await;
+    off.store(true, Ordering::Relaxed);
+    let from = quorum.wall() + PERIOD;
+    env.sleep(3 * SECOND).await;
+    let until = quorum.wall() - PERIOD * 2;
+    off.store(false, Ordering::Relaxed);
+    let jobs = Jobs::new(&quorum, "g").expect("a group");
+    let give_up = env.now() + 15 * SECOND;
+    loop {
+        let found = jobs.history("j", 1_000).await.unwrap_or_default();
+        let skipped = found.iter().filter(|entry| from <= entry.tick && entry.tick <= until).count();
+        if skipped >= 25 {
+            break;
+        }
+        assert!(env.now() < give_up, "{skipped} entries: {found:#?}");
+        env.sleep(PERIOD).await;
+    }
     stop.cancel();
     run.await.expect("no panic").expect("a shutdown is Ok");
     quorum.close().await;

@@ -275,7 +275,10 @@ impl SchedulerRun {
         if ended.is_err() {
             stop.cancel();
         }
-        if let Err(panic) = taking.await {
+        // If the quorum was closed, the task was stopped and has not panicked.
+        if let Err(panic) = taking.await
+            && !quorum.env().stopped().is_cancelled()
+        {
             std::panic::resume_unwind(panic);
         }
         ended

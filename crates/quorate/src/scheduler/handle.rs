@@ -54,7 +54,8 @@ impl SchedulerHandle {
     }
 
     /// Replaces all jobs. A job that has not changed continues. If the schedule or the placement of a job has
-    /// changed, the ticks before this call are not run. A change of another rule, or of the handler, applies
+    /// changed, the ticks before this call are not run, nor a tick whose run is already open to workers: 30 s at most
+    /// ahead. A change of another rule, or of the handler, applies
     /// from the next run on.
     ///
     /// # Errors

@@ -31,6 +31,9 @@ impl Jobs {
 
     /// Ends the freeze of the group now.
     ///
+    /// A run on any worker is opened up to two TTLs before its tick, 30 s at most. A freeze in that time leaves the
+    /// tick out, also if it ends before the tick.
+    ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
     ///

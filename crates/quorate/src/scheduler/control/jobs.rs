@@ -241,6 +241,9 @@ impl Jobs {
 
     /// Resumes the job: its ticks run again from now on.
     ///
+    /// A run on any worker is opened up to two TTLs before its tick, 30 s at most. A pause in that time
+    /// leaves the tick out, also if the job is resumed before it.
+    ///
     /// # Errors
     /// The same as for [`Jobs::pause`].
     ///

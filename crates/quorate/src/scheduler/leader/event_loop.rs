@@ -29,7 +29,7 @@ use futures_util::{
     future::{BoxFuture, OptionFuture},
     stream::FuturesUnordered,
 };
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest sleep of the loop. The wall clock may step during a sleep, so the loop reads it at least this
@@ -323,7 +323,12 @@ impl<'a> EventLoop<'a> {
                 if !written.await {
                     return None;
                 }
-                hook.call(alert.clone()).await;
+                let called = AssertUnwindSafe(hook.call(alert.clone())).catch_unwind().await;
+                // The next leader reports the alert again.
+                if called.is_err() {
+                    tracing::error!(job = &*alert.job, "the function for alerts panicked");
+                    return None;
+                }
                 Some(alert)
             }));
         }

@@ -3,10 +3,15 @@
 use crate::scheduler::{
     control::IncomingRequest,
     leader::{event_loop::EventLoop, leading::Leading},
+    plan::open_request::requests_in,
     registry::Phase,
     store::{
-        history_writer::HistoryWriter, next_start::NextStart, recorded_ends::Ends, retention::Retention,
-        row_writer::RowWriter, snapshot::LedgerSnapshot,
+        history_writer::HistoryWriter,
+        next_start::NextStart,
+        recorded_ends::{Ends, requested_ends},
+        retention::Retention,
+        row_writer::RowWriter,
+        snapshot::LedgerSnapshot,
     },
 };
 use crate::{
@@ -38,8 +43,10 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let Some(sealed) = sealed else { return };
     let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
     let jobs = registry.jobs();
-    let ended = sealed.jobs_with_runs().into_iter().filter_map(|job| Ends::find(jobs.get(job)?, &sealed));
-    let ends = ended.collect();
+    let causes = requests_in(&sealed).map(|(row, _)| (row.id(), row.cause())).collect();
+    let mut requested = requested_ends(&sealed, &causes);
+    let mut find = |job: &str| Ends::find(jobs.get(job)?, &sealed, requested.remove(job).unwrap_or_default());
+    let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();
     let (history, mut noting) =
         HistoryWriter::start(ledger, term, registry.counts().clone(), ends, next_start.starts());

@@ -140,11 +140,14 @@ impl JobPlan {
     }
 
     /// Plans the next tick of a schedule that counts from the ends of runs. If `ended` is `None`, this is the
-    /// first tick of the job. Otherwise the tick follows a run that ended at `ended`. While a run of the job
-    /// waits or is active, its end is not known yet, and this function plans nothing.
+    /// first tick of the job. Otherwise the tick follows a run that ended at `ended`. While the run of a tick waits or
+    /// is active, its end is not known yet, and this function plans nothing. Requested runs do not matter: no call
+    /// follows their ends.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
-        if schedule.is_after_end() && self.waiting.is_empty() && self.active.is_empty() {
+        let is_open = self.active.iter().any(|run| run.request.is_none())
+            || self.postponed.iter().any(|(_, run)| run.request().is_none());
+        if schedule.is_after_end() && self.waiting.is_empty() && !is_open {
             self.after_end = ended.map_or_else(|| schedule.first(since), |end| schedule.next_after_end(end));
             self.next = self.next_due(self.after_end);
         }

@@ -486,6 +486,38 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
     assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
 }
 
+/// Regression: while a requested run was active, nothing planned the next tick, and no end of a tick followed that
+/// would have planned it.
+#[test]
+fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
+    let beside = |plan: &mut JobPlan| plan.begin(ActiveRun::new(&requested(5), &plan.job.clone()));
+    let (mut paused, sealed) = counts_from_ends();
+    beside(&mut paused);
+    paused.plan_due(&sealed, at(10));
+    paused.pause(None);
+    paused.resume(at(10), at(100));
+    assert_eq!(paused.next, Some(at(107)), "after a pause");
+    let (mut ended, sealed) = counts_from_ends();
+    ended.plan_due(&sealed, at(10));
+    start(&mut ended, at(10));
+    beside(&mut ended);
+    ended.active.retain(|run| run.request.is_some());
+    ended.begin_after_end(at(20), Some(at(20)));
+    assert_eq!(ended.next, Some(at(27)), "after the end of the run before");
+    let (mut changed, _) = counts_from_ends();
+    beside(&mut changed);
+    let job = changed.job.clone();
+    let slower =
+        Job::new("j", crate::scheduler::delay(9 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    changed.replace(Arc::new(slower.misfire(job.misfire)), at(30));
+    assert!(changed.next.is_some(), "after a change");
+    let (mut waits, _) = counts_from_ends();
+    waits.postponed.push((at(99), PendingRun { cause: RunCause::Scheduled, ..requested(10) }));
+    (waits.after_end, waits.next) = (None, None);
+    waits.begin_after_end(at(20), Some(at(20)));
+    assert_eq!(waits.next, None, "an interrupted tick comes first");
+}
+
 /// Returns a run that an earlier leader has opened. A worker may have taken it.
 fn opened(tick: u64) -> PendingRun {
     opened_by(1, tick)

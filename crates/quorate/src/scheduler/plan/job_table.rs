@@ -197,7 +197,8 @@ impl JobTable {
         let timer = slot.entry.wake().filter(|_| !asleep);
         let head = plan.head().filter(|_| !asleep);
         let job = plan.job();
-        let ready = head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.tick, place));
+        let ready =
+            head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, place));
         // A removed job also keeps its place until the write of its row has ended. The event loop reports that
         // end only with the number of the place. If another job had got the place by then, it would receive
         // this report.
@@ -223,8 +224,8 @@ impl JobTable {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Job, Misfire, every,
-        plan::job_entry::find,
+        Job, Misfire, RequestId, RunCause, every,
+        plan::{job_entry::find, pending_run::PendingRun},
         store::snapshot::tests::{SECOND, at, sealed},
     };
 
@@ -249,6 +250,27 @@ mod tests {
             due.push(place);
         }
         due
+    }
+
+    #[test]
+    fn a_run_of_a_back_fill_starts_after_the_ticks_that_were_due_before_its_turn() {
+        let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
+        let (filled, due) = (jobs.add(entry("filled", 1_000), false), jobs.add(entry("due", 1), false));
+        let run = PendingRun {
+            tick: at(1),
+            cause: RunCause::Backfilled { id: RequestId::from_u128(7) },
+            key: "run/7/filled/1".into(),
+            at: at(12),
+            remembering: true,
+            not_before: at(12),
+            seen: None,
+            unknown: false,
+            interruptions: 0,
+        };
+        jobs.change(filled, |entry| entry.plan_mut().add_requested(run));
+        assert_eq!(plan_due(&mut jobs, 11), [due]);
+        assert_eq!(jobs.pop_ready(), Some(due), "due at 11, before the turn of the back-fill at 12");
+        assert_eq!(jobs.pop_ready(), Some(filled));
     }
 
     #[test]

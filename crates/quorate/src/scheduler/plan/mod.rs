@@ -10,7 +10,7 @@ mod job_plan;
 mod job_table;
 pub(super) mod known_jobs;
 mod led_jobs;
-mod open_request;
+pub(super) mod open_request;
 pub(super) mod pending_run;
 pub(super) mod planner;
 mod ready_queue;

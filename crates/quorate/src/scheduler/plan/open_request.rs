@@ -92,6 +92,15 @@ impl RequestRow {
         self.moved
     }
 
+    /// Returns the cause that is recorded for the request's runs.
+    pub(in crate::scheduler) fn cause(&self) -> RunCause {
+        let id = self.request.id;
+        match self.request.what {
+            JobAction::Trigger { .. } => RunCause::Triggered { id },
+            _ => RunCause::Backfilled { id },
+        }
+    }
+
     /// Reads a request from the records that the nodes have of the request's row. The flag is true if the row
     /// is closed.
     fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
@@ -176,13 +185,8 @@ impl OpenRequest {
         }
     }
 
-    /// Returns the cause that is recorded for the request's runs.
     pub(in crate::scheduler) fn cause(&self) -> RunCause {
-        let id = self.row.request.id;
-        match self.row.request.what {
-            JobAction::Trigger { .. } => RunCause::Triggered { id },
-            _ => RunCause::Backfilled { id },
-        }
+        self.row.cause()
     }
 
     /// Notes that the next run of the request has ended at `now`.

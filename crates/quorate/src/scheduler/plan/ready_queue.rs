@@ -4,13 +4,14 @@ use crate::env::WallTime;
 use std::{cmp::Reverse, collections::BTreeSet};
 
 /// The position of a job in the ready queue. A job whose next run is for workers comes first, because the
-/// leader's limit does not apply to that run. The other jobs are ordered by priority, then by the tick of their
-/// next run, then by their place in the job table.
+/// leader's limit does not apply to that run. The other jobs are ordered by priority, then by the time from which their
+/// next run may start, then by their place in the job table. The runs of a back-fill may start when the run before has
+/// ended. Ordered by their ticks, which are old, they would keep all other jobs waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,
     priority: Reverse<i32>,
-    tick: WallTime,
+    not_before: WallTime,
     job: usize,
 }
 
@@ -24,10 +25,10 @@ pub(in crate::scheduler) struct ReadyQueue {
 }
 
 impl ReadyOrder {
-    /// Returns the position of the job at the place `job`, whose next run has this tick. `here` is true if the
+    /// Returns the position of the job at the place `job`, whose next run may start at `not_before`. `here` is true if the
     /// leader executes that run, and false if a worker does.
-    pub(in crate::scheduler) fn new(here: bool, priority: i32, tick: WallTime, job: usize) -> Self {
-        Self { here, priority: Reverse(priority), tick, job }
+    pub(in crate::scheduler) fn new(here: bool, priority: i32, not_before: WallTime, job: usize) -> Self {
+        Self { here, priority: Reverse(priority), not_before, job }
     }
 }
 

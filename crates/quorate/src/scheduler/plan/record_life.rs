@@ -38,13 +38,13 @@ pub(in crate::scheduler) fn record_from(job: &Job, tick: WallTime, since: WallTi
 pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     // If a run is opened ahead of its tick, its record exists before the tick is due.
     let ahead = if job.placement == Placement::AnyWorker { AHEAD_MAX } else { Duration::ZERO };
-    let window = job.misfire.within().max(LATE_AFTER) + job.jitter + ahead;
+    let window = job.misfire.within().max(LATE_AFTER).saturating_add(job.jitter).saturating_add(ahead);
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
 /// Returns the time for which the ledger keeps every record. `longest` is the longest [`window`] of all jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
-    longest.max(LATE_AFTER) + max_clock_offset * 2 + KEPT_BESIDES
+    longest.max(LATE_AFTER).saturating_add(max_clock_offset * 2 + KEPT_BESIDES)
 }
 
 /// Returns the longest time for which a leader may need records of a job.
@@ -121,6 +121,11 @@ mod tests {
     fn the_ticks_that_the_ledger_keeps_are_counted() {
         assert_eq!(ticks_kept(&job()), 36);
         assert_eq!(kept(window(&job()), SECOND), 22 * SECOND);
+        let endless = job().misfire(Misfire::run_once(Duration::MAX)).placement(Placement::AnyWorker);
+        assert!(
+            ticks_kept(&endless) > 1 << 50 && kept(window(&endless), SECOND) > window(&job()),
+            "no overflow"
+        );
         let hour = Misfire::run_all(Duration::from_secs(3600));
         let cron = |line| {
             let schedule = crate::scheduler::Cron::parse(line).unwrap();

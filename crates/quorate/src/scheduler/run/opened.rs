@@ -124,7 +124,10 @@ impl Opened {
                 Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
             }
             let (end, last) = self.watch(&run, &mut open, record).await;
-            self.list.remove(&run.key);
+            // A run that is left stays on the list, so that workers find it until the next leader lists it.
+            if !matches!(end, SlotEnd::Left) {
+                self.list.remove(&run.key);
+            }
             let cancelled = self.cancel.is_for_good();
             let (next, outcome) = match end {
                 SlotEnd::Left => return RunEnd::Left,

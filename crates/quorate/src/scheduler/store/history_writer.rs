@@ -6,9 +6,9 @@
 //! An entry is written a little after the end of its run. If the leader crashes in between, the next leader
 //! creates the entry from the run's record in the ledger. The record has the outcome and the duration, but not
 //! the beginning, the number of attempts or the output. The entry gets the earliest time at which the run can
-//! have ended, so that entries of later runs are not pruned before it. The next leader creates no entry for a
-//! requested run, nor for a tick whose record has been pruned. If no majority answers for a long time, the
-//! queue of entries becomes full, and further entries are lost.
+//! have ended, so that entries of later runs are not pruned before it. The next leader creates no entry for a run
+//! whose record has been pruned. If no majority answers for a long time, the queue of entries becomes full, and
+//! further entries are lost.
 
 use crate::{
     election::Term,
@@ -43,9 +43,9 @@ use tokio::sync::mpsc;
 const QUEUE_MAX: usize = 65_536;
 /// The largest number of entries that are written at the same time.
 const ENTRY_WRITES_MAX: usize = 128;
-/// The number of attempts to write an entry, and the pause after the first failed attempt. The pause grows with
-/// each further attempt.
-const ENTRY_ATTEMPTS: (u32, Duration) = (5, Duration::from_millis(100));
+/// The pause after the first failed attempt to write an entry, and the longest pause. The pause grows with each further
+/// attempt.
+const ENTRY_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// The longest time for which an entry waits for others. Entries that are written together cost the nodes and this
 /// worker much less than single ones. Only an entry that the next leader can create from the run's record waits.
 const GATHERING: Duration = Duration::from_millis(20);
@@ -330,9 +330,11 @@ impl HistoryTask {
             }
             if let Err(error) = &written {
                 if matches!(error, LedgerError::NoMajority(_)) {
-                    counts.measures().history_lost();
+                    counts.not_written();
+                    tracing::warn!(job = &*job, "its history lacks an entry: {error}");
+                } else {
+                    tracing::debug!(job = &*job, "its history has the entry already: {error}");
                 }
-                tracing::debug!(job = &*job, "its history lacks an entry: {error}");
             }
             Finished::Written(job, keep, written.ok())
         }
@@ -469,7 +471,7 @@ fn first_written(answers: &[Answered]) -> BTreeMap<Arc<str>, u64> {
     first
 }
 
-/// Writes an entry, with a few attempts while the term lasts. Returns the time of the written record, and the number of
+/// Writes an entry, with further attempts while the term lasts. Returns the time of the written record, and the number of
 /// attempts. This time is `ended`, or the present time if the run ended in this term. If the nodes already have a record under the
 /// key, the run already has an entry, and the write fails with [`LedgerError::Standing`].
 async fn write_entry(
@@ -483,13 +485,13 @@ async fn write_entry(
     // remember the time of the run.
     let (key, record, remembered) =
         (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)), now.as_micros());
-    let (most, pause) = ENTRY_ATTEMPTS;
+    let (pause, longest) = ENTRY_RETRY;
     let mut attempts = 0;
     loop {
         attempts += 1;
         match part.write_remembered(&key, None, &record, remembered).await {
-            Err(LedgerError::NoMajority(_)) if attempts < most && term.is_valid() => {
-                term.env().sleep(pause * attempts).await;
+            Err(LedgerError::NoMajority(_)) if term.is_valid() => {
+                term.env().sleep(pause.saturating_mul(attempts).min(longest)).await;
             }
             other => return (other.map(|()| record.at), attempts),
         }

@@ -28,7 +28,7 @@ pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
 pub use record::{OpenRun, RunKey, RunRecord};
-pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, requested_key};
+pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, request_of, requested_key};
 pub(super) use slot_result::{SlotResult, VoidResult, tail};
 
 use std::time::Duration;

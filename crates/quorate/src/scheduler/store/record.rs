@@ -211,6 +211,11 @@ pub(in crate::scheduler) fn job_and_tick(key: &str) -> Option<(&str, WallTime)> 
     split(key.strip_prefix(TICK_PREFIX).or_else(requested)?)
 }
 
+/// Returns the request from the key of a requested run. Returns `None` for any other key.
+pub(in crate::scheduler) fn request_of(key: &str) -> Option<RequestId> {
+    key.strip_prefix(REQUESTED_PREFIX)?.split_once('/')?.0.parse().ok()
+}
+
 /// Splits `JOB/TIME`. The time is in microseconds, written with twenty digits.
 fn split(rest: &str) -> Option<(&str, WallTime)> {
     let (job, micros) = rest.rsplit_once('/').filter(|(job, _)| !job.is_empty())?;
@@ -277,6 +282,8 @@ mod tests {
         let id = RequestId::from_u128(0xab);
         assert_eq!(job_and_tick(&requested_key(id, "a/b", TICK)), Some(("a/b", TICK)));
         assert_eq!(job_and_tick(&RunKey::new("a/b", TICK).key()), Some(("a/b", TICK)));
+        assert_eq!(request_of(&requested_key(id, "a/b", TICK)), Some(id));
+        assert_eq!(request_of(&RunKey::new("a/b", TICK).key()), None);
         let tick = WallTime::from_micros(5);
         assert_eq!(job_and_tick(&RunKey::new("nightly", tick).key()), Some(("nightly", tick)));
         assert_eq!(job_and_tick("run/00ab/nightly/00000000000000000005"), Some(("nightly", tick)));

@@ -4,9 +4,17 @@
 use crate::{
     env::WallTime,
     node::Record,
-    scheduler::{HistoryEntry, Job, RunCause, RunOutcome, RunRecord, store::snapshot::LedgerSnapshot},
+    scheduler::{
+        HistoryEntry, Job, RequestId, RunCause, RunOutcome, RunRecord,
+        store::{job_and_tick, request_of, snapshot::LedgerSnapshot},
+    },
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The recorded ends of one job's runs, as the seal found them. If the previous leader crashed, the history may
 /// lack entries for the latest of these ends.
@@ -27,12 +35,18 @@ pub(in crate::scheduler) struct RecordedEnd {
 }
 
 impl Ends {
-    /// Returns the newest recorded ends of a job, at most as many as the job's history keeps. Returns `None` if
-    /// the seal found no end.
-    pub(in crate::scheduler) fn find(job: &Job, sealed: &LedgerSnapshot) -> Option<Self> {
+    /// Returns the newest recorded ends of a job, at most as many as the job's history keeps. `requested` are the ends
+    /// of the job's requested runs. Returns `None` if the seal found no end.
+    pub(in crate::scheduler) fn find(
+        job: &Job,
+        sealed: &LedgerSnapshot,
+        requested: Vec<RecordedEnd>,
+    ) -> Option<Self> {
         let ended = sealed.ended(&job.name).take(job.history);
-        let entries: Vec<_> =
-            ended.filter_map(|(tick, record)| entry_from(&job.name, tick, record)).collect();
+        let entry = |(tick, record)| entry_from(&job.name, tick, RunCause::Scheduled, record);
+        let mut entries: Vec<_> = ended.filter_map(entry).chain(requested).collect();
+        entries.sort_by_key(|end| Reverse(end.entry.tick));
+        entries.truncate(job.history);
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
@@ -75,9 +89,27 @@ impl Ends {
     }
 }
 
+/// Returns the ends of the requested runs that the seal found, by job. `causes` has the cause of each request that the
+/// seal found. A request whose row was lost counts as a trigger.
+pub(in crate::scheduler) fn requested_ends(
+    sealed: &LedgerSnapshot,
+    causes: &BTreeMap<RequestId, RunCause>,
+) -> BTreeMap<Arc<str>, Vec<RecordedEnd>> {
+    let mut ends: BTreeMap<Arc<str>, Vec<RecordedEnd>> = BTreeMap::new();
+    for (key, record) in sealed.ended_on_request() {
+        let (Some(id), Some((job, tick))) = (request_of(key), job_and_tick(key)) else { continue };
+        let cause = causes.get(&id).copied().unwrap_or(RunCause::Triggered { id });
+        let job: Arc<str> = job.into();
+        if let Some(end) = entry_from(&job, tick, cause, record) {
+            ends.entry(job).or_default().push(end);
+        }
+    }
+    ends
+}
+
 /// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
 /// or is not closed.
-fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<RecordedEnd> {
+fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &Record) -> Option<RecordedEnd> {
     let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
         RunRecord::parse(&record.value).ok()?
     else {
@@ -89,18 +121,19 @@ fn entry_from(job: &Arc<str>, tick: WallTime, record: &Record) -> Option<Recorde
         reason: format!("{why}{between}entered by the next leader").into(),
         took,
         attempts: u32::from(took.is_some()),
-        ..HistoryEntry::new(job, tick, RunCause::Scheduled, end, &worker, term)
+        ..HistoryEntry::new(job, tick, cause, end, &worker, term)
     };
     Some(RecordedEnd { entry, at: recorded_end(record, took) })
 }
 
-/// Returns the entries of the job's ends that the seal found, the oldest tick first, each with the time of the
-/// end.
+/// Returns the entries of the job's ticks that ended, as the seal found them, the oldest first, each with the time of
+/// its end. Requested runs are not among them.
 pub(in crate::scheduler) fn recorded_entries(
     job: &Arc<str>,
     sealed: &LedgerSnapshot,
 ) -> Vec<(HistoryEntry, WallTime)> {
-    let ends = sealed.ended(job).filter_map(|(tick, record)| entry_from(job, tick, record));
+    let entry = |(tick, record)| entry_from(job, tick, RunCause::Scheduled, record);
+    let ends = sealed.ended(job).filter_map(entry);
     let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
     ends.reverse();
     ends

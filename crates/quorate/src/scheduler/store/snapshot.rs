@@ -219,6 +219,14 @@ impl LedgerSnapshot {
         ended.filter_map(|(key, known)| Some((RunKey::parse(key).ok()??.tick, &known.record)))
     }
 
+    /// Returns those ended requested runs of all jobs whose end a majority stores, each with its key and its record.
+    pub(in crate::scheduler) fn ended_on_request(&self) -> impl Iterator<Item = (&Arc<str>, &Record)> {
+        let from = (Bound::Included(REQUESTED_PREFIX), Bound::Unbounded);
+        let requested =
+            self.runs.range::<str, _>(from).take_while(|(key, _)| key.starts_with(REQUESTED_PREFIX));
+        requested.filter(|(_, known)| known.is_settled(self.quorum)).map(|(key, known)| (key, &known.record))
+    }
+
     fn of_job(&self, job: &str) -> btree_map::Range<'_, Arc<str>, SealedRun> {
         self.between(job, WallTime::default(), WallTime::from_micros(u64::MAX))
     }

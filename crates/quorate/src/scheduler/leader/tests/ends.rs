@@ -1,8 +1,9 @@
 //! Tests that every tick gets exactly one entry in the history of its job.
 
-use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, ends, often};
+use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often};
 use crate::scheduler::{
-    Delivery, HistoryEntry, Job, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at,
+    Delivery, HistoryEntry, Job, JobAction, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at,
+    every,
 };
 use std::{
     collections::BTreeSet,
@@ -316,6 +317,42 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
             let ended = made.tick + made.took.unwrap_or_default();
             assert_eq!(record.at, ended.as_micros(), "{made:?} keeps the time of the run's end");
         }
+    }
+    next.resigns().await;
+}
+
+/// Regression: a leader ended after a majority had stored the end of a requested run, and before it wrote the history
+/// entry. The next leader wrote none (simulation, plan `default`, seed 530231).
+#[tokio::test]
+async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
+    let stage = Stage::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let job = Job::new("j", every(SECOND).unwrap(), move |tick: RunContext| {
+        count.fetch_add(usize::from(tick.cause().request().is_some()), Ordering::Relaxed);
+        ok()
+    });
+    // As above, the job keeps no entries. The nodes must remember the requests, and the row of the back-fill is kept
+    // although all its runs have ended.
+    let first = stage.candidate("a", &[job.clone().history(0)]);
+    stage.quorum.env().sleep(3 * SECOND).await;
+    let now = stage.quorum.wall();
+    let trigger = stage.request(JobAction::Trigger { job: "j".into() });
+    assert_eq!(accepted(&first.ask(&trigger).await), 1);
+    let span = JobAction::Backfill { job: "j".into(), from: now - 2 * SECOND, until: now };
+    let backfill = stage.request(span);
+    assert_eq!(accepted(&first.ask(&backfill).await), 2);
+    stage.when("three runs", || runs.load(Ordering::Relaxed) == 3).await;
+    first.resigns().await;
+    assert!(stage.history("j").await.is_empty());
+    let next = stage.candidate("b", std::slice::from_ref(&job));
+    let requested = |entry: &&HistoryEntry| entry.cause.request().is_some();
+    let history = stage.history_when("j", |all| all.iter().filter(requested).count() >= 3).await;
+    let with = |cause| history.iter().filter(|entry| entry.cause == cause).count();
+    assert_eq!(with(RunCause::Triggered { id: trigger.id }), 1, "{history:#?}");
+    assert_eq!(with(RunCause::Backfilled { id: backfill.id }), 2, "{history:#?}");
+    for made in history.iter().filter(requested) {
+        assert_eq!((made.end, &*made.reason), (RunOutcome::Done, "entered by the next leader"), "{made:?}");
     }
     next.resigns().await;
 }

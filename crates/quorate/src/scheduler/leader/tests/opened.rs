@@ -213,3 +213,29 @@ async fn a_pause_ends_the_open_runs_of_ticks_and_no_requested_runs() {
     assert!(stage.history("requested").await.is_empty());
     leader.resigns().await;
 }
+
+/// Regression: a leader took the open runs off the list when it stepped down, so that no worker found them before the
+/// next leader listed them.
+#[tokio::test]
+async fn a_leader_that_steps_down_leaves_its_open_runs_on_the_list() {
+    let stage = Stage::new();
+    let begun = tokio_util::sync::CancellationToken::new();
+    let told = begun.clone();
+    // The leader waits for the end of this run, and meanwhile its tasks notice the step-down.
+    let slow = Job::new("slow", crate::scheduler::every(PERIOD).unwrap(), move |_| {
+        told.cancel();
+        async {
+            crate::env::Env::system().sleep(SECOND / 5).await;
+            Ok::<(), String>(())
+        }
+    });
+    let job = due_at(stage.quorum.env().wall() + 5 * SECOND, Delivery::AtLeastOnce);
+    let leader = stage.candidate("a", &[job, slow]);
+    let (key, _) = open_record(&stage, |_| true).await;
+    begun.cancelled().await;
+    leader.resigns().await;
+    let answers = stage.ledger.read().await.unwrap();
+    let rows = answers.iter().flat_map(|answer| &answer.state.records).filter(|(row, _)| **row == *"open");
+    let listing = rows.filter(|(_, record)| record.value.contains(&*key)).count();
+    assert!(listing >= 3, "{listing} nodes list it");
+}
