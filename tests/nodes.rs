@@ -320,3 +320,41 @@ fn a_server_that_kept_its_data_is_not_trusted_after_a_restart() {
     program.run(trust).expect(1).says(&["it stores term", &format!("of {holder}")]);
     program.run(["exec", "--config", &config, "--lock", "x", "--no-wait", "--", "true"]).expect(69);
 }
+
+#[test]
+fn an_operation_or_a_held_lock_refuses_the_trust() {
+    let program = program();
+    let mut server = RedisConfig::new().append_only().start().unwrap_or_else(|error| panic!("{error}"));
+    let config = configured(&program, &[server.url()]);
+    let trust = ["nodes", "trust", "--config", &config];
+    program.run(trust).expect(0);
+    server.restart().expect("it starts again");
+    program.run(trust).expect(1).says(&["it restarted with data"]);
+    program.run(trust).expect(1).says(&["its audit list has the operation nodes-trust of 20", "two leaders"]);
+
+    program.run(["nodes", "trust", "--force", "--config", &config]).expect(0);
+    let lock = ["exec", "--config", &config, "--lock", "report", "--ttl", "30s", "--", "sleep", "60"];
+    let holder = program.start(lock);
+    until("a held lock", PATIENCE, || {
+        program.run(["lock", "list", "--config", &config]).stdout.contains("report").then_some(())
+    });
+    // A killed holder does not release its lock.
+    holder.signal(rustix::process::Signal::KILL);
+    server.restart().expect("it starts again");
+    program.run(trust).expect(1).says(&["it restarted with data"]);
+    program.run(trust).expect(1).says(&["it stores the lock report", "two leaders"]);
+}
+
+#[test]
+fn a_second_call_after_some_new_nodes_were_trusted_names_the_remedy() {
+    let program = program();
+    let mut nodes = Nodes::new(3);
+    let config = configured(&program, &nodes.urls());
+    (1..3).for_each(|node| nodes[node].kill());
+    program.run(["nodes", "trust", "--force", "--config", &config]).expect(69);
+    (1..3).for_each(|node| nodes[node].restart().expect("it starts again"));
+    program
+        .run(["nodes", "trust", "--config", &config])
+        .expect(1)
+        .says(&["votes already, and other nodes do not", "--force is right"]);
+}

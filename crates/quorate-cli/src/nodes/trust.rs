@@ -26,6 +26,13 @@ const ADVICE: &str = "a worker may hold a lease that the other nodes have lost: 
     nothing was changed; wait: each node votes by itself once its quarantine is over (`quorate status` shows when)\n\
     only if you are certain that no worker runs and every lease has ended: `quorate nodes trust --force`";
 
+/// The sign that a node votes. Such a node has an operation in its audit list, unless nothing was ever done on it.
+const VOTES: &str = "it votes already, and other nodes do not";
+/// The remedy if an earlier call has trusted only some nodes of a new cluster. This looks like a cluster in use of which
+/// the other nodes have lost their data.
+const PARTLY_TRUSTED: &str = "no node remembers a leader, a held lock or an operation. If an earlier `quorate nodes trust` of these \
+    new nodes did not reach them all, --force is right";
+
 /// Ends the quarantine of every node. Refuses if a node shows that the cluster is or was in use, unless `--force` is
 /// given.
 pub(crate) async fn trust(
@@ -94,10 +101,11 @@ async fn check_unused(config: &Config, nodes: &[NodeStatus]) -> Result<(), Failu
         return Ok(());
     }
     let memories = node_memory::of_each(config, config.group.as_deref()).await?;
-    let (mut used, mut unknown) = (Vec::new(), Vec::new());
+    let (mut used, mut unknown, mut only_vote) = (Vec::new(), Vec::new(), true);
     for (node, memory) in nodes.iter().zip(&memories) {
         let signs = signs(node, memory.as_ref().ok());
         if !signs.is_empty() {
+            only_vote &= signs.iter().all(|sign| sign == VOTES);
             used.push(format!("  {}: {}", node.name, show::line(&signs.join("; "), LINE_MAX)));
         } else if let Err(why) = memory {
             let why = show::line(&connect::without_name(&node.name, why), LINE_MAX);
@@ -106,7 +114,10 @@ async fn check_unused(config: &Config, nodes: &[NodeStatus]) -> Result<(), Failu
     }
     match (used.is_empty(), unknown.is_empty()) {
         (false, _) => {
-            let text = format!("refused: the cluster is or was in use\n{}\n{ADVICE}", used.join("\n"));
+            let mut text = format!("refused: the cluster is or was in use\n{}\n{ADVICE}", used.join("\n"));
+            if only_vote && unknown.is_empty() {
+                text += &format!("\n{PARTLY_TRUSTED}");
+            }
             Err(Failure::new(REFUSED, text))
         }
         (true, false) => {
@@ -130,7 +141,7 @@ fn is_waiting(node: &NodeStatus) -> bool {
 /// Describes everything that shows earlier use of a node. The caller knows that at least one node does not vote.
 fn signs(node: &NodeStatus, memory: Option<&NodeMemory>) -> Vec<String> {
     let state = match &node.state {
-        NodeState::Trusted => Some("it votes already, and other nodes do not"),
+        NodeState::Trusted => Some(VOTES),
         NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => match reason {
             QuarantineReason::Restarted => Some("it restarted with data, and had a marker before"),
             QuarantineReason::Jumped => Some("it voted before its clock stepped"),

@@ -20,6 +20,10 @@ const WATCHED_FOR: Duration = Duration::from_secs(3);
 /// The longest time from the last quarantine until the operator has lifted all pauses. In this time an old
 /// request may expire, a leader is elected, and the operator sends two requests.
 const RESUMED_IN: Duration = Duration::from_millis(3_500);
+/// The longest time from the end of the faults until the operator has lifted all pauses, if no quarantine takes longer.
+/// The operator may just have begun a pause of 4 s. It then waits for 4 s, until its earlier requests have expired, and
+/// sends two requests. The leader finds the first one late, because it has received none for a while.
+const LIFTED_IN: Duration = Duration::from_secs(10);
 /// The longest time within which the workers of the second group must catch up on all missed ticks.
 const CATCHES_UP_IN: Duration = Duration::from_millis(1_500);
 /// The time for which the second group is observed after it has caught up.
@@ -61,7 +65,8 @@ impl Run {
         };
         let pool = async {
             let (_, operator) = self.operator.as_ref()?;
-            Some(self.watch_pool(operator, began, usable + RESUMED_IN).await)
+            let until = (usable + RESUMED_IN).max(began + LIFTED_IN);
+            Some(self.watch_pool(operator, began, until).await)
         };
         join4(jobs, messages, limited, pool).await.3
     }
