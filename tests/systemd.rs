@@ -1,4 +1,5 @@
-//! Tests of the messages of `quorate run` to systemd. A socket of the test receives them in place of systemd.
+//! Tests of the messages of `quorate run` to systemd. A socket of the test receives them in place of systemd. And tests
+//! of the unit `config/quorate.service`.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,7 +9,9 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 use std::{
+    fs,
     os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -159,4 +162,65 @@ fn a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do() {
     ear.until("WATCHDOG=1", silent + 3);
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
+}
+
+/// Returns the text of a file in `config`.
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the words of all lines `key=…` of a unit.
+fn words_of<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+    let values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.flat_map(str::split_whitespace).collect()
+}
+
+/// systemd compares the exit status of the main process alone with `RestartPreventExitStatus`.
+#[test]
+fn a_wrong_configuration_ends_the_unit_and_is_not_restarted() {
+    let unit = shipped("quorate.service");
+    assert_eq!(words_of(&unit, "ExecStartPre"), [""; 0]);
+    assert_eq!(words_of(&unit, "RestartPreventExitStatus"), ["78"]);
+    let command = words_of(&unit, "ExecStart");
+    let (name, args) = command.split_first().expect("a command");
+    assert!(name.ends_with("/quorate"), "{name}");
+    // The main process itself checks the file, and ends with this status.
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let wrong = program.write("wrong.toml", "nodes = 3\n");
+    let here = |arg: &&str| if arg.ends_with(".toml") { wrong.clone() } else { (*arg).to_owned() };
+    program.run(args.iter().map(here)).expect(78).says(&["wrong.toml:1"]);
+}
+
+/// `ProtectSystem=strict` makes every other directory read-only.
+#[test]
+fn the_unit_permits_the_directories_of_the_annotated_configuration() {
+    let unit = shipped("quorate.service");
+    assert_eq!(words_of(&unit, "ProtectSystem"), ["strict"]);
+    let mut writable: Vec<PathBuf> =
+        words_of(&unit, "ReadWritePaths").into_iter().map(PathBuf::from).collect();
+    for (key, parent) in [("StateDirectory", "/var/lib"), ("LogsDirectory", "/var/log")] {
+        writable.extend(words_of(&unit, key).into_iter().map(|name| Path::new(parent).join(name)));
+        // The output of runs may contain secrets.
+        assert_eq!(words_of(&unit, &format!("{key}Mode")), ["0700"], "{key}");
+    }
+    let config = shipped("quorate.toml");
+    let paths = |key: &str| -> Vec<PathBuf> {
+        let before = format!("{key} = \"");
+        let values = config.split(&before).skip(1).filter_map(|rest| rest.split('"').next());
+        values.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+    };
+    let written = paths(" dir");
+    assert!(!written.is_empty(), "the example of output.dir");
+    for dir in written {
+        let is_writable = writable.iter().any(|parent| dir.starts_with(parent));
+        assert!(is_writable, "{} is none of {writable:?}", dir.display());
+    }
+    assert_eq!(words_of(&unit, "ProtectHome"), ["yes"]);
+    let read = paths("cwd");
+    assert!(!read.is_empty(), "the example of cwd");
+    for dir in read {
+        let is_hidden = ["/home", "/root", "/run/user"].iter().any(|hidden| dir.starts_with(hidden));
+        assert!(!is_hidden, "{} is hidden", dir.display());
+    }
 }

@@ -51,8 +51,10 @@ if command -v systemd-analyze >/dev/null; then
     [ -z "$said" ] || fail "$said"
 fi
 
+grep -q '^ExecStartPre=' $unit && fail "systemd would restart a wrong configuration without a limit"
+
 echo "use: the daemon, as the unit starts it"
-install -d -o quorate -g quorate -m 700 /var/lib/quorate
+install -d -o quorate -g quorate -m 700 /var/lib/quorate /var/log/quorate
 cat >$config <<'CONFIG'
 nodes = ["file:///var/lib/quorate/node"]
 group = "package"
@@ -84,7 +86,7 @@ dpkg -r quorate >/dev/null
 
 echo "purge"
 dpkg -P quorate >/dev/null
-for path in $files /var/lib/quorate /etc/quorate; do
+for path in $files /var/lib/quorate /var/log/quorate /etc/quorate; do
     [ ! -e "$path" ] || fail "$path is left"
 done
 ! dpkg -s quorate >/dev/null 2>&1 || fail "dpkg still knows the package"
