@@ -239,3 +239,31 @@ fn a_group_with_a_quorum_and_without_a_leader_gets_one_message_each_time() {
     }
     assert_eq!(receiver.requests().len(), 2, "one message each time: {:?}", receiver.requests());
 }
+
+/// Each receiver has its own `no_leader_after`.
+#[test]
+fn a_receiver_that_waits_longer_for_a_leader_is_not_notified_with_the_others() {
+    let (soon, late) = (Receiver::start(Some(200)), Receiver::start(Some(200)));
+    let receiver = |after: &str, url: &str| {
+        format!("[[notify]]\non = [\"no-leader\"]\nno_leader_after = {after:?}\nwebhook = {url:?}\n")
+    };
+    let settings = format!(
+        "[[job]]\nname = \"beat\"\nevery = \"1s\"\ncommand = [\"true\"]\n{}{}{}",
+        receiver("1s", &soon.url("/one")),
+        receiver("1h", &late.url("/")),
+        receiver("3s", &soon.url("/three")),
+    );
+    let mut bench = bench(&settings);
+    let daemon = bench.daemon();
+    until("a run", PATIENCE, || {
+        (!bench.json(&["list"])["jobs"][0]["last"].as_array()?.is_empty()).then_some(())
+    });
+    bench.nodes[0].kill();
+    bench.nodes[1].kill();
+    until("a message after one second", PATIENCE, || (soon.count("/one") == 1).then_some(()));
+    assert_eq!(late.requests().len(), 0, "an hour has not passed: {:?}", late.requests());
+    until("a message after three seconds", PATIENCE, || (soon.count("/three") == 1).then_some(()));
+    assert_eq!((soon.count("/one"), late.requests().len()), (1, 0), "{:?}", late.requests());
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}

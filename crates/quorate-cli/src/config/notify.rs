@@ -37,7 +37,7 @@ pub struct NotifyConfig {
     pub to: NotifyTarget,
     /// The time that the receiver has for one attempt.
     pub timeout: Duration,
-    /// The time for which a worker must have seen no leader.
+    /// The time for which a worker must have seen no leader, if the receiver is notified of that.
     pub no_leader_after: Duration,
 }
 
@@ -209,12 +209,13 @@ impl NotifyCheck<'_> {
     }
 
     fn check(&self, jobs: &[JobConfig]) -> Result<NotifyConfig, ConfigError> {
+        let on = self.on()?;
         Ok(NotifyConfig {
-            on: self.on()?,
             jobs: self.jobs(jobs)?,
             to: self.target()?,
             timeout: self.timeout()?,
-            no_leader_after: self.no_leader_after()?,
+            no_leader_after: self.no_leader_after(&on)?,
+            on,
             name: Arc::clone(&self.name),
         })
     }
@@ -328,9 +329,15 @@ impl NotifyCheck<'_> {
         }
     }
 
-    fn no_leader_after(&self) -> Result<Duration, ConfigError> {
+    fn no_leader_after(&self, on: &BTreeSet<NotifyEvent>) -> Result<Duration, ConfigError> {
         let Some(written) = &self.written.no_leader_after else { return Ok(NO_LEADER_AFTER) };
         match **written.as_ref() {
+            time if !on.contains(&NotifyEvent::NoLeader) => {
+                let why = format!(
+                    "has no_leader_after = {time:?}, but no \"no-leader\" in `on`, so that it has no effect; add the event, or remove the key"
+                );
+                Err(self.fail(written.span(), &why))
+            }
             time if time < Duration::from_secs(1) => {
                 let why = format!(
                     "has no_leader_after = {time:?}; give it at least 1s, and more than the lease's ttl, which a change of the leader may take"

@@ -99,8 +99,18 @@ fn an_error_names_line_field_value_reason_and_fix() {
         (&format!("{on}command = [\"a\"]\ntimeout = \"0s\""), &["timeout of 0ns", "at most 120s"]),
         (&format!("{on}command = [\"a\"]\ntimeout = \"3m\""), &["timeout of 180s"]),
         (
-            &format!("{on}command = [\"a\"]\nno_leader_after = \"10ms\""),
+            "on = [\"no-leader\"]\ncommand = [\"a\"]\nno_leader_after = \"10ms\"",
             &["no_leader_after = 10ms", "at least 1s"],
+        ),
+        (
+            &format!("{on}command = [\"a\"]\nno_leader_after = \"5m\""),
+            &[
+                "q.toml:9",
+                "notify 1 has no_leader_after = 300s",
+                "no \"no-leader\" in `on`",
+                "no effect",
+                "add the event, or remove the key",
+            ],
         ),
     ] {
         refused(&notify(lines), parts);

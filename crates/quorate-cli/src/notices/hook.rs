@@ -5,7 +5,7 @@ use super::{
     no_leader,
     queue::{Counts, ReceiverQueue},
 };
-use crate::config::{Config, JobConfig, NotifyEvent};
+use crate::config::{Config, JobConfig, NotifyConfig, NotifyEvent};
 use futures_util::future::join_all;
 use quorate::{
     election::Election,
@@ -13,7 +13,12 @@ use quorate::{
     quorum::Quorum,
     scheduler::{Job, JobAlert},
 };
-use std::{collections::BTreeMap, fmt, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    sync::Arc,
+    time::Duration,
+};
 
 /// The receivers of notifications, with their tasks. Clones share them; the last one ends the tasks.
 #[derive(Clone, Debug)]
@@ -45,13 +50,14 @@ impl Notices {
         }))))
     }
 
-    /// Starts the task that watches whether there is a leader, if a receiver wants to know.
-    pub(crate) fn watch_leader(&self, quorum: &Quorum, election: &Election) -> Option<ScopedTask<()>> {
-        let wants = |receiver: &&ReceiverQueue| receiver.config.on.contains(&NotifyEvent::NoLeader);
-        let after =
-            self.0.receivers.iter().filter(wants).map(|receiver| receiver.config.no_leader_after).min()?;
-        let watch = no_leader::watch(quorum.clone(), election.clone(), self.clone(), after);
-        Some(quorum.env().spawn_scoped(watch))
+    /// Starts the tasks that watch whether there is a leader: one for each `no_leader_after` of the receivers.
+    pub(crate) fn watch_leader(&self, quorum: &Quorum, election: &Election) -> Vec<ScopedTask<()>> {
+        let configs = self.0.receivers.iter().map(|receiver| &*receiver.config);
+        let start = |after| {
+            let watch = no_leader::watch(quorum.clone(), election.clone(), self.clone(), after);
+            quorum.env().spawn_scoped(watch)
+        };
+        absences(configs).into_iter().map(start).collect()
     }
 
     /// Returns `job` with the function that notifies the receivers of its alerts. A job of which no receiver is
@@ -75,17 +81,23 @@ impl Notices {
     async fn send_alert(&self, alert: &JobAlert) {
         let Some(event) = event_of(alert.kind) else { return };
         let message = Message::of_job(&self.0.group, &self.0.worker, alert);
-        self.send(event, Some(&alert.job), &message).await;
+        let wants = |receiver: &NotifyConfig| {
+            let jobs = receiver.jobs.as_ref();
+            receiver.on.contains(&event) && jobs.is_none_or(|jobs| jobs.contains(&alert.job))
+        };
+        self.send(event, wants, &message).await;
     }
 
-    /// Sends a message to all receivers of the event, and waits until each has got it or is given up.
-    pub(super) async fn send(&self, event: NotifyEvent, job: Option<&Arc<str>>, message: &Message) {
-        let wants = |receiver: &&ReceiverQueue| {
-            let jobs = receiver.config.jobs.as_ref();
-            let of_job = job.is_none_or(|job| jobs.is_none_or(|jobs| jobs.contains(job)));
-            receiver.config.on.contains(&event) && of_job
-        };
-        let sends = self.0.receivers.iter().filter(wants).map(|receiver| receiver.send(message.clone()));
+    /// Sends the message that there has been no leader for `after` to the receivers with this `no_leader_after`.
+    pub(super) async fn send_no_leader(&self, after: Duration, message: &Message) {
+        let wants = |receiver: &NotifyConfig| absence(receiver) == Some(after);
+        self.send(NotifyEvent::NoLeader, wants, message).await;
+    }
+
+    /// Sends a message to the receivers that want it, and waits until each has got it or is given up.
+    async fn send(&self, event: NotifyEvent, wants: impl Fn(&NotifyConfig) -> bool, message: &Message) {
+        let receivers = self.0.receivers.iter().filter(|receiver| wants(&receiver.config));
+        let sends = receivers.map(|receiver| receiver.send(message.clone()));
         for outcome in join_all(sends).await {
             if let Some(counts) = self.0.counts.get(event.as_str()) {
                 counts.count(outcome);
@@ -100,6 +112,16 @@ impl Notices {
     pub(super) fn worker(&self) -> &Arc<str> {
         &self.0.worker
     }
+}
+
+/// Returns the time without a leader after which the receiver is notified, if it is notified of that event.
+fn absence(receiver: &NotifyConfig) -> Option<Duration> {
+    receiver.on.contains(&NotifyEvent::NoLeader).then_some(receiver.no_leader_after)
+}
+
+/// Returns the times without a leader after which receivers are notified, each once.
+fn absences<'a>(receivers: impl Iterator<Item = &'a NotifyConfig>) -> BTreeSet<Duration> {
+    receivers.filter_map(absence).collect()
 }
 
 impl fmt::Debug for Inner {

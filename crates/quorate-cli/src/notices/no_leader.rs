@@ -1,7 +1,7 @@
 //! Watches whether there is a leader. One of the workers that see none notifies the receivers.
 
 use super::{hook::Notices, message::Message};
-use crate::{config::NotifyEvent, connect};
+use crate::connect;
 use quorate::{
     election::Election,
     env::{BootTime, WallTime},
@@ -37,21 +37,27 @@ impl Absence {
     }
 }
 
-/// Watches until the task is dropped.
+/// Notifies the receivers whose `no_leader_after` is `after`, until the task is dropped. Each such time has a task of its
+/// own, because a receiver that hangs must not delay the others' messages.
 pub(super) async fn watch(quorum: Quorum, election: Election, notices: Notices, after: Duration) {
     let env = quorum.env().clone();
     let mut absence = Absence::default();
     loop {
         let has_leader = election.is_leader() || election.leader().is_some();
         if let Some(since) = absence.look(has_leader, (env.now(), env.wall()), after) {
-            report(&quorum, &election, &notices, since).await;
+            report(&quorum, &election, &notices, (since, after)).await;
         }
         env.sleep(LOOK_EVERY).await;
     }
 }
 
 /// Sends the message. The receivers' claims decide which worker sends it, because it has the same id on all of them.
-async fn report(quorum: &Quorum, election: &Election, notices: &Notices, since: WallTime) {
+async fn report(
+    quorum: &Quorum,
+    election: &Election,
+    notices: &Notices,
+    (since, after): (WallTime, Duration),
+) {
     let env = quorum.env();
     let last = env.before(env.now() + ANSWER_WITHIN, last_term(quorum, notices.group())).await.flatten();
     let state = connect::leadership(quorum, election);
@@ -63,9 +69,9 @@ async fn report(quorum: &Quorum, election: &Election, notices: &Notices, since: 
             (id, format!("{state}; each worker reports it"))
         }
     };
-    tracing::warn!("no leader since {since}: {reason}");
+    tracing::warn!("no leader since {since}, for {after:?}: {reason}");
     let message = Message::no_leader(notices.group(), notices.worker(), since, &id, &reason);
-    notices.send(NotifyEvent::NoLeader, None, &message).await;
+    notices.send_no_leader(after, &message).await;
 }
 
 /// Returns the fencing token of the last term; 0 if there was none. A new leader has a higher token, so the token

@@ -78,9 +78,9 @@ pub(super) struct Daemon {
     reader: ConfigReader,
     notifier: Notifier,
     watching: Watching,
-    /// The task that watches whether there is a leader.
-    #[expect(dead_code, reason = "it ends when it is dropped")]
-    no_leader: Option<ScopedTask<()>>,
+    /// The tasks that watch whether there is a leader.
+    #[expect(dead_code, reason = "they end when they are dropped")]
+    no_leader: Vec<ScopedTask<()>>,
 }
 
 /// The parts that notify operators of jobs.
@@ -135,7 +135,11 @@ impl Daemon {
             config: config.clone(),
             reader: ConfigReader::new(env, config.file.clone(), flags)?,
             notifier,
-            no_leader: watching.notices.as_ref().and_then(|notices| notices.watch_leader(quorum, &election)),
+            no_leader: watching
+                .notices
+                .as_ref()
+                .map(|notices| notices.watch_leader(quorum, &election))
+                .unwrap_or_default(),
             watching,
             election,
         })
