@@ -126,6 +126,33 @@ fn a_sidecar_leads_without_jobs() {
     assert!(missing.stderr.contains("give --listen 127.0.0.1:9640"), "{missing}");
 }
 
+/// While a sidecar led the group of the jobs, none of them would run.
+#[test]
+fn a_sidecar_does_not_lead_the_group_of_a_files_jobs() {
+    let group = Group::new();
+    let jobs = group.config("");
+    let text = group.program.read("quorate.toml");
+    let notify = "[[notify]]\non = [\"no-leader\"]\ncommand = [\"true\"]\n";
+    let config = group.program.write("notify.toml", &format!("{text}{notify}"));
+    for args in [&["lead", "--config", &jobs][..], &["lead", "--config", &config, "--group", "g"]] {
+        let ended = group.program.run(args).expect(78);
+        ended.says(&[".toml: the group \"g\" has ", "[[job]]", "start `quorate run`", "--group"]);
+    }
+    let sidecar = group.program.start(["lead", "--config", &config, "--group", "side"]);
+    until_status(&Http::of(&sidecar), "/leader", 200);
+    sidecar.until_it_says("`quorate lead` sends no notifications");
+    // A file without jobs names the group of the sidecar, and has nothing to warn about.
+    let only = text.split("[[job]]").next().expect("the settings");
+    let config = group.program.write("only.toml", only);
+    let of_file = group.program.start(["lead", "--config", &config]);
+    until_status(&Http::of(&of_file), "/leader", 200);
+    for (daemon, warns) in [(sidecar, true), (of_file, false)] {
+        daemon.signal(Signal::TERM);
+        let ended = daemon.wait(PATIENCE).expect(0);
+        assert_eq!(ended.stderr.contains("[[notify]]"), warns, "{ended}");
+    }
+}
+
 #[test]
 fn a_daemon_is_ready_while_there_is_a_quorum() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 /// Campaigns until SIGTERM or SIGINT.
 pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -> Result<u8, Failure> {
     let group = jobs::group(args.group.as_deref(), config)?;
+    refuse_jobs(group, config)?;
     let Some(http) = &config.http else {
         let text = "no address to answer on; give --listen 127.0.0.1:9640, or http.listen in the file";
         return Err(Failure::new(CONFIG, text));
@@ -51,6 +52,9 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
         config.nodes.len(),
         config.nodes_from
     );
+    if !config.notify.is_empty() {
+        tracing::warn!("`quorate lead` sends no notifications, so [[notify]] of the file has no effect here");
+    }
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;
     let server = listener.start(&quorum, &election, config, false)?;
     if quorum.ready(FIRST_LOOK).await.is_err_and(|error| error.is_permanent()) {
@@ -69,6 +73,21 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
         Err(ElectionError::Acquire(error)) => Err(Failure::new(CONFIG, error)),
         Err(error) => Err(Failure::new(FAILURE, error)),
     }
+}
+
+/// Refuses to lead the group of the file's jobs. While this process led it, no job of the group would run.
+fn refuse_jobs(group: &str, config: &Config) -> Result<(), Failure> {
+    let is_of_file = config.group.as_deref() == Some(group);
+    if !is_of_file || config.jobs.is_empty() {
+        return Ok(());
+    }
+    let file = config.file.as_deref().map(|file| format!("{}: ", file.display())).unwrap_or_default();
+    let text = format!(
+        "{file}the group {group:?} has {} [[job]], and `quorate lead` runs none: while it leads, no job of the group \
+         runs; start `quorate run`, or name another group with --group",
+        config.jobs.len()
+    );
+    Err(Failure::new(CONFIG, text))
 }
 
 /// Campaigns, and waits for the end of each term, until a signal. The lease is extended only while this loop runs.

@@ -113,6 +113,8 @@ Start it next to each copy of a service, with the same group. It campaigns for
 the leadership of the group, and does nothing as the leader. GET /leader answers
 200 where this process leads, and 503 elsewhere, with the leader in JSON. On
 SIGTERM or SIGINT it resigns. It has the same endpoints as `quorate run --listen`.
+It runs no jobs and sends no notifications: it refuses the group of a file that
+has jobs, and [[notify]] has no effect.
 
 A 200 is only as new as the request: the leader may lose its lease before the
 service acts. Let the target of a write compare the term in the answer.
