@@ -46,7 +46,9 @@ when it is ready, reloads and stops, and serves the watchdog.
 A daemon whose main loop is blocked stops extending its lease, so that another
 worker leads. SIGTERM ends it at the latest 10 s after the grace (exit status
 125). Log lines are dropped while standard error is not read; the log counts
-them. The output of commands is passed through unchanged.
+them. Each line of a command's output is printed with the time, the job, the run
+and the stream, and without control characters; with --log-format json it is a
+JSON object. `output` in the file also keeps the lines in a file for each run.
 
 A command has these variables in its environment: QUORATE_JOB, QUORATE_TICK (RFC
 3339), QUORATE_CAUSE, QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN
