@@ -67,6 +67,7 @@ pub(crate) fn judge(state: &Snapshot) -> Verdict {
     nodes(state, &mut needs, &mut know);
     leader(state, &mut needs);
     frozen(state, &mut know);
+    unread(state, &mut needs);
     let (failed, overdue) = jobs(state.jobs.as_deref(), &mut needs, &mut know);
     needs.sort_by_key(|problem| std::cmp::Reverse(problem.level));
     let (level, headline) = headline(state, (&failed, &overdue), &needs, &know);
@@ -108,6 +109,9 @@ fn headline(
     if let Some(job) = job {
         return (Level::Bad, format!("Leadership is safe, but {job}"));
     }
+    if state.jobs.as_ref().is_some_and(|jobs| jobs.error.is_some()) {
+        return (Level::Bad, "The jobs cannot be read now.".to_owned());
+    }
     if state.spare() == 0 && state.nodes.len() > 1 {
         let text = format!("None may be lost: {}. Jobs run.", voting(state));
         return (Level::Warn, text);
@@ -119,6 +123,12 @@ fn headline(
             Level::Warn,
             format!("Jobs run, but {} needs you: {}{more}.", first.subject, lower(first.kind)),
         );
+    }
+    if let Some(jobs) = state.jobs.as_ref().filter(|jobs| jobs.unread > 0) {
+        let (unread, all) = (jobs.unread, jobs.list.len());
+        let text =
+            format!("No failure is known yet: the runs of {unread} of {all} jobs are still being read.");
+        return (Level::Warn, text);
     }
     if let Some(first) = know.iter().find(|problem| problem.level == Level::Warn) {
         return (Level::Warn, format!("All runs. Good to know: {} – {}.", first.subject, lower(first.kind)));
@@ -197,6 +207,23 @@ fn leader(state: &Snapshot, needs: &mut Vec<Problem>) {
         since: Some(since),
         next: None,
         command: format!("quorate status election/{}", state.group),
+    });
+}
+
+/// Adds the error of the list of jobs. Without a quorum, the nodes' own problems explain it.
+fn unread(state: &Snapshot, needs: &mut Vec<Problem>) {
+    let Some(jobs) = state.jobs.as_ref().filter(|_| state.has_quorum()) else { return };
+    let Some(error) = &jobs.error else { return };
+    needs.push(Problem {
+        level: Level::Bad,
+        icon: ProblemIcon::Alert,
+        kind: "Unreadable",
+        subject: state.group.to_string(),
+        target: Target::Jobs,
+        text: format!("the jobs cannot be read: {error}"),
+        since: None,
+        next: None,
+        command: format!("quorate jobs list --group {}", shell(&state.group)),
     });
 }
 
@@ -375,6 +402,41 @@ mod tests {
         testing::fail(&mut state, 0);
         testing::start(&mut state, 0);
         assert_eq!(judge(&state).level, Level::Well);
+    }
+
+    #[test]
+    fn jobs_that_cannot_be_read_are_not_well() {
+        let mut state = testing::state(5);
+        testing::jobs_of(&mut state).error = Some("no answer within 2s".to_owned());
+        // A node that is away matters less.
+        state.nodes[1].vote = Vote::Unreachable;
+        let verdict = judge(&state);
+        assert_eq!((verdict.level, &*verdict.headline), (Level::Bad, "The jobs cannot be read now."));
+        assert_eq!((verdict.needs[0].kind, &verdict.needs[0].target), ("Unreadable", &Target::Jobs));
+        assert!(verdict.needs[0].text.contains("no answer within 2s"), "{:?}", verdict.needs);
+        // The old list stays, and with it a failure that an operator can fix.
+        testing::fail(&mut state, 0);
+        assert!(judge(&state).headline.contains("job-0 failed"));
+        state.nodes.iter_mut().for_each(|node| node.vote = Vote::Unreachable);
+        let verdict = judge(&state);
+        assert!(verdict.headline.starts_with("No quorum"), "{}", verdict.headline);
+        assert!(verdict.needs.iter().all(|problem| problem.kind != "Unreadable"), "{:?}", verdict.needs);
+    }
+
+    #[test]
+    fn histories_that_are_not_read_yet_may_hide_a_failure() {
+        let mut state = testing::state(3);
+        testing::jobs_of(&mut state).unread = 2;
+        let verdict = judge(&state);
+        let text = "No failure is known yet: the runs of 2 of 3 jobs are still being read.";
+        assert_eq!((verdict.level, &*verdict.headline), (Level::Warn, text));
+        testing::pause(&mut state, 1);
+        assert_eq!(judge(&state).headline, text, "a pause is known, and matters less");
+        testing::fail(&mut state, 0);
+        assert!(judge(&state).headline.contains("job-0 failed"));
+        let mut state = testing::state(3);
+        testing::jobs_of(&mut state).unread = 0;
+        assert_eq!(judge(&state).headline, "All is well.");
     }
 
     #[test]
