@@ -36,9 +36,19 @@ const WRONG_TOKEN: Duration = Duration::from_millis(500);
 struct Form(Vec<(String, String)>);
 
 impl Form {
+    /// Returns a field that a person wrote, without the spaces around it.
     fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.trim());
-        found.filter(|value| !value.is_empty())
+        self.untrimmed(name).map(str::trim).filter(|value| !value.is_empty())
+    }
+
+    fn untrimmed(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a name that the nodes store. Spaces are part of it: `17` and `17 ` are two messages.
+    fn stored(&self, name: &str) -> Result<&str, String> {
+        let found = self.untrimmed(name).filter(|value| !value.is_empty());
+        found.ok_or_else(|| format!("{name} is missing"))
     }
 
     /// Reads a time in the zone that the form was made for.
@@ -157,7 +167,7 @@ async fn carry_out(action: Action, site: &Site, visit: &Visit, form: &Form) -> R
                 }
                 Action::Unfreeze => (&**group, jobs.unfreeze().await),
                 _ => {
-                    let job = form.required("job")?;
+                    let job = form.stored("job")?;
                     (job, ask(action, &jobs, job, form).await?)
                 }
             };
@@ -228,7 +238,7 @@ async fn resign(site: &Site, visit: &Visit, form: &Form) -> Result<String, Strin
 }
 
 async fn reset(site: &Site, visit: &Visit, form: &Form) -> Result<String, String> {
-    let (set, id) = (form.required("set")?, form.required("id")?);
+    let (set, id) = (form.stored("set")?, form.stored("id")?);
     let shown = name(&format!("{set}/{id}"));
     tracing::info!(requester = visit.requester, message = shown, "asked on the page to reset a message");
     let result = Claims::new(site.quorum(), set).reset(id).await;
@@ -356,5 +366,14 @@ mod tests {
         assert!(times.time("until").is_err_and(|error| error.contains("\"soon\" is not a time")));
         assert_eq!(times.time("reason"), Ok(None));
         assert!(times.required_time("reason").is_err_and(|error| error.contains("is missing")));
+    }
+
+    #[test]
+    fn spaces_belong_to_a_stored_name_and_not_to_what_a_person_wrote() {
+        let form = form(&[("id", "17 "), ("reason", " disk full "), ("job", ""), ("set", " ")]);
+        assert_eq!((form.stored("id"), form.required("reason")), (Ok("17 "), Ok("disk full")));
+        assert_eq!(form.stored("set"), Ok(" "));
+        assert!(form.stored("job").is_err_and(|error| error == "job is missing"));
+        assert!(form.required("set").is_err());
     }
 }

@@ -6,8 +6,12 @@ use axum::{
     response::Response,
 };
 use futures_util::StreamExt;
-use quorate::{Election, Quorum, node::MemoryNode};
-use std::time::Duration;
+use quorate::{
+    Claims, Election, Quorum,
+    claim::{ClaimOutcome, ClaimState},
+    node::MemoryNode,
+};
+use std::{convert::Infallible, time::Duration};
 use tower::ServiceExt;
 
 const TOKEN: &str = "a-token-from-a-secret-store";
@@ -117,5 +121,43 @@ async fn a_closed_page_is_open_for_a_viewer_whom_the_service_knows() {
 async fn a_group_name_that_cannot_be_used_is_refused() {
     let quorum = quorum();
     assert!(router(Page::new(&Election::new(&quorum, "a{b"))).is_err());
+    quorum.close().await;
+}
+
+/// Lets all attempts of a message fail.
+async fn give_up(claims: &Claims, id: &str) {
+    let ClaimOutcome::Claimed(claim) = claims.claim(id).await.unwrap() else { panic!("{id:?} is claimed") };
+    claim.abandon().await.unwrap();
+    assert!(matches!(claims.claim(id).await, Ok(ClaimOutcome::DeadLettered(_))), "{id:?}");
+}
+
+#[tokio::test]
+async fn a_reset_concerns_the_message_with_exactly_this_id() {
+    let quorum = quorum();
+    quorum.met(Duration::from_secs(5)).await;
+    let claims = Claims::new(&quorum, "orders").max_attempts(1);
+    let claims = claims.dead_letter(|_letter| async { Ok::<_, Infallible>("given up") });
+    for id in ["17", "17 "] {
+        give_up(&claims, id).await;
+    }
+    let viewer = Viewer { access: Some(Access::Operate), name: "ada@proxy".into() };
+    let app = router(page(&quorum)).unwrap().layer(axum::Extension(viewer));
+    let response = get(&app, "/leadership").await;
+    let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+    let shown = text(response).await;
+    let (_, token) = shown.split_once("name=\"form\" value=\"").unwrap();
+    let form = format!("form={}&set=orders&id=17+", token.split('"').next().unwrap());
+    let cookie = cookie.split(';').next().unwrap();
+    let request = Request::post("/do/reset")
+        .header(header::COOKIE, cookie)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let response = app.clone().oneshot(request.body(Body::from(form)).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SEE_OTHER);
+    let request = Request::get("/leadership").header(header::COOKIE, cookie).body(Body::empty()).unwrap();
+    let shown = text(app.oneshot(request).await.unwrap()).await;
+    assert!(shown.contains("was reset; a worker may claim it again"), "{shown}");
+    let (reset, other) = (claims.inspect("17 ").await.unwrap(), claims.inspect("17").await.unwrap());
+    assert!(matches!(reset, ClaimState::Free { attempts: 0, .. }), "{reset:?}");
+    assert!(matches!(other, ClaimState::DeadLettered(_)), "{other:?}");
     quorum.close().await;
 }
