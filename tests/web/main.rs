@@ -251,6 +251,14 @@ fn a_stranger_sees_and_changes_nothing() {
     send(&own, "/sign-in", &format!("token={OPERATE}")).expect(403);
     send(&format!("{own}Origin: http://evil.example\r\n"), "/sign-in", &sign_in(OPERATE)).expect(403);
     send(&format!("{own}Sec-Fetch-Site: cross-site\r\n"), "/sign-in", &sign_in(OPERATE)).expect(403);
+    // Behind a proxy that does not pass the browser's Host, only Sec-Fetch-Site says that the origin is the same.
+    let proxied = |origin: &str, site: &str| {
+        let head = format!("{own}Host: inner:9640\r\nOrigin: {origin}\r\nSec-Fetch-Site: {site}\r\n");
+        send(&head, "/sign-in", &sign_in(READ))
+    };
+    proxied("https://ops.example.com", "same-origin").expect(303);
+    proxied("https://ops.example.com", "cross-site").expect(403);
+    proxied("http://inner:9640", "cross-site").expect(403);
     let wrong = send(&own, "/sign-in", &sign_in("the-token-to-operatf")).expect(303);
     assert!(wrong.head.contains("location: /sign-in") && !wrong.head.contains("set-cookie"), "{wrong}");
     let notice = http.request("GET", "/sign-in", &own, "").expect(200);

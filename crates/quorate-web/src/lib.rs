@@ -67,6 +67,7 @@ mod watch;
 pub use access::{Access, Viewer};
 pub use page::Page;
 pub use source::{Examination, Finding, Message, Messages, NodeFacts, NodeSource, Severity, SourceFuture};
+pub use visit::is_same_origin;
 
 use actions::{Action, act};
 use axum::{

@@ -120,9 +120,25 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
-/// Returns whether a form comes from a page of this server. A browser names the origin of a form; a program that sends
-/// neither header has no viewer whose rights it could misuse.
-pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
+/// Returns whether a request may come from a page of this server, by its headers `Sec-Fetch-Site`, `Origin` and `Host`. The
+/// router refuses every form of another origin itself.
+///
+/// A browser sends `Sec-Fetch-Site` over TLS and to this machine, and no page can change it. So a form is accepted also
+/// behind a proxy that does not pass the browser's `Host`. Without that header, `Origin` must name the `Host`. A program
+/// that sends neither has no viewer whose rights it could misuse.
+///
+/// ```
+/// use axum::http::{HeaderMap, HeaderValue};
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("host", HeaderValue::from_static("10.0.0.7:9640"));
+/// headers.insert("origin", HeaderValue::from_static("https://ops.example.com"));
+/// assert!(!quorate_web::is_same_origin(&headers));
+/// headers.insert("sec-fetch-site", HeaderValue::from_static("same-origin"));
+/// assert!(quorate_web::is_same_origin(&headers));
+/// ```
+#[must_use]
+pub fn is_same_origin(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site == "same-origin" || site == "none";
     }

@@ -142,16 +142,12 @@ fn is_address(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// Refuses a request from a page of another origin.
+/// Refuses a request from a page of another origin. A browser names the origin of each form, and of each request of a
+/// script to another origin. A link from another page has no `Origin`, and is followed.
 fn check_origin(headers: &HeaderMap) -> Result<(), HttpError> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let of = |origin: &str| {
-        origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).map(str::to_owned)
-    };
-    if !host.is_empty() && origin.to_str().ok().and_then(of).as_deref() == Some(host) {
+    let Some(origin) = headers.get(header::ORIGIN).filter(|_| !quorate_web::is_same_origin(headers)) else {
         return Ok(());
-    }
+    };
     let text = format!(
         "the page of {:?} may not use this server; open the server's own address, or send no Origin",
         shown(origin)
@@ -217,6 +213,22 @@ mod tests {
         }
         assert!(check_origin(&headers(&[(header::ORIGIN, "http://")])).is_err(), "no host");
         assert!(check_origin(&headers(&[(header::HOST, "a")])).is_ok(), "no origin");
+    }
+
+    #[test]
+    fn behind_a_proxy_the_browser_says_whether_the_origin_is_the_same() {
+        let site = header::HeaderName::from_static("sec-fetch-site");
+        let is_refused = |origin: &'static str, value: &'static str| {
+            let pairs = [(header::HOST, "10.0.0.7:9640"), (header::ORIGIN, origin), (site.clone(), value)];
+            check_origin(&headers(&pairs)).is_err()
+        };
+        assert!(!is_refused("https://ops.example.com", "same-origin"));
+        for value in ["cross-site", "same-site", "", "Same-Origin"] {
+            assert!(is_refused("https://ops.example.com", value), "{value}");
+            assert!(is_refused("http://10.0.0.7:9640", value), "{value}");
+        }
+        let link = [(header::HOST, "10.0.0.7:9640"), (site.clone(), "cross-site")];
+        assert!(check_origin(&headers(&link)).is_ok(), "a link to the page");
     }
 
     #[test]
