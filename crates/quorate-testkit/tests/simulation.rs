@@ -355,7 +355,7 @@ sweeps! {
 /// Seeds that once broke an invariant, and the bug that each found. When the simulation uses its random
 /// numbers in another way, the same seed gives another history. A seed of this list may then no longer
 /// reproduce its bug. If a unit test covers the bug itself, the text names the test.
-const FOUND: [(&str, u64, &str); 31] = [
+const FOUND: [(&str, u64, &str); 33] = [
     (
         "default",
         5_682,
@@ -498,6 +498,17 @@ const FOUND: [(&str, u64, &str); 31] = [
         521700,
         "a payload that a majority stored from attempts that no majority had counted was not known; \
          sim/invariant/payloads.rs: attempts_that_leave_one_payload_at_a_majority_together_excuse_a_refusal",
+    ),
+    (
+        "default",
+        530231,
+        "requests: the end of a requested run was missing in the history after a change of the leader; \
+         scheduler/leader/tests/ends.rs: the_next_leader_enters_the_ends_of_requested_runs_with_their_causes",
+    ),
+    (
+        "contact-all",
+        614612,
+        "histories: the entry of a run that a leader cancelled, although the next leader refused the request",
     ),
 ];
 

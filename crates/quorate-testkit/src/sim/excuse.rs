@@ -124,6 +124,8 @@ excuses! {
     PauseEndForgotten, "histories, runs: servers lost the end of a pause", FAILURES;
     /// A tick ran although its entry says that it was skipped.
     HistoriesSkipped, "histories: a skip is not final", FAILURES;
+    /// An entry says that a run was cancelled, and a later leader refused the request to cancel it.
+    HistoriesRefused, "histories: a later leader refused the cancellation", FAILURES;
     /// An entry is missing that fewer than a majority of the servers store.
     HistoriesForgotten, "histories: servers lost the entry", FORGOTTEN;
     /// A run of an any-worker job ended too late for its leader to enter it.

@@ -183,7 +183,11 @@ impl Histories {
                 let paused = spec.is_any_worker() && self.log.may_be_paused(&entry.job, entry.tick);
                 // A run also ends as cancelled if its end could not be recorded. Its handler may have ended
                 // in any way.
-                given_up || paused || ended(&|_, _| true)
+                given_up
+                    || paused
+                    || ended(&|_, _| true)
+                    || Excuse::HistoriesRefused
+                        .excuses(self.log.may_have_been_cancelled(&entry.job, entry.tick, until))
             }
             RunOutcome::Lost => {
                 spec.delivery == Delivery::AtMostOnce

@@ -262,11 +262,25 @@ impl PoolLog {
     /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true
     /// times.
     pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
+        self.cancels(job, from, until).any(Request::is_possible)
+    }
+
+    /// Returns `true` if a leader may have cancelled runs of a job between `from` and `until`. It may have ended before
+    /// it answered, and a later leader may have refused the request.
+    pub(super) fn may_have_been_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
+        self.cancels(job, from, until).any(|request| request.acts_until().is_some())
+    }
+
+    fn cancels<'a>(
+        &'a self,
+        job: &'a str,
+        from: WallTime,
+        until: WallTime,
+    ) -> impl Iterator<Item = &'a Request> {
         let cancels =
             self.requests(job).filter(|request| matches!(request.asked.ask, JobAction::Cancel { .. }));
         cancels
-            .filter(|cancel| cancel.is_possible())
-            .any(|cancel| cancel.asked.at <= until + OFFSET && from <= cancel.latest() + OFFSET * 2)
+            .filter(move |cancel| cancel.asked.at <= until + OFFSET && from <= cancel.latest() + OFFSET * 2)
     }
 }
 
