@@ -122,25 +122,25 @@ impl RunFile {
     }
 }
 
-/// Removes the files of a job that are too old or too many. `but` is not removed.
-fn remove_old(dir: &Path, but: &Path, config: &OutputConfig) {
+/// Removes the files of a job that are too old or too many. `opened` is the file that is about to be written: a
+/// retry finds it, and it is neither counted nor removed.
+fn remove_old(dir: &Path, opened: &Path, config: &OutputConfig) {
     let age = |path: &Path| {
         let modified = fs::metadata(path).and_then(|data| data.modified()).ok();
         // A file without a time, or with one in the future, is not old.
         modified.and_then(|modified| modified.elapsed().ok()).unwrap_or_default()
     };
-    let files: Vec<_> = ticks_in(dir).into_iter().map(|(_, path)| (path.clone(), age(&path))).collect();
-    for path in superfluous(&files, config) {
-        if *path != but
-            && let Err(error) = fs::remove_file(path)
-        {
+    let others = ticks_in(dir).into_iter().map(|(_, path)| path).filter(|path| path != opened);
+    let others: Vec<_> = others.map(|path| (path.clone(), age(&path))).collect();
+    for path in superfluous(&others, config) {
+        if let Err(error) = fs::remove_file(path) {
             tracing::warn!("cannot remove {}: {error}", path.display());
         }
     }
 }
 
-/// Returns the files to remove. `files` are those of one job, the oldest tick first, with their ages. The newest
-/// `keep - 1` stay, since another one is about to be written, unless they are too old. Pure.
+/// Returns the files to remove. `files` are those of one job, the oldest tick first, with their ages, without the one
+/// that is about to be written. So the newest `keep - 1` stay, unless they are too old. Pure.
 fn superfluous<'a>(files: &'a [(PathBuf, Duration)], config: &OutputConfig) -> Vec<&'a PathBuf> {
     let excess = (files.len() + 1).saturating_sub(config.keep);
     let is_old = |age: Duration| config.max_age.is_some_and(|most| age > most);
@@ -236,6 +236,19 @@ mod tests {
         assert_eq!(removed(config(3, None)), "/0/1/2", "two stay, and one is about to be written");
         assert_eq!(removed(config(100, Some(hour * 3))), "/0/1");
         assert_eq!(removed(config(1, None)), "/0/1/2/3/4");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_opened_again_removes_no_other_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = OutputConfig { dir: dir.path().into(), ..config(2, None) };
+        let (env, files) = (Env::system(), OutputFiles::start(&config).unwrap());
+        let at = |second: u64| WallTime::from_micros(1_800_000_000_000_000 + second * 1_000_000);
+        let kept = || runs_of(&config.dir, "j").iter().map(|(tick, _)| *tick).collect::<Vec<_>>();
+        for (run, expected) in [(1, &[1][..]), (2, &[1, 2]), (2, &[1, 2]), (1, &[1, 2]), (3, &[2, 3])] {
+            drop(files.open(&env, "j", at(run)).await.unwrap());
+            assert_eq!(kept(), expected.iter().map(|run| at(*run)).collect::<Vec<_>>(), "after run {run}");
+        }
     }
 
     #[tokio::test]
