@@ -57,16 +57,29 @@ impl LineSplitter {
 
     /// Removes the first line of at most [`LINE_MAX`] bytes. Invalid UTF-8 is shown as `\u{FFFD}`.
     fn take(&mut self) -> String {
-        let mut end = self.rest.len().min(LINE_MAX);
-        // A character is not cut in two.
-        while end > LINE_MAX - 4 && end < self.rest.len() && self.rest[end] & 0xC0 == 0x80 {
-            end -= 1;
+        let mut end = self.rest.len();
+        if end >= LINE_MAX {
+            // A character is not cut in two. Its other bytes may not have arrived yet.
+            end = without_partial(&self.rest[..LINE_MAX]);
         }
         let line: Vec<u8> = self.rest.drain(..end).collect();
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         String::from_utf8_lossy(line).into_owned()
     }
+}
+
+/// Returns the length of `bytes` without a last character of which some bytes are missing.
+fn without_partial(bytes: &[u8]) -> usize {
+    let has = bytes.iter().rev().take_while(|byte| **byte & 0xC0 == 0x80).take(3).count() + 1;
+    let first = bytes.len().saturating_sub(has);
+    let needs = match bytes.get(first) {
+        Some(0xC2..=0xDF) => 2,
+        Some(0xE0..=0xEF) => 3,
+        Some(0xF0..=0xF4) => 4,
+        _ => 1,
+    };
+    if needs > has { first } else { bytes.len() }
 }
 
 impl RunLabel {
@@ -120,11 +133,30 @@ mod tests {
 
     #[test]
     fn a_long_line_is_continued_and_loses_nothing() {
-        let long = "ї".repeat(LINE_MAX);
-        for size in [1_000, long.len()] {
-            let lines = split(&long.as_bytes().chunks(size).collect::<Vec<_>>());
-            assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= LINE_MAX));
-            assert_eq!(lines.concat(), long);
+        // `LINE_MAX` is no multiple of 3. So some lines end within a character, of which the next chunk has the
+        // rest: 8,192 bytes are read at once.
+        for long in ["ї", "€", "𝄞", "a€"].map(|part| part.repeat(LINE_MAX)) {
+            for size in [1_000, 8_192, LINE_MAX - 1, long.len()] {
+                let lines = split(&long.as_bytes().chunks(size).collect::<Vec<_>>());
+                assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= LINE_MAX));
+                assert!(lines.concat() == long, "{:?}, {size} bytes at once", &long[..4]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_last_character_that_lacks_bytes_is_left_for_the_next_line() {
+        for (bytes, length) in [
+            (&b""[..], 0),
+            (b"ab", 2),
+            ("a€".as_bytes(), 4),
+            (b"a\xe2\x82", 1),
+            (b"a\xe2", 1),
+            (b"a\xf0\x9d\x84", 1),
+            (b"\x80\x80\x80\x80\x80", 5),
+            (b"\xff", 1),
+        ] {
+            assert_eq!(without_partial(bytes), length, "{bytes:?}");
         }
     }
 
