@@ -410,6 +410,29 @@ fn a_freeze_survives_the_leader_s_death_and_ends_on_time() {
     second.wait(PATIENCE).expect(0);
 }
 
+/// Checks that the length of a freeze counts from the quorum's clock, from which the operator's may differ.
+#[test]
+fn the_length_of_a_freeze_is_measured_with_the_quorum_s_clock() {
+    const OFFSET: &str = "max_clock_offset = \"2h\"\n";
+    let (program, nodes) = (program(), Nodes::with_own_clocks(3));
+    nodes.iter().for_each(|node| node.step_clock(Duration::from_secs(3_600), true));
+    nodes.admit(&program, &["--config", &program.write("offset.toml", OFFSET)]);
+    let bench = JobBench::on(program, nodes, &format!("{OFFSET}{OFTEN}"));
+    let daemon = bench.daemon();
+    until("a registered job", PATIENCE, || (bench.jobs(&["show", "beat"]).code == Some(0)).then_some(()));
+    asked(&bench, &["freeze", "--reason", "the clocks differ", "--for", "10m"], 0);
+    let frozen = bench.json(&["list"])["frozen"].clone();
+    let minute = |field: &str| {
+        let text = frozen[field].as_str().expect("a time");
+        let part = |at: std::ops::Range<usize>| text[at].parse::<u32>().expect("a number");
+        part(11..13) * 60 + part(14..16)
+    };
+    let length = (minute("until") + 24 * 60 - minute("at")) % (24 * 60);
+    assert!((9..=10).contains(&length), "{length} minutes: {frozen}");
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}
+
 #[test]
 fn operations_on_the_nodes_are_in_the_audit_list() {
     let program = program();

@@ -17,6 +17,11 @@ impl JobBench {
     pub fn new(executable: &'static str, jobs: &str) -> Self {
         let program = Program::new(executable);
         let nodes = Nodes::admitted(3, &program, &[]);
+        Self::on(program, nodes, jobs)
+    }
+
+    /// Uses these nodes, which are trusted. `jobs` is the part of the file that has the jobs.
+    pub fn on(program: Program, nodes: Nodes, jobs: &str) -> Self {
         let list: Vec<String> = nodes.urls().iter().map(|url| format!("{url:?}")).collect();
         let head = format!("nodes = [{}]\ngroup = \"g\"\nlease = {{ ttl = \"2s\" }}\n", list.join(", "));
         let config = program.write("quorate.toml", &format!("{head}{jobs}"));

@@ -1,5 +1,5 @@
 use super::{PATIENCE, Program, until};
-use quorate_testkit::redis::RedisCluster;
+use quorate_testkit::redis::{RedisCluster, RedisConfig};
 use std::ops::{Deref, DerefMut};
 
 /// The Redis servers of one test.
@@ -16,6 +16,16 @@ impl Nodes {
     /// If `redis-server` cannot be started. The message says how to install it.
     pub fn new(size: usize) -> Self {
         Self { cluster: RedisCluster::start(size).unwrap_or_else(|error| panic!("{error}")) }
+    }
+
+    /// Starts servers, each with a wall clock that the test can step.
+    ///
+    /// # Panics
+    ///
+    /// If `redis-server` cannot be started, or not with such a clock.
+    pub fn with_own_clocks(size: usize) -> Self {
+        let config = RedisConfig::new().own_clock();
+        Self { cluster: RedisCluster::start_with(size, &config).unwrap_or_else(|error| panic!("{error}")) }
     }
 
     /// Starts servers and trusts them. `args` are further arguments that every worker uses, besides `--nodes`.

@@ -6,7 +6,6 @@ use crate::{
     exit::Failure,
     jobs::{self, Action},
 };
-use quorate::env::Env;
 
 /// Freezes all jobs of the group until a time.
 pub(crate) async fn freeze(
@@ -14,13 +13,13 @@ pub(crate) async fn freeze(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
-    // The clap definition requires one of the two.
-    let until = match (args.until, args.length) {
-        (Some(until), _) => until,
-        (None, length) => Env::system().wall() + length.unwrap_or_default(),
+    // The clap definition requires one of the two. The leader compares the end with the quorum's clock, from which
+    // the clock of this machine may differ.
+    let freeze = |now| Action::Freeze {
+        reason: args.reason.clone(),
+        until: args.until.unwrap_or_else(|| now + args.length.unwrap_or_default()),
     };
-    let freeze = Action::Freeze { reason: args.reason.clone(), until };
-    jobs::send(&freeze, "", &args.wait, config, environment).await
+    jobs::send_at(freeze, "", &args.wait, config, environment).await
 }
 
 /// Ends the freeze of the group.

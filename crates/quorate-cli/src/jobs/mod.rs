@@ -25,7 +25,7 @@ use quorate::{
     quorum::Quorum,
     scheduler::{Jobs, JobsError},
 };
-pub(crate) use request::{Action, send};
+pub(crate) use request::{Action, send, send_at};
 pub(crate) use why::Page as WhyPage;
 
 /// Runs one of the commands, and returns the exit status.

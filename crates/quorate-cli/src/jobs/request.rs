@@ -103,6 +103,18 @@ pub(crate) async fn send(
     config: &Config,
     environment: &Environment<'_>,
 ) -> Result<u8, Failure> {
+    send_at(|_| action.clone(), job, args, config, environment).await
+}
+
+/// Sends a request to the leader, and shows its answer. The action may depend on the time of the quorum's clock,
+/// which is known once the nodes have answered.
+pub(crate) async fn send_at(
+    action: impl FnOnce(WallTime) -> Action,
+    job: &str,
+    args: &WaitArgs,
+    config: &Config,
+    environment: &Environment<'_>,
+) -> Result<u8, Failure> {
     // The command first only reads whether the job exists. If the list of nodes is mistyped, it finds no job, and
     // ends before it has written markers to these nodes.
     let (looking, jobs) = look(&args.group, config).await?;
@@ -115,6 +127,7 @@ pub(crate) async fn send(
     // A missing quorum is not reported here, because the request below then fails with the reason for each
     // node.
     let _ = quorum.ready(PATIENCE).await;
+    let action = action(quorum.wall());
     let progress = Progress::new(quorum.env(), "waiting for the leader's answer", Some(args.wait));
     let answer = progress.during(action.send(&jobs, job)).await;
     quorum.close().await;
