@@ -173,6 +173,32 @@ fn a_command_deaf_to_sigterm_is_dead_before_a_resigning_daemon_releases_its_leas
     rival.wait(PATIENCE).expect(0);
 }
 
+/// Checks that the daemon knows that no process runs if a job's directory is missing. So it releases the lease at its
+/// end, and the next daemon does not wait for the TTL.
+#[test]
+fn a_run_whose_directory_is_missing_does_not_keep_the_lease() {
+    let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));
+    let dir = program.dir().display();
+    let text = format!(
+        "nodes = [\"file://{dir}/node\"]\ngroup = \"g\"\ntrust_new_nodes = true\nlease = {{ ttl = \"30s\" }}\n\
+         [[job]]\nname = \"lost\"\nevery = \"200ms\"\ncwd = \"{dir}/missing\"\ncommand = [\"true\"]\n"
+    );
+    let config = program.write("quorate.toml", &text);
+    let daemon = program.start(["run", "--config", &config]);
+    daemon.until_it_says(&format!("cannot enter cwd = \"{dir}/missing\": No such file or directory"));
+    let next = program.start(["run", "--config", &config]);
+    next.until_it_says("node votes");
+    daemon.signal(Signal::TERM);
+    let ended = daemon.wait(PATIENCE).expect(0);
+    let released = now();
+    assert!(!ended.stderr.contains("not released"), "{ended}");
+    assert!(ended.stderr.contains("create the directory"), "{ended}");
+    next.until_it_says("elected");
+    assert!(released.until(now()) < 10 * SECOND, "elected {:?} later", released.until(now()));
+    next.signal(Signal::TERM);
+    next.wait(PATIENCE).expect(0);
+}
+
 #[test]
 fn check_reads_the_file_and_says_what_it_means_or_what_is_wrong_and_where() {
     let program = Program::new(env!("CARGO_BIN_EXE_quorate-under-test"));

@@ -12,6 +12,7 @@ use std::{
     fs::File,
     io::{self, PipeReader, Read, Write},
     os::fd::AsRawFd,
+    process::Command,
     time::Duration,
 };
 
@@ -174,6 +175,71 @@ fn a_daemon_whose_loop_is_blocked_loses_the_lease_and_ends_at_sigterm() {
     leader.wait(PATIENCE).expect(125).says(&["did not end within", "SIGTERM"]);
     follower.signal(Signal::TERM);
     follower.wait(PATIENCE).expect(0);
+}
+
+/// A mounted file system (FUSE) that answers no request. A process that enters it waits until the mount ends or the
+/// process is killed.
+struct Hung {
+    dir: tempfile::TempDir,
+    /// The connection to the kernel, from which no request is read. `None` once it is closed.
+    device: Option<File>,
+}
+
+impl Hung {
+    /// Mounts the file system. Returns `None` if this machine does not permit it, and reports the reason.
+    fn mount(test: &str) -> Option<Self> {
+        let skip = |why: String| {
+            quorate_testkit::cannot_run(test, &format!("it mounts a FUSE file system, as root: {why}"));
+            None
+        };
+        let device = match File::options().read(true).write(true).open("/dev/fuse") {
+            Ok(device) => device,
+            Err(error) => return skip(format!("/dev/fuse: {error}")),
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        // The device is the standard input of mount(8), so its number is 0.
+        let options = "fd=0,rootmode=40000,user_id=0,group_id=0";
+        let mut mount = Command::new("mount");
+        mount.args(["-i", "-n", "-t", "fuse", "-o", options, "hung"]).arg(dir.path());
+        mount.stdin(device.try_clone().expect("our own file"));
+        match mount.output() {
+            Ok(output) if output.status.success() => Some(Self { dir, device: Some(device) }),
+            Ok(output) => skip(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => skip(format!("mount: {error}")),
+        }
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        // Without the device, every request fails at once. So no process waits any more.
+        self.device = None;
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn directories_that_do_not_answer_delay_only_their_own_runs() {
+    let Some(hung) = Hung::mount("directories_that_do_not_answer_delay_only_their_own_runs") else { return };
+    let mut more = String::new();
+    // More jobs than this machine has threads for the daemon's tasks.
+    for job in 0..std::thread::available_parallelism().map_or(8, usize::from) + 2 {
+        more += &format!(
+            "[[job]]\nname = \"hung-{job}\"\nevery = \"200ms\"\ncwd = {:?}\ncommand = [\"true\"]\n",
+            hung.dir.path()
+        );
+    }
+    let bench = Bench::new(&more);
+    let daemon = bench.daemon();
+    daemon.until_it_says("elected");
+    for _ in 0..4 {
+        bench.until_more_ticks(&daemon);
+    }
+    daemon.until_it_says(&format!("the file system of its directory {}", hung.dir.path().display()));
+    bench.until_more_ticks(&daemon);
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
 }
 
 /// Stops only the first thread of a child process, as a debugger does. The thread is stopped until the calling

@@ -190,7 +190,11 @@ async fn under_lease(
         Ok(supervisor) => supervisor,
         Err(error) => {
             let code = if lease.is_valid() { error.code() } else { LEASE_LOST };
-            release(lease).await;
+            if error.nothing_started() {
+                release(lease).await;
+            } else {
+                lease.abandon();
+            }
             return Err(Failure::new(code, error));
         }
     };

@@ -77,11 +77,11 @@ async fn run(
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
-            if !matches!(error, StartError::Supervisor(_)) {
+            if error.nothing_started() {
                 unconfirmed.confirm();
             }
             output.tail().await;
-            return Err(error.to_string());
+            return Err(not_started(&error));
         }
     };
     let exit = guard.watch(env, &mut supervisor, look, tick.cancellation_token(), None).await;
@@ -151,6 +151,18 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         spec = spec.dir(dir);
     }
     Ok(spec)
+}
+
+/// Returns the reason why the command was not started, with the field of the job that has to change.
+fn not_started(error: &StartError) -> String {
+    match error {
+        StartError::Directory { dir, why } => {
+            format!(
+                "cannot enter cwd = {dir:?}: {why}; create the directory, give the daemon's user access, or correct cwd"
+            )
+        }
+        error => error.to_string(),
+    }
 }
 
 fn outcome(exit: &Exit, cancelled: bool, ok: &[u8]) -> Result<(), String> {

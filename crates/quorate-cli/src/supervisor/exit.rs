@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use std::{ffi::OsString, fmt, io};
+use std::{ffi::OsString, fmt, io, path::PathBuf};
 
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,11 +120,23 @@ pub enum StartError {
         /// The error of the system.
         why: String,
     },
+    /// The working directory cannot be entered. Exit code 125.
+    #[error("cannot enter the directory {}: {why}", shown(.dir.as_os_str()))]
+    Directory {
+        /// The directory as it was given.
+        dir: PathBuf,
+        /// The error of the system.
+        why: String,
+    },
     /// The supervisor process could not be started. Exit code 125.
     #[error("cannot start the supervisor process that guards the command: {0}")]
     Io(#[from] io::Error),
-    /// The supervisor process did not answer, or the deadline was too near. Exit code 125.
+    /// The supervisor process answered that it did not start the command, because the deadline was too near, for
+    /// example. Exit code 125.
     #[error("the command was not started: {0}")]
+    NotStarted(String),
+    /// The supervisor process did not answer. So the command may have been started. Exit code 125.
+    #[error("the start of the command is not confirmed: {0}")]
     Supervisor(String),
 }
 
@@ -142,8 +154,13 @@ impl StartError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Io(_) | Self::Supervisor(_) => 125,
+            Self::Directory { .. } | Self::Io(_) | Self::NotStarted(_) | Self::Supervisor(_) => 125,
         }
+    }
+
+    /// Returns whether it is certain that no process of the command was started. Then the lease may be released.
+    pub fn nothing_started(&self) -> bool {
+        !matches!(self, Self::Supervisor(_))
     }
 }
 

@@ -2,7 +2,10 @@ use super::launch::{NOW, Unstarted, send_streams, spawn_supervisor};
 use super::parent::{CommandView, kill_if_stopped};
 use super::wire::{self, Order, Report};
 use super::{CommandSpec, Deadline, EndedBy, Exit, StartError, Status, cgroup};
-use quorate::env::{BootTime, Env};
+use quorate::{
+    env::{BootTime, Env},
+    plain::plain,
+};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_current_process_group};
 use std::{io, os::unix::net::UnixStream as StdStream, time::Duration};
@@ -101,14 +104,16 @@ impl Supervisor {
         let continued = command.job_control.then(|| signal(SignalKind::from_raw(Signal::CONT.as_raw())));
         let continued = continued.transpose()?;
         let (ours, theirs) = StdStream::pair()?;
+        // Once the streams are sent, the command may start. So all calls that can fail otherwise come before.
+        ours.set_nonblocking(true)?;
+        let ours = UnixStream::from_std(ours)?;
         let mut child = spawn_supervisor(&command, deadline, theirs)?;
         let group = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
         let supervisor =
             group.ok_or_else(|| StartError::Supervisor("the supervisor process ended at once".into()))?;
         send_streams(&ours, &streams)?;
         drop(streams);
-        ours.set_nonblocking(true)?;
-        let mut unstarted = Unstarted(Some(UnixStream::from_std(ours)?));
+        let mut unstarted = Unstarted(Some(ours));
         let mut inbox = Vec::new();
         let first = env.before(deadline.kill, next_report(unstarted.0.as_ref(), &mut inbox)).await;
         let failed = match first.flatten() {
@@ -133,9 +138,12 @@ impl Supervisor {
             }
             Some(Report::NotFound(why)) => StartError::NotFound { program: command.program, why },
             Some(Report::NotExecutable(why)) => StartError::NotExecutable { program: command.program, why },
-            Some(Report::Failed(why)) => StartError::Supervisor(why),
+            Some(Report::NotEntered(why)) => {
+                StartError::Directory { dir: command.dir.unwrap_or_default(), why }
+            }
+            Some(Report::Failed(why)) => StartError::NotStarted(why),
             Some(other) => StartError::Supervisor(format!("the supervisor process answered {other:?}")),
-            None => StartError::Supervisor("the supervisor process did not answer in time".into()),
+            None => StartError::Supervisor(no_answer(&command)),
         };
         drop(unstarted);
         if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
@@ -313,7 +321,11 @@ impl Supervisor {
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
             }
-            Report::Started { .. } | Report::NotFound(_) | Report::NotExecutable(_) | Report::Failed(_) => {}
+            Report::Started { .. }
+            | Report::NotEntered(_)
+            | Report::NotFound(_)
+            | Report::NotExecutable(_)
+            | Report::Failed(_) => {}
         }
     }
 
@@ -415,6 +427,18 @@ impl Drop for Supervisor {
                 let _ = kill_if_stopped(supervisor);
             }
         }
+    }
+}
+
+/// Describes a supervisor process that did not answer, with the place to look first.
+fn no_answer(command: &CommandSpec) -> String {
+    let text = "the supervisor process did not answer in time";
+    match &command.dir {
+        Some(dir) => {
+            let dir = plain(&dir.to_string_lossy(), 200);
+            format!("{text}; check that the file system of its directory {dir} answers")
+        }
+        None => text.to_owned(),
     }
 }
 

@@ -38,7 +38,8 @@ impl Drop for Unstarted {
 /// A deadline that has already passed.
 pub(super) const NOW: Order = Order::Deadline { step_down: 0, kill: 0 };
 
-/// Starts this same binary as the supervisor process. Its standard input is the socket.
+/// Starts this same binary as the supervisor process. Its standard input is the socket. Of the file system, the call
+/// reads only this binary.
 pub(super) fn spawn_supervisor(
     command: &CommandSpec,
     deadline: Deadline,
@@ -47,8 +48,15 @@ pub(super) fn spawn_supervisor(
     // Without a process group in this namespace there is no terminal to lend either.
     let group = own_group().filter(|_| command.job_control);
     let job_control = group.map(|group| JobControl { group, leads: getpid() == group });
-    let invocation =
-        Invocation { deadline, job_control, program: command.program.clone(), args: command.args.clone() };
+    let invocation = Invocation {
+        deadline,
+        job_control,
+        // The supervisor process enters the directory itself. Its file system may not answer, and this process
+        // must not wait for it.
+        dir: command.dir.clone(),
+        program: command.program.clone(),
+        args: command.args.clone(),
+    };
     let mut supervisor = std::process::Command::new(this_binary()?);
     supervisor.arg0("quorate").arg(ARGUMENT).args(invocation.to_args());
     // The variable `QUORATE_NODES` may contain the passwords of the nodes. So the command gets it only if the
@@ -62,15 +70,6 @@ pub(super) fn spawn_supervisor(
         .stdin(OwnedFd::from(socket))
         .stdout(std::process::Stdio::null())
         .process_group(0);
-    if let Some(dir) = &command.dir {
-        if !dir.is_dir() {
-            return Err(StartError::Supervisor(format!(
-                "cannot run it in {}: it is not a directory",
-                dir.display()
-            )));
-        }
-        supervisor.current_dir(dir);
-    }
     Ok(Command::from(supervisor).spawn()?)
 }
 
@@ -81,7 +80,7 @@ fn this_binary() -> io::Result<OsString> {
     if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }
 }
 
-pub(super) fn send_streams(socket: &StdStream, streams: &[OwnedFd; 3]) -> io::Result<()> {
+pub(super) fn send_streams(socket: impl AsFd, streams: &[OwnedFd; 3]) -> io::Result<()> {
     let streams = streams.each_ref().map(AsFd::as_fd);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

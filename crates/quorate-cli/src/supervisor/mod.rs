@@ -24,6 +24,8 @@
 //! * Without `/proc`, the members of the group cannot be identified. This process then signals the id of the
 //!   group even if the group's leader has been reaped. By then another group may have that id. Without pidfds
 //!   (Linux before 5.3), the start time of a process identifies it.
+//! * If the file system of [`CommandSpec::dir`] does not answer, the supervisor process waits for it, and
+//!   [`Supervisor::start`] fails after the deadline. It is then not known whether the command was started.
 //! * Job control is best effort: see below.
 //!
 //! # Mechanism

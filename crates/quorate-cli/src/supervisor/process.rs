@@ -18,6 +18,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
+    path::PathBuf,
     process::{Command, ExitCode},
     str::FromStr,
     time::Duration,
@@ -53,6 +54,8 @@ pub(super) struct Invocation {
     pub(super) deadline: Deadline,
     /// The parent's process group. `None` if the command must not use the terminal.
     pub(super) job_control: Option<JobControl>,
+    /// The working directory of the command. `None` if it is that of the parent.
+    pub(super) dir: Option<PathBuf>,
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
 }
@@ -70,9 +73,10 @@ impl Invocation {
         let group = self.job_control.map_or(0, |job_control| job_control.group.as_raw_pid());
         let leads = self.job_control.is_some_and(|job_control| job_control.leads);
         let head = [step_down.as_nanos().to_string(), kill.as_nanos().to_string(), group.to_string()];
-        let head = head.into_iter().chain([leads.to_string()]).map(OsString::from);
-        let tail = std::iter::once(self.program.clone()).chain(self.args.iter().cloned());
-        head.chain(tail).collect()
+        let head = head.into_iter().chain([leads.to_string(), self.dir.is_some().to_string()]);
+        let dir = self.dir.clone().map(PathBuf::into_os_string);
+        let tail = dir.into_iter().chain([self.program.clone()]).chain(self.args.iter().cloned());
+        head.map(OsString::from).chain(tail).collect()
     }
 
     fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
@@ -82,7 +86,8 @@ impl Invocation {
         let deadline = wire::deadline(next(&mut args)?, next(&mut args)?);
         let (group, leads) = (next(&mut args)?, next(&mut args)?);
         let job_control = Pid::from_raw(group).map(|group| JobControl { group, leads });
-        Some(Self { deadline, job_control, program: args.next()?, args: args.collect() })
+        let dir = if next(&mut args)? { Some(args.next()?.into()) } else { None };
+        Some(Self { deadline, job_control, dir, program: args.next()?, args: args.collect() })
     }
 }
 
@@ -92,7 +97,18 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     }
     let is_subreaper = become_subreaper();
     let Some(streams) = receive_streams()? else { return Ok(()) };
-    let (orders, changes) = (Orders::from_stdin()?, signals::children()?);
+    let (mut orders, changes) = (Orders::from_stdin()?, signals::children()?);
+    if let Some(dir) = &invocation.dir {
+        if let Err(error) = std::env::set_current_dir(dir) {
+            report(&Report::NotEntered(error.to_string()));
+            return Ok(());
+        }
+        // The file system may have answered late. Until the parent has been sent the report of the start, it sends
+        // only the order to end the command at once.
+        if SystemWorld.now() >= invocation.deadline.step_down || !orders.take().is_empty() {
+            return Err(io::Error::other("its directory answered too late"));
+        }
+    }
     let eager = invocation.job_control.is_some_and(|job_control| job_control.leads)
         && streams[..2].iter().all(rustix::termios::isatty);
     let cgroup = Cgroup::enter();

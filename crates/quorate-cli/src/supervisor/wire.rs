@@ -28,6 +28,8 @@ pub(super) enum Report {
     Accepted { kill: u64 },
     /// The signal could not be delivered to these processes.
     NotPermitted { signal: i32, processes: Vec<Survivor> },
+    /// The working directory cannot be entered, and the command was not started.
+    NotEntered(String),
     /// The program does not exist.
     NotFound(String),
     /// The program cannot be executed.
