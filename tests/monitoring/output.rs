@@ -102,3 +102,81 @@ fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_n
     assert_eq!(line["message"], "out\tone \u{1b}[2J", "JSON loses nothing");
     assert!(line["run"].as_str().is_some_and(|run| run.ends_with('Z')), "{line}");
 }
+
+/// A job that is interrupted on one machine, and ends on another. Each machine has its own directory of output.
+#[test]
+fn an_interrupted_run_is_followed_to_its_end_elsewhere_and_a_newer_run_is_reported() {
+    let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS);
+    let text = bench.program.read("quorate.toml").replace("\"outputs\"", "\"elsewhere\"");
+    let elsewhere = bench.program.write("elsewhere.toml", &text);
+    let killed = bench.daemon();
+    killed.until_it_says("elected");
+    until("the trigger", PATIENCE, || (bench.jobs(&["trigger", "slow"]).code == Some(0)).then_some(()));
+    until("the file of the run", PATIENCE, || {
+        bench.jobs(&["logs", "slow"]).stdout.contains(" stdout begun\n").then_some(())
+    });
+    let shown = bench.jobs(&["logs", "slow"]).expect(0);
+    let run = bench.json(&["logs", "slow"])["run"].as_str().expect("a run").to_owned();
+    let head = format!("quorate: the run {run}, from the file ");
+    let shown = shown.says(&[&head, "/outputs/slow/", " on this machine"]);
+    assert!(!shown.stderr.contains("newer run"), "{shown}");
+    killed.kill();
+
+    // The run starts again on the other machine, and the file on this one gets no further line.
+    let other = bench.program.start(["run", "--config", &elsewhere]);
+    let follower = bench.program.start(["jobs", "logs", "slow", "-f", "--config", &bench.config]);
+    let absent = [
+        "jobs",
+        "logs",
+        "slow",
+        "-f",
+        "--config",
+        &bench.program.write("no-files.toml", &without_files(&text)),
+    ];
+    until("the other machine's file", PATIENCE, || {
+        bench
+            .program
+            .run(["jobs", "logs", "slow", "--config", &elsewhere])
+            .stdout
+            .contains("begun")
+            .then_some(())
+    });
+    let absent = bench.program.start(absent);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    bench.program.write("go", "");
+    let ended = follower.wait(PATIENCE).expect(0);
+    let worker = format!("-{}", other.pid());
+    assert!(ended.stderr.contains(&format!("no further output comes: {run} done in ")), "{ended}");
+    assert!(ended.stderr.contains(&worker) && !ended.stdout.contains("over"), "{ended}");
+    // Without a file, the same run is waited for, and no output of it is kept.
+    absent.wait(PATIENCE).expect(1).says(&["no output of the run", &run, &worker]);
+
+    bench.jobs(&["trigger", "slow"]).expect(0);
+    let newer = until("the end of a newer run", PATIENCE, || {
+        let history = bench.json(&["history", "slow"]);
+        let newest = history["history"][0]["tick"].as_str()?.to_owned();
+        (newest != run).then_some(newest)
+    });
+    let shown = bench.jobs(&["logs", "slow"]).expect(0);
+    assert!(shown.stderr.contains(&head), "{shown}");
+    assert!(
+        shown.stderr.contains(&format!("a newer run {newer}, on ")) && shown.stderr.contains(&worker),
+        "{shown}"
+    );
+    let chosen = bench.jobs(&["logs", "slow", "--run", &run]).expect(0);
+    assert!(!chosen.stderr.contains("newer run"), "{chosen}");
+    other.signal(Signal::TERM);
+    other.wait(PATIENCE).expect(0);
+
+    // Without nodes, the file is shown, and it is not known whether it is the newest one.
+    bench.nodes.iter().for_each(quorate_testkit::redis::RedisServer::pause);
+    let shown = bench.jobs(&["logs", "slow"]).expect(0);
+    bench.nodes.iter().for_each(quorate_testkit::redis::RedisServer::resume);
+    assert!(shown.stderr.contains("there may be a newer run on another machine"), "{shown}");
+    assert!(shown.stdout.contains(" stdout begun\n"), "{shown}");
+}
+
+/// Returns the configuration without the files of runs.
+fn without_files(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("output = ")).map(|line| format!("{line}\n")).collect()
+}

@@ -1,7 +1,11 @@
 //! The command `quorate jobs logs`, which shows the output of a run: from the file of the run, or else from the
 //! history on the nodes.
 
-use super::{failure, look};
+use super::{
+    failure, look,
+    page::RunEnd,
+    run_state::{ENTRIES, RunState, newest, pauses, state_of},
+};
 use crate::{
     args::LogsArgs,
     config::Config,
@@ -12,8 +16,9 @@ use crate::{
     time::rfc3339,
 };
 use quorate::{
-    env::{Env, WallTime},
+    env::{BootTime, Env, WallTime},
     plain::plain,
+    quorum::Quorum,
     scheduler::{HistoryEntry, Jobs},
 };
 use serde::Serialize;
@@ -24,10 +29,11 @@ use std::{
     time::Duration,
 };
 
-/// The time between two looks for further output.
+/// The time between two looks for further output in a file.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The number of entries of the history among which the run is looked for.
-const ENTRIES: usize = 10_000;
+/// The number of reads in a row after which a run that was active, and of which the nodes store nothing any more, is
+/// no longer waited for.
+const MISSED_MAX: usize = 3;
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 
@@ -54,7 +60,7 @@ struct Line {
 pub(super) async fn logs(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
     let dir = config.output.as_ref().map(|output| &*output.dir);
     match dir.and_then(|dir| find(dir, &args.job, args.run)) {
-        Some((tick, path)) => of_file(args, tick, &path).await,
+        Some((tick, path)) => of_file(args, config, tick, &path).await,
         None => of_history(args, config).await,
     }
 }
@@ -67,13 +73,51 @@ fn find(dir: &Path, job: &str, run: Option<WallTime>) -> Option<(WallTime, PathB
     }
 }
 
-async fn of_file(args: &LogsArgs, tick: WallTime, path: &Path) -> Result<u8, Failure> {
-    let unread = |error: io::Error| Failure::new(FAILURE, format!("cannot read {}: {error}", path.display()));
+/// Shows the file of a run. The file is of this machine, so the nodes are asked for what it cannot show: a newer run on
+/// another machine, and the end of a run that was interrupted here.
+async fn of_file(args: &LogsArgs, config: &Config, tick: WallTime, path: &Path) -> Result<u8, Failure> {
+    let unread = |error: io::Error| unread(path, &error);
     let mut file = BufReader::new(File::open(path).map_err(unread)?);
+    let place = plain(&path.to_string_lossy(), NAME_MAX);
+    log::say(&format!("quorate: the run {}, from the file {place} on this machine", rfc3339(tick)));
+    let nodes = match args.run.is_none() || args.follow {
+        true => ask(args, config).await,
+        false => None,
+    };
+    if let (None, Some((_, jobs))) = (args.run, &nodes) {
+        say_newer(jobs, &args.job, tick).await;
+    }
+    let follower = nodes.as_ref().map(|(_, jobs)| Follower::new(jobs, &args.job, tick));
+    let lines = show_file(args, path, &mut file, follower).await;
+    if let Some((quorum, _)) = nodes {
+        quorum.close().await;
+    }
+    let lines = lines?;
+    if args.group.json {
+        let page = Page { job: plain(&args.job, NAME_MAX), run: rfc3339(tick), source: "file", lines };
+        show::print(&show::json(&page)?)?;
+    }
+    Ok(0)
+}
+
+fn unread(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FAILURE, format!("cannot read {}: {error}", path.display()))
+}
+
+/// Prints the lines of the file. With `--follow`, waits for further lines until the end of the attempt. Returns the
+/// lines for `--json`.
+async fn show_file(
+    args: &LogsArgs,
+    path: &Path,
+    file: &mut impl BufRead,
+    mut follower: Option<Follower<'_>>,
+) -> Result<Vec<Line>, Failure> {
     let (env, mut rest, mut lines) = (Env::system(), Vec::new(), Vec::new());
     loop {
         // A line without its end is being written. It is completed by the next read.
-        while file.read_until(b'\n', &mut rest).map_err(unread)? > 0 && rest.ends_with(b"\n") {
+        while file.read_until(b'\n', &mut rest).map_err(|error| unread(path, &error))? > 0
+            && rest.ends_with(b"\n")
+        {
             let line = Line::parse(&String::from_utf8_lossy(&std::mem::take(&mut rest)));
             if !args.group.json {
                 show::print(&line.for_people())?;
@@ -82,18 +126,93 @@ async fn of_file(args: &LogsArgs, tick: WallTime, path: &Path) -> Result<u8, Fai
         }
         let has_ended = lines.last().is_some_and(|line| line.stream.as_deref() == Some(END));
         if !args.follow || has_ended {
-            break;
+            return Ok(lines);
         }
         if !args.group.json {
             lines.clear();
         }
+        if let Some(follower) = &mut follower
+            && let Some(end) = follower.look(&env).await
+        {
+            log::say(&format!(
+                "quorate: the file has no end of the attempt, and no further output comes: {end}"
+            ));
+            return Ok(lines);
+        }
         env.sleep(LOOK_EVERY).await;
     }
-    if args.group.json {
-        let page = Page { job: plain(&args.job, NAME_MAX), run: rfc3339(tick), source: "file", lines };
-        show::print(&show::json(&page)?)?;
+}
+
+/// Connects to the nodes. If that is not possible, says so: the file can be shown without the nodes.
+async fn ask(args: &LogsArgs, config: &Config) -> Option<(Quorum, Jobs)> {
+    match look(&args.group, config).await {
+        Ok(nodes) => Some(nodes),
+        Err(failure) => {
+            log::say(&format!("quorate: the nodes are not asked about the run: {failure}"));
+            None
+        }
     }
-    Ok(0)
+}
+
+/// Says if the newest run of the job is newer than the newest one that has a file on this machine.
+async fn say_newer(jobs: &Jobs, job: &str, of_file: WallTime) {
+    match newest(jobs, job).await {
+        Ok(Some(newest)) if newest.tick > of_file => {
+            let (tick, worker) = (rfc3339(newest.tick), plain(&newest.worker, NAME_MAX));
+            log::say(&format!(
+                "quorate: a newer run {tick}, on {worker}, has no file on this machine; --run {tick} shows the end of its \
+                 output, if the history keeps it"
+            ));
+        }
+        Ok(_) => {}
+        Err(failure) => log::say(&format!("quorate: there may be a newer run on another machine: {failure}")),
+    }
+}
+
+/// Asks the nodes, now and then, whether a run whose file is followed has ended. The file of a run that was
+/// interrupted gets no end: the run ends on another machine, or is recorded as lost.
+struct Follower<'a> {
+    jobs: &'a Jobs,
+    job: &'a str,
+    tick: WallTime,
+    next: BootTime,
+    pauses: Box<dyn Iterator<Item = Duration> + Send>,
+    /// True if the last read has found the end. The second one counts: a run that a back-fill repeats has an entry from
+    /// before, and the last lines of a file may be written after the entry.
+    has_ended: bool,
+    /// True once a failure to read has been reported.
+    has_failed: bool,
+}
+
+impl<'a> Follower<'a> {
+    fn new(jobs: &'a Jobs, job: &'a str, tick: WallTime) -> Self {
+        let (next, pauses) = (BootTime::default(), Box::new(pauses()));
+        Self { jobs, job, tick, next, pauses, has_ended: false, has_failed: false }
+    }
+
+    /// Returns the end of the run, as text, once it is certain. Reads the nodes only if a pause has passed.
+    async fn look(&mut self, env: &Env) -> Option<String> {
+        if env.now() < self.next {
+            return None;
+        }
+        let found = match state_of(self.jobs, self.job, self.tick).await {
+            Ok(RunState::Ended(entry)) => {
+                let end = RunEnd::new(&entry);
+                Some(format!("{}, on {}", end.short(), end.worker))
+            }
+            Ok(RunState::Forgotten) => Some("the history has no entry as old as the run".to_owned()),
+            Ok(RunState::Active | RunState::Unknown) => None,
+            Err(failure) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    log::say(&format!("quorate: only the file is followed: {failure}"));
+                }
+                None
+            }
+        };
+        self.next = env.now() + self.pauses.next().unwrap_or_default();
+        let had_ended = std::mem::replace(&mut self.has_ended, found.is_some());
+        found.filter(|_| had_ended)
+    }
 }
 
 async fn of_history(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
@@ -120,35 +239,54 @@ async fn of_history(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
 /// Returns the history entry of the run. With `--follow` and an active run, waits until the run has ended.
 async fn entry(args: &LogsArgs, jobs: &Jobs, env: &Env) -> Result<HistoryEntry, Failure> {
     let mut run = args.run;
-    let mut active = false;
     if args.follow {
         let status = jobs.show(&args.job).await.map_err(|error| failure(&error))?;
-        let newest =
-            status.running.iter().rev().find(|running| args.run.is_none_or(|run| run == running.tick));
-        active = newest.is_some();
-        run = newest.map(|running| running.tick).or(run);
-    }
-    loop {
-        let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failure(&error))?;
-        let wanted = |entry: &HistoryEntry| match run {
-            Some(tick) => entry.tick == tick,
-            None => entry.took.is_some(),
-        };
-        if let Some(found) = entries.into_iter().find(wanted) {
-            return Ok(found);
+        let mut active = status.running.iter().rev();
+        if let Some(active) = active.find(|active| args.run.is_none_or(|run| run == active.tick)) {
+            run = Some(active.tick);
+            if let Some(entry) = end_of(args, active.tick, jobs, env).await? {
+                return Ok(entry);
+            }
         }
-        if !active {
-            let which = run.map_or("no run of it has ended yet".to_owned(), |tick| {
-                format!("its history has no run {}", rfc3339(tick))
-            });
-            let text = format!(
-                "no output of job {:?}: {which}; `quorate jobs history` lists its runs",
-                plain(&args.job, NAME_MAX)
-            );
-            return Err(Failure::new(NOT_FOUND, text));
-        }
-        env.sleep(LOOK_EVERY).await;
     }
+    let entries = jobs.history(&args.job, ENTRIES).await.map_err(|error| failure(&error))?;
+    let is_it = |entry: &HistoryEntry| match run {
+        Some(tick) => entry.tick == tick,
+        None => entry.took.is_some(),
+    };
+    entries.into_iter().find(is_it).ok_or_else(|| {
+        let which = run.map_or("no run of it has ended yet".to_owned(), |tick| {
+            format!("its history has no run {}", rfc3339(tick))
+        });
+        let job = plain(&args.job, NAME_MAX);
+        Failure::new(
+            NOT_FOUND,
+            format!("no output of job {job:?}: {which}; `quorate jobs history` lists its runs"),
+        )
+    })
+}
+
+/// Waits until an active run has ended. Returns `None` if the nodes store neither its start nor its end any more.
+async fn end_of(
+    args: &LogsArgs,
+    tick: WallTime,
+    jobs: &Jobs,
+    env: &Env,
+) -> Result<Option<HistoryEntry>, Failure> {
+    let mut missed = 0;
+    for pause in pauses() {
+        env.sleep(pause).await;
+        match state_of(jobs, &args.job, tick).await? {
+            RunState::Ended(entry) => return Ok(Some(*entry)),
+            RunState::Active => missed = 0,
+            RunState::Forgotten => break,
+            RunState::Unknown => missed += 1,
+        }
+        if missed >= MISSED_MAX {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 impl Line {

@@ -6,6 +6,7 @@ mod logs;
 mod next;
 mod page;
 mod request;
+mod run_state;
 mod why;
 
 use crate::{
