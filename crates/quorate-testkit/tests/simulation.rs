@@ -208,7 +208,6 @@ fn all_is_reached(total: &Summary) {
         ("limited claim cancelled", 15),
         ("limited claim not counted", 8),
         ("limited batch", 150),
-        ("limited message reset", 1),
         ("other payload judged", 20),
         ("dead letter handed over", 25),
         ("dead-letter hook failed", 1),
@@ -263,7 +262,8 @@ fn all_is_reached(total: &Summary) {
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority
     // extended its lease afterwards; a claim was cancelled in the fault-free phase; and the node set was replaced. (A
-    // freeze that outlives its leader is rarer. The table of what is left out has a row that needs one.)
+    // freeze that outlives its leader is rarer. The table of what is left out has a row that needs one. A message is reset
+    // in two or three of a hundred seeds, so these seeds may have none. The seeds that once found a bug have some.)
     assert!(total.count("work judged again") > 0);
     assert!(total.count("cancelled attempt judged") > 0);
     assert!(total.count("node set replaced") > 0);
