@@ -22,7 +22,7 @@ const FILE_DEADLINE: Duration = Duration::from_secs(5);
 /// Three nodes, and the configuration file of the daemons of one group.
 struct Bench {
     program: Program,
-    _nodes: Nodes,
+    nodes: Nodes,
     text: String,
     config: String,
 }
@@ -41,7 +41,7 @@ impl Bench {
             list.join(", ")
         );
         let config = program.write("quorate.toml", &text);
-        Self { program, _nodes: nodes, text, config }
+        Self { program, nodes, text, config }
     }
 
     fn daemon(&self) -> Running {
@@ -240,6 +240,40 @@ fn directories_that_do_not_answer_delay_only_their_own_runs() {
     bench.until_more_ticks(&daemon);
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
+}
+
+/// Checks that the lock is kept if the supervisor process ends while it starts the program: the program may start
+/// later.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_start_that_is_not_confirmed_keeps_the_lock() {
+    let Some(hung) = Hung::mount("a_start_that_is_not_confirmed_keeps_the_lock") else { return };
+    let bench = Bench::new("");
+    let list = bench.nodes.list();
+    let exec = |options: &[&str], program: &str| {
+        let head = ["exec", "--nodes", &list, "--lock", "job", "--ttl", "20s"];
+        bench.program.start([&head, options, &["--", program]].concat())
+    };
+    let started = exec(&[], &hung.dir.path().join("program").to_string_lossy());
+    // The process that the supervisor process has created waits for the file system in `execve`.
+    let supervisor = until("a start of the program", PATIENCE, || {
+        children_of(started.pid()).into_iter().find(|child| !children_of(*child).is_empty())
+    });
+    quorate_tests::support::signal(supervisor, Signal::KILL);
+    let ended = started.wait(PATIENCE).expect(125);
+    ended.says(&["the start of the command is not confirmed", "the lease on job is not released"]);
+    exec(&["--no-wait"], "true").wait(PATIENCE).expect(75);
+}
+
+/// Returns the child processes of a process.
+#[cfg(target_os = "linux")]
+fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let children = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    children
+        .flatten()
+        .flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Stops only the first thread of a child process, as a debugger does. The thread is stopped until the calling

@@ -192,10 +192,11 @@ async fn under_lease(
             let code = if lease.is_valid() { error.code() } else { LEASE_LOST };
             if error.nothing_started() {
                 release(lease).await;
-            } else {
-                lease.abandon();
+                return Err(Failure::new(code, error));
             }
-            return Err(Failure::new(code, error));
+            let kept = kept_text(&args.lock, lease.remaining());
+            lease.abandon();
+            return Err(Failure::new(code, format!("{error}{kept}")));
         }
     };
     // This closure runs in each iteration of the loop that guards the command. An iteration takes much less
@@ -260,11 +261,7 @@ fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -
             "quorate: cannot end a process that the command started, and it still runs: {survivor}"
         ));
     }
-    let kept = kept.map_or_else(String::new, |left| {
-        let left =
-            humantime::format_duration(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(0)));
-        format!("; the lease on {lock} is not released, and expires in {left}")
-    });
+    let kept = kept.map_or_else(String::new, |left| kept_text(lock, left));
     let ended = match exit.status {
         _ if !exit.survivors.is_empty() => "some processes that the command started could not be ended",
         Status::Unknown => "its exit status is unknown",
@@ -307,6 +304,13 @@ fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -
         )),
         None => Ok(exit.code()),
     }
+}
+
+/// Describes a lease that is not released, because processes of the command may run.
+fn kept_text(lock: &str, left: Duration) -> String {
+    let left =
+        humantime::format_duration(Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(0)));
+    format!("; the lease on {lock} is not released, and expires in {left}")
 }
 
 async fn release(lease: Lease) {

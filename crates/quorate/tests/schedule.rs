@@ -490,7 +490,7 @@ async fn a_scheduler_whose_quorum_is_closed_ends_with_an_error() {
         let job = Job::new("j", every(PERIOD).expect("a period"), counting("a", &starts));
         let _other = (!leads).then_some(&other);
         let scheduler = Scheduler::new(&quorum, if leads { "led" } else { "held" }).ttl(SECOND).job(job);
-        let run = tokio::spawn(scheduler.run().into_future());
+        let run = holder.env().spawn_scoped(scheduler.run().into_future());
         let env = Env::system();
         let give_up = env.now() + 20 * SECOND;
         while leads && starts.lock().expect("no panic").is_empty() {

@@ -432,7 +432,7 @@ impl Drop for Supervisor {
 
 /// Describes a supervisor process that did not answer, with the place to look first.
 fn no_answer(command: &CommandSpec) -> String {
-    let text = "the supervisor process did not answer in time";
+    let text = "the supervisor process did not answer in time, or has ended";
     match &command.dir {
         Some(dir) => {
             let dir = plain(&dir.to_string_lossy(), 200);

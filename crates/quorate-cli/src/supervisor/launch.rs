@@ -77,7 +77,12 @@ pub(super) fn spawn_supervisor(
 /// replaced the file on disk.
 fn this_binary() -> io::Result<OsString> {
     let running = Path::new("/proc/self/exe");
-    if running.exists() { Ok(running.into()) } else { std::env::current_exe().map(OsString::from) }
+    // Only the link is examined, and not the file system of the binary, which may not answer.
+    if running.symlink_metadata().is_ok() {
+        Ok(running.into())
+    } else {
+        std::env::current_exe().map(OsString::from)
+    }
 }
 
 pub(super) fn send_streams(socket: impl AsFd, streams: &[OwnedFd; 3]) -> io::Result<()> {

@@ -244,7 +244,7 @@ fn a_bare_majority_ends_with_the_memory_of_one_node_and_the_work_is_told() {
 fn a_node_that_did_not_extend_is_asked_again_after_a_while_under_all_accepted_timings() {
     for (ttl, timeout) in [(60, 5), (60, 1), (10_000, 100), (99, 9), (100, 200)] {
         let ms = Duration::from_millis;
-        let params = LeaseParams { ttl: ms(ttl), ..(*held().params).clone() };
+        let params = LeaseParams { ttl: ms(ttl), ..*held().params };
         let config = QuorumConfig { node_timeout: ms(timeout), ..QuorumConfig::default() };
         let (owner, token) = (Owner::from_node("me"), FencingToken::new(7));
         let state = LeaseState::new(Resource::lock("x").unwrap(), owner, token, params, &config, 5, at(0));
