@@ -322,10 +322,6 @@ book() {
 # The test programs that compute and do not wait. `all_tests` runs them beside the others.
 COMPUTING="model sabotage simulation days quorate_testkit"
 
-# The test programs that wait longest. `all_tests` runs them beside the other programs that wait. These two halves take
-# about the same time.
-LONG_WAITING="workloads quick web quorate faults guide demo command_end stuck"
-
 # The list of test programs: for each one, its folder and its path.
 PROGRAMS=$PWD/target/programs
 
@@ -389,55 +385,26 @@ computing() {
     return "$status"
 }
 
-# beside LOG COMMAND…: starts a command in the background, with its output in target/LOG.log.
-beside() {
-    local log=$1
-    shift
-    "$@" >"target/$log.log" 2>&1 &
-    BESIDE+=" $!"
-}
-
-# ends PID LOG: waits for a command that `beside` has started, and prints its output. Fails if the command has failed.
-ends() {
-    local status=0
-    wait "$1" || status=$?
-    cat "target/$2.log"
-    return "$status"
-}
-
-# matching PATTERN COMMAND…: runs a command whose standard input is the test programs that match the pattern.
-matching() {
-    local pattern=$1
-    shift
-    grep -E "$pattern" "$PROGRAMS" | "$@"
-}
-
-# at_low_priority COMMAND…: runs a command with the lowest priority. Call this in the background.
-at_low_priority() {
-    renice -n 19 -p "$BASHPID" >/dev/null
-    "$@"
-}
-
-# Runs all tests. Most of them wait for a timer, a process or a server, so they run in two halves, one beside the other.
-# What only computes runs beside both, in the time in which they leave the processors free.
+# Runs all tests. Most of them wait for a timer, a process or a server. What only computes runs beside them with the
+# lowest priority, in the time in which they leave the processors free.
 all_tests() {
-    local computes long computing_pid long_pid status=0
-    # shellcheck disable=SC2086 # lists of names
-    { computes=$(programs_named $COMPUTING) && long=$(programs_named $LONG_WAITING); }
+    local computes status=0
+    # shellcheck disable=SC2086 # a list of names
+    computes=$(programs_named $COMPUTING)
     test_programs
-    beside computing at_low_priority matching "$computes" computing
-    computing_pid=$!
-    beside long matching "$long" run_programs "$THREADS"
-    long_pid=$!
+    (
+        renice -n 19 -p "$BASHPID" >/dev/null
+        grep -E "$computes" "$PROGRAMS" | computing
+    ) >target/computing.log 2>&1 &
+    BESIDE=$!
     say "tests"
-    grep -vE "$computes|$long" "$PROGRAMS" | run_programs "$THREADS" || status=1
+    grep -vE "$computes" "$PROGRAMS" | run_programs "$THREADS" || status=1
     # shellcheck disable=SC2086 # a list of names
     against_each "$SUITES_IN_CI" $SERVERS_IN_CI || status=1
-    say "the tests that wait longest"
-    ends "$long_pid" long || status=1
-    say "what computes"
-    ends "$computing_pid" computing || status=1
+    say "what computes took longer"
+    wait "$BESIDE" || status=1
     BESIDE=
+    cat target/computing.log
     return "$status"
 }
 
