@@ -215,8 +215,8 @@ impl Quorum {
         Err(self.0.pool().report(outcomes).of("not every node could be trusted"))
     }
 
-    /// Closes the quorum: ends every lease, sends the queued releases of dropped leases, and ends every task.
-    /// The call takes two node timeouts at most, and may be repeated.
+    /// Closes the quorum: ends every lease, sends the queued releases of dropped leases and of attempts that are under
+    /// way, and ends every task. The call takes two node timeouts at most, and may be repeated.
     ///
     /// Call it in the last line of `main`. When a lease is dropped, its release is only queued, and a task
     /// sends it. If the runtime ends before that task has run, the lock stays taken until its TTL is over.

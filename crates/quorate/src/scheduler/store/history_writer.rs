@@ -209,7 +209,7 @@ enum Finished {
 
 impl RunReport {
     /// Returns whether the entry may wait for others. If this leader crashes meanwhile, the next leader must be able
-    /// to create the entry from the closed record of the run, and it does so for a tick that has run only.
+    /// to create the entry from the closed record of the run. The sender of a request may look for its entry at once.
     fn may_wait(&self) -> bool {
         self.close.is_none() && self.entry.started.is_some() && self.entry.cause.request().is_none()
     }
