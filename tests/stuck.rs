@@ -242,8 +242,8 @@ fn directories_that_do_not_answer_delay_only_their_own_runs() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// Checks that the lock is kept if the supervisor process ends while it starts the program: the program may start
-/// later.
+/// Checks that the lock is kept if the supervisor process ends while it starts the program: `quorate` cannot know
+/// whether the program runs.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_start_that_is_not_confirmed_keeps_the_lock() {
@@ -255,11 +255,14 @@ fn a_start_that_is_not_confirmed_keeps_the_lock() {
         bench.program.start([&head, options, &["--", program]].concat())
     };
     let started = exec(&[], &hung.dir.path().join("program").to_string_lossy());
-    // The process that the supervisor process has created waits for the file system in `execve`.
-    let supervisor = until("a start of the program", PATIENCE, || {
-        children_of(started.pid()).into_iter().find(|child| !children_of(*child).is_empty())
+    // The process that the supervisor process has created waits for the file system in `execve`. It has a copy of the
+    // connection to `quorate`, so both are killed.
+    let (supervisor, child) = until("a start of the program", PATIENCE, || {
+        children_of(started.pid()).into_iter().find_map(|pid| Some((pid, *children_of(pid).first()?)))
     });
-    quorate_tests::support::signal(supervisor, Signal::KILL);
+    for pid in [supervisor, child] {
+        quorate_tests::support::signal(pid, Signal::KILL);
+    }
     let ended = started.wait(PATIENCE).expect(125);
     ended.says(&["the start of the command is not confirmed", "the lease on job is not released"]);
     exec(&["--no-wait"], "true").wait(PATIENCE).expect(75);
