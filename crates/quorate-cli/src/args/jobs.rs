@@ -271,8 +271,9 @@ Examples:
   quorate jobs logs nightly-report --run 2026-11-21T03:00:00Z --json
 
 On a machine with the file of the run (output.dir in the configuration), the output
-is read from the file, and the nodes are not asked. Elsewhere it is the end of the
-output that the job's history keeps (keep_output), once the run has ended.
+is read from the file. The nodes are asked only for the newest run (without --run), and
+for the end of the run (-f). Elsewhere it is the end of the output that the job's
+history keeps (keep_output), once the run has ended.
 
 Exit status: 0; 1 no such job or run, or no output is kept; 69 no quorum of nodes;
 78 configuration.")]
