@@ -306,13 +306,19 @@ fn a_cluster_in_use_is_not_trusted_unless_that_is_forced() {
     program.run(["audit", "--config", &config]).expect(0).tells(&["every node votes, by --force"]);
 }
 
+/// Starts a server that keeps its data, and trusts it. Returns it with the configuration file.
+fn trusted_server(program: &Program) -> (RedisServer, String) {
+    let server = RedisConfig::new().append_only().start().unwrap_or_else(|error| panic!("{error}"));
+    let config = configured(program, &[server.url()]);
+    program.run(["nodes", "trust", "--config", &config]).expect(0);
+    (server, config)
+}
+
 #[test]
 fn a_server_that_kept_its_data_is_not_trusted_after_a_restart() {
     let program = program();
-    let mut server = RedisConfig::new().append_only().start().unwrap_or_else(|error| panic!("{error}"));
-    let config = configured(&program, &[server.url()]);
+    let (mut server, config) = trusted_server(&program);
     let trust = ["nodes", "trust", "--config", &config];
-    program.run(trust).expect(0);
     let holder = one_term(&program, &config);
     server.restart().expect("it starts again");
     // The first command replaces the marker by one of this run. The second one finds only what the node stores.
@@ -324,10 +330,8 @@ fn a_server_that_kept_its_data_is_not_trusted_after_a_restart() {
 #[test]
 fn an_operation_or_a_held_lock_refuses_the_trust() {
     let program = program();
-    let mut server = RedisConfig::new().append_only().start().unwrap_or_else(|error| panic!("{error}"));
-    let config = configured(&program, &[server.url()]);
+    let (mut server, config) = trusted_server(&program);
     let trust = ["nodes", "trust", "--config", &config];
-    program.run(trust).expect(0);
     server.restart().expect("it starts again");
     program.run(trust).expect(1).says(&["it restarted with data"]);
     program.run(trust).expect(1).says(&["its audit list has the operation nodes-trust of 20", "two leaders"]);

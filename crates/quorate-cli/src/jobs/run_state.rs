@@ -17,7 +17,7 @@ pub(super) enum RunState {
     /// A worker executes the run, or a leader will repeat it or record it as lost.
     Active,
     Ended(Box<HistoryEntry>),
-    /// The history has no longer any entry as old as the run.
+    /// The history no longer has an entry as old as the run.
     Forgotten,
     /// The nodes store neither a start nor an end of the run.
     Unknown,

@@ -90,19 +90,16 @@ pub(crate) async fn drive<N: Node>(node: N, env: Env, core: Core, mut channels: 
         if driver.core.take_lost_memory() {
             (channels.on_lost_memory)();
         }
-        if let Some(at) = ends
-            && (now >= at || driver.core.is_idle())
-        {
-            if now >= at || !is_open {
-                driver.close_mailbox(&mut channels).await;
+        let is_late = ends.is_some_and(|at| now >= at);
+        let is_done = ends.is_some() && driver.core.is_idle() && !(is_open && channels.attempts.any());
+        if is_late || is_done {
+            is_open = false;
+            driver.close_mailbox(&mut channels).await;
+            if is_late || driver.core.is_idle() {
                 driver.core.stop(now);
                 return;
             }
-            if !channels.attempts.any() {
-                is_open = false;
-                driver.close_mailbox(&mut channels).await;
-                continue;
-            }
+            continue;
         }
         let wake = driver.core.wake();
         let look_at = if driver.core.is_idle() { now + LOOK_EVERY } else { wake };

@@ -9,7 +9,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -54,8 +54,6 @@ struct Inner {
     /// The worker to which the leader transfers its lease when it resigns. `None` if it only releases the
     /// lease.
     successor: Mutex<Option<Arc<str>>>,
-    /// True if the lease must expire by its TTL at the end of the term, and not be released.
-    unreleased: AtomicBool,
     /// The time by which the work must end because of a shutdown or a resignation, in nanoseconds of the boot
     /// clock.
     stop_by: AtomicU64,
@@ -75,7 +73,6 @@ impl Term {
             tasks_end: CancellationToken::new(),
             resigning: CancellationToken::new(),
             successor: Mutex::new(None),
-            unreleased: AtomicBool::new(false),
             stop_by: AtomicU64::new(u64::MAX),
         }))
     }
@@ -182,7 +179,6 @@ impl Term {
     /// leader is elected before the lease's TTL is over. Use this for work that may still run then and cannot
     /// be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
-        self.0.unreleased.store(true, Ordering::Release);
         self.0.lease.keep_keys();
     }
 
@@ -204,7 +200,7 @@ impl Term {
 
     /// Returns whether [`Term::end_without_release`] was called.
     pub(super) fn is_unreleased(&self) -> bool {
-        self.0.unreleased.load(Ordering::Acquire)
+        self.0.lease.keeps_keys()
     }
 
     /// Returns the worker to which the leader transfers its lease when it resigns, if there is one.

@@ -129,6 +129,11 @@ impl Lease {
         self.deadline.keep_keys();
     }
 
+    /// Returns whether [`Lease::keep_keys`] was called.
+    pub(crate) fn keeps_keys(&self) -> bool {
+        self.deadline.keeps_keys()
+    }
+
     /// Returns the reason why the work was asked to stop. Returns `None` if it was not asked to stop.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.deadline.why()

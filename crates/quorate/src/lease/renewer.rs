@@ -60,16 +60,11 @@ struct Callers {
 }
 
 /// If the task ends in another way than by the end of [`LeaseRenewer::run`], the leases end at once, because no task
-/// extends them any more. Their keys expire on the nodes.
+/// extends them any more. Their keys expire on the nodes. The drivers end with the task.
 impl Drop for LeaseRenewer {
     fn drop(&mut self) {
         let left: Vec<u64> = self.kept.ids().collect();
-        for id in left {
-            if let Some(kept) = self.kept.get_mut(id) {
-                kept.deadline.set(BootTime::from_nanos(u64::MAX), BootTime::default());
-            }
-            drop(self.end(id));
-        }
+        left.into_iter().for_each(|id| drop(self.end(id)));
         self.pool.flush();
     }
 }
@@ -114,7 +109,6 @@ impl LeaseRenewer {
         }
         let left: Vec<u64> = self.kept.ids().collect();
         left.into_iter().for_each(|id| self.release(id, None));
-        self.pool.flush();
     }
 
     fn handle_command(&mut self, now: BootTime, command: RenewerCommand) {
@@ -235,9 +229,10 @@ impl LeaseRenewer {
             // succeeded after that. If the holder has ended the lease, the holder's own command arrives soon.
             // That command decides what happens to the keys: they may have to stay on the nodes.
             if !released {
-                match kept.deadline.keeps_keys() {
-                    true => drop(self.end(id)),
-                    false => self.release(id, None),
+                if kept.deadline.keeps_keys() {
+                    drop(self.end(id));
+                } else {
+                    self.release(id, None);
                 }
             }
             return;

@@ -54,8 +54,7 @@ const GATHERED: Duration = Duration::from_millis(10);
 /// The number of histories that are read together for the first time in a term, and the pause before the next ones. So
 /// the histories of very many jobs do not delay the runs that are due.
 const FIRST_READS: (usize, Duration) = (8, Duration::from_millis(100));
-/// The pause before a history is read again, if it could not be read, or if an entry that it lacks could not be
-/// written.
+/// The pause before a history that could not be read is read again.
 const READ_RETRY: Duration = Duration::from_millis(500);
 
 /// A handle to the task that writes history entries.
@@ -201,8 +200,8 @@ struct JobHistory {
 enum Finished {
     Written(Arc<str>, usize, Option<u64>),
     /// The result of reading and pruning a history. The second value has the times of the stored entries, and
-    /// is empty if they could not be read. The third value has the ends for which the history may still lack
-    /// entries.
+    /// is empty if they could not be read. The third value has the ends for which the history may lack entries,
+    /// if it could not be read.
     Pruned(Arc<str>, Vec<u64>, Option<Ends>),
     Closed,
 }
@@ -393,7 +392,6 @@ impl HistoryTask {
         let (ends, term, retention) = (history.ends.take(), self.term.clone(), self.retention.clone());
         Some(
             async move {
-                let mut lacking = None;
                 if !read || ends.is_some() {
                     let Ok(answers) = part.read().await else {
                         term.env().sleep(READ_RETRY).await;
@@ -402,17 +400,8 @@ impl HistoryTask {
                     let all = first_written(&answers);
                     stored = all.values().copied().collect();
                     let keys = all.into_keys().collect();
-                    let mut unwritten = Vec::new();
                     for end in ends.into_iter().flat_map(|ends| ends.lacking(&keys)) {
-                        match write_entry(&term, &part, end.entry.clone(), Some(end.at)).await.0 {
-                            Ok(at) => stored.push(at),
-                            Err(LedgerError::NoMajority(_)) => unwritten.push(end),
-                            Err(_) => {}
-                        }
-                    }
-                    if !unwritten.is_empty() {
-                        term.env().sleep(READ_RETRY).await;
-                        lacking = Some(Ends::new(&job, keep, unwritten));
+                        stored.extend(write_entry(&term, &part, end.entry, Some(end.at)).await.0.ok());
                     }
                     if !has_lifetime {
                         set_lifetime(&retention, &job).await;
@@ -424,16 +413,16 @@ impl HistoryTask {
                     && let Err(error) = part.prune(FencingToken::default(), below).await
                 {
                     tracing::debug!(job = &*job, "its history is not pruned: {error}");
-                    return Finished::Pruned(job, Vec::new(), lacking);
+                    return Finished::Pruned(job, Vec::new(), None);
                 }
                 stored.drain(..excess);
-                Finished::Pruned(job, stored, lacking)
+                Finished::Pruned(job, stored, None)
             }
             .boxed(),
         )
     }
 
-    /// Handles the result of [`HistoryTask::prune`]. If the history still lacks entries, it will be read again.
+    /// Handles the result of [`HistoryTask::prune`]. If the history may still lack entries, it will be read again.
     /// An entry that was written during the pruning may be counted twice until the next pruning.
     fn pruned(&mut self, job: &Arc<str>, stored: Vec<u64>, ends: Option<Ends>) {
         let Some(history) = self.histories.get_mut(job) else { return };

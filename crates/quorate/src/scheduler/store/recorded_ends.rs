@@ -50,11 +50,6 @@ impl Ends {
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
     }
 
-    /// Creates the ends of a job whose history keeps `keep` entries.
-    pub(in crate::scheduler) fn new(job: &Arc<str>, keep: usize, entries: Vec<RecordedEnd>) -> Self {
-        Self { job: Arc::clone(job), keep, entries }
-    }
-
     pub(in crate::scheduler) fn job(&self) -> &Arc<str> {
         &self.job
     }
