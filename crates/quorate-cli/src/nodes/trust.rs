@@ -26,7 +26,7 @@ const ADVICE: &str = "a worker may hold a lease that the other nodes have lost: 
     nothing was changed; wait: each node votes by itself once its quarantine is over (`quorate status` shows when)\n\
     only if you are certain that no worker runs and every lease has ended: `quorate nodes trust --force`";
 
-/// The sign that a node votes. Such a node has an operation in its audit list, unless nothing was ever done on it.
+/// The sign of earlier use of a node that votes.
 const VOTES: &str = "it votes already, and other nodes do not";
 /// The remedy if an earlier call has trusted only some nodes of a new cluster. This looks like a cluster in use of which
 /// the other nodes have lost their data.

@@ -141,8 +141,8 @@ impl JobPlan {
 
     /// Plans the next tick of a schedule that counts from the ends of runs. If `ended` is `None`, this is the
     /// first tick of the job. Otherwise the tick follows a run that ended at `ended`. While the run of a tick waits or
-    /// is active, its end is not known yet, and this function plans nothing. Requested runs do not matter: no call
-    /// follows their ends.
+    /// is active, its end is not known yet, and this function plans nothing. Requested runs do not matter: this function
+    /// is not called when they end.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
         let is_open = self.active.iter().any(|run| run.request.is_none())

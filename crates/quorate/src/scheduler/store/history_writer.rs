@@ -208,7 +208,8 @@ enum Finished {
 
 impl RunReport {
     /// Returns whether the entry may wait for others. If this leader crashes meanwhile, the next leader must be able
-    /// to create the entry from the closed record of the run. The sender of a request may look for its entry at once.
+    /// to create the entry from the closed record of the run. The entry of a requested run does not wait, because the
+    /// sender of the request may look for it.
     fn may_wait(&self) -> bool {
         self.close.is_none() && self.entry.started.is_some() && self.entry.cause.request().is_none()
     }
