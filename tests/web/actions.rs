@@ -1,6 +1,6 @@
-use crate::bench::{Bench, HOSTILE, store_messages};
+use crate::bench::{Bench, HOSTILE, OPERATE, store_messages};
 use quorate_tests::support::{PATIENCE, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A job that runs until it is cancelled, and one whose ticks are known.
 const JOBS: &str = "[[job]]\nname = \"slow\"\nschedule = \"0 0 29 2 *\"\ncommand = [\"sleep\", \"600\"]\n\
@@ -141,4 +141,43 @@ fn an_action_that_fails_says_why() {
     bench.nodes[1].kill();
     let notice = bench.act("trigger", "", &[]);
     assert!(notice.contains("1 of 3") && bench.browser.text(".notice.bad") == notice, "{notice}");
+}
+
+/// Regression: an action that came or went with a run shifted the others, and an open form was closed or shown twice.
+#[test]
+fn an_open_form_stays_when_a_run_begins_or_ends() {
+    let name = "an_open_form_stays_when_a_run_begins_or_ends";
+    let Some(bench) = Bench::of(name, 1, JOBS, "run") else { return };
+    let browser = &bench.browser;
+    bench.until_registered("slow");
+    bench.sign_in();
+    let act = |action: &str| {
+        let http = bench.http.with_token(OPERATE);
+        http.post(&format!("/api/v1/jobs/slow/{action}"), "").expect(200);
+    };
+    let until_cancel_is = |offered: bool| {
+        until(&format!("an action to cancel: {offered}"), PATIENCE, || {
+            (browser.text(".acts").contains("Cancel…") == offered).then_some(())
+        });
+    };
+    act("trigger");
+    bench.open_live("/job?name=slow");
+    until_cancel_is(true);
+    browser.click("details:has(form[action$='/do/backfill']) > summary");
+    let field = "document.querySelector(\"form[action$='/do/backfill'] [name=from]\")";
+    browser.run(&format!("{field}.value = '2026-01-01T00:00'; {field}.focus()"));
+    let state = || {
+        let forms = "document.querySelectorAll(\"form[action$='/do/backfill']\").length";
+        let open = format!("{field}.closest('details').open");
+        browser.run(&format!("return [{forms}, {open}, {field}.value, document.activeElement === {field}]"))
+    };
+    let kept = json!([1, true, "2026-01-01T00:00", true]);
+    assert_eq!(state(), kept);
+    act("cancel");
+    until_cancel_is(false);
+    assert_eq!(state(), kept, "the action to cancel went");
+    act("trigger");
+    until_cancel_is(true);
+    assert_eq!(state(), kept, "the action to cancel came");
+    bench.is_same_document();
 }

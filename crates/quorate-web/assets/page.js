@@ -11,7 +11,7 @@
     if (zone) document.cookie = `quorate-zone=${zone}; path=${path}; max-age=31536000; samesite=strict`;
   }
 
-  // A row is known by its key, everything else by its place.
+  // A row and an action are known by their keys, everything else by its place.
   const keyOf = (node) => (node.nodeType === 1 ? node.getAttribute("data-key") : null);
 
   // Makes `from` equal to `to`, and changes no more than that: the focus, open details and half-filled forms stay.
@@ -31,18 +31,26 @@
     updateChildren(from, to);
   }
 
+  // What has a key is neither replaced nor moved for what comes or goes beside it: a move would take the focus away.
   function updateChildren(from, to) {
+    const wanted = new Set([...to.children].map(keyOf));
     const keyed = new Map();
-    for (const child of from.children) if (keyOf(child) !== null) keyed.set(keyOf(child), child);
+    for (const child of [...from.children]) {
+      const key = keyOf(child);
+      if (key === null) continue;
+      if (wanted.has(key)) keyed.set(key, child);
+      else child.remove();
+    }
     let place = from.firstChild;
     for (const next of [...to.childNodes]) {
-      const known = keyOf(next) === null ? null : keyed.get(keyOf(next));
-      if (known && known !== place) from.insertBefore(known, place);
-      const old = known || place;
+      const key = keyOf(next);
+      const unkeyed = place && keyOf(place) === null ? place : null;
+      const old = key === null ? unkeyed : keyed.get(key);
       if (!old) {
-        from.appendChild(document.importNode(next, true));
+        from.insertBefore(document.importNode(next, true), place);
         continue;
       }
+      if (old !== place) from.insertBefore(old, place);
       place = old.nextSibling;
       update(old, next);
     }

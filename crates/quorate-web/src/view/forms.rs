@@ -22,17 +22,24 @@ fn form(context: &Context<'_>, action: &str, inside: &Markup) -> Markup {
     }
 }
 
-fn details(summary: &str, about: &str, form: &Markup) -> Markup {
-    html! { details { summary { (summary) @if !about.is_empty() { span.vh { " " (about) } } } (form) } }
+/// Returns an action, which asks before it is sent. Its key keeps an open form when an update of the page adds or removes
+/// another action.
+fn action(context: &Context<'_>, action: &str, summary: &str, about: &str, inside: &Markup) -> Markup {
+    html! {
+        details data-key=(action) {
+            summary { (summary) @if !about.is_empty() { span.vh { " " (about) } } }
+            (form(context, action, inside))
+        }
+    }
 }
 
 /// Returns the actions for one job.
 pub(super) fn job(job: &JobView, context: &Context<'_>) -> Markup {
     let name = job.shown();
     let field = html! { input type="hidden" name="job" value=(job.name); };
-    let one = |action: &str, summary: &str, text: &str, inside: &Markup, button: &str| {
+    let one = |path: &str, summary: &str, text: &str, inside: &Markup, button: &str| {
         let inside = html! { p { (text) } (field) (inside) button { (button) } };
-        details(summary, &name, &form(context, action, &inside))
+        action(context, path, summary, &name, &inside)
     };
     let empty = html! {};
     let pause = html! {
@@ -75,7 +82,7 @@ pub(super) fn group(jobs: &JobsView, context: &Context<'_>) -> Markup {
     html! {
         div.acts role="group" aria-label="Actions for all jobs" {
             @if jobs.freeze.is_some() { (unfreeze(context)) }
-            (details("Freeze all jobs…", "", &form(context, "/do/freeze", &inside)))
+            (action(context, "/do/freeze", "Freeze all jobs…", "", &inside))
         }
     }
 }
@@ -86,7 +93,7 @@ fn unfreeze(context: &Context<'_>) -> Markup {
         p { "The ticks of all jobs of the group run again from the next one, apart from jobs that are paused themselves." }
         button { "End the freeze" }
     };
-    details("Unfreeze all jobs…", "", &form(context, "/do/unfreeze", &inside))
+    action(context, "/do/unfreeze", "Unfreeze all jobs…", "", &inside)
 }
 
 /// Returns the action that asks the leader to resign.
@@ -102,7 +109,7 @@ pub(super) fn resign(state: &Snapshot, worker: &str, term: Option<u64>, context:
     };
     html! {
         div.acts role="group" aria-label="Actions" {
-            (details("Ask it to resign…", worker, &form(context, "/do/resign", &inside)))
+            (action(context, "/do/resign", "Ask it to resign…", worker, &inside))
         }
     }
 }
@@ -116,7 +123,7 @@ pub(super) fn reset(set: &str, id: &str, context: &Context<'_>) -> Markup {
         input type="hidden" name="id" value=(id);
         button { "Reset " (shown) }
     };
-    html! { div.plain { (details("Reset…", &shown, &form(context, "/do/reset", &inside))) } }
+    html! { div.plain { (action(context, "/do/reset", "Reset…", &shown, &inside)) } }
 }
 
 /// Returns the form that sets the zone of the viewer.
