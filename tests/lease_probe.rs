@@ -76,7 +76,7 @@ impl Probe {
             };
             self.note(at, "ok", lease);
             if !self.sink.write(token.get()).expect("the sink answers") {
-                self.note(self.now(), "refused", lease);
+                self.note(at, "refused", lease);
             }
             self.quorum.env().sleep(LOOK_EVERY).await;
         }
@@ -90,7 +90,7 @@ impl Probe {
         self.note(at, if lease.fencing_token().is_ok() { "ok" } else { "lost" }, lease);
         // The probe writes even if the check has failed.
         if !self.sink.write(lease.token().get()).expect("the sink answers") {
-            self.note(self.now(), "refused", lease);
+            self.note(at, "refused", lease);
         }
     }
 
@@ -98,7 +98,8 @@ impl Probe {
         self.quorum.env().now()
     }
 
-    /// Writes a line with a single call. So the file has the whole line or nothing of it.
+    /// Writes a line with a single call. So the file has the whole line or nothing of it. `at` is the time of the check:
+    /// a process that is stopped during a write learns only later that the write is refused.
     fn note(&self, at: BootTime, what: &str, lease: &Lease) {
         let line = format!("{} {what} {}\n", at.as_nanos(), lease.token().get());
         (&self.journal).write_all(line.as_bytes()).expect("a file of our own");
