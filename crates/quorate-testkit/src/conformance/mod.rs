@@ -20,22 +20,19 @@ mod reserve;
 mod session;
 
 use client::TestClient;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::LocalBoxFuture};
 use quorate::node::Node;
 use std::panic::AssertUnwindSafe;
 
-/// Runs the named cases, each on a fresh node from `$make`.
-macro_rules! run {
-    ($kind:ident, $make:ident, $($module:ident: $($case:ident)+;)+) => {
-        let mut run = 0;
-        let mut failed = Vec::new();
-        $($(
-            run += 1;
-            if AssertUnwindSafe($module::$case($make())).catch_unwind().await.is_err() {
-                failed.push(concat!(stringify!($module), "::", stringify!($case)));
-            }
-        )+)+
-        assert!(failed.is_empty(), "{}: {} of {run} cases failed: {}", $kind, failed.len(), failed.join(", "));
+/// A case with its name. The future is in a box: one future of all cases is too large for the stack of a test.
+type Case<N> = (&'static str, fn(N) -> LocalBoxFuture<'static, ()>);
+
+/// Lists the named cases.
+macro_rules! cases {
+    ($($module:ident: $($case:ident)+;)+) => {
+        &[$($(
+            (concat!(stringify!($module), "::", stringify!($case)), |node| $module::$case(node).boxed_local()),
+        )+)+]
     };
 }
 
@@ -45,9 +42,8 @@ macro_rules! run {
 /// # Panics
 /// If a case failed. All cases run before the panic. The panic names the failed cases, and the message of
 /// each failed case is printed above it.
-pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
-    run! {
-        kind, make,
+pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
+    let cases: &[Case<N>] = cases! {
         acquire:
             a_free_resource_is_granted_and_counted
             a_held_resource_names_the_holder_and_the_remaining_time
@@ -152,7 +148,8 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             node_time_is_the_wall_clocks_and_goes_on;
         push:
             subscriptions_in_any_order_break_no_batch;
-    }
+    };
+    run(kind, make, cases).await;
 }
 
 /// Runs the cases for nodes that push a message to their clients when a resource is released. (Clients poll
@@ -161,9 +158,8 @@ pub async fn suite<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
 /// # Panics
 ///
 /// If a case failed, as in [`suite`].
-pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
-    run! {
-        kind, make,
+pub async fn pushes<N: Node>(kind: &str, make: impl FnMut() -> N) {
+    let cases: &[Case<N>] = cases! {
         push:
             a_listener_receives_every_release_in_order
             every_listener_receives_a_release_its_sender_too
@@ -171,5 +167,23 @@ pub async fn pushes<N: Node>(kind: &str, mut make: impl FnMut() -> N) {
             a_release_that_frees_nothing_is_not_reported
             nothing_is_reported_after_the_subscription_ends
             a_closed_session_receives_nothing_and_blocks_no_other;
+    };
+    run(kind, make, cases).await;
+}
+
+/// Runs the cases, each on a fresh node from `make`.
+async fn run<N: Node>(kind: &str, mut make: impl FnMut() -> N, cases: &[Case<N>]) {
+    let mut failed = Vec::new();
+    for (name, case) in cases {
+        if AssertUnwindSafe(case(make())).catch_unwind().await.is_err() {
+            failed.push(*name);
+        }
     }
+    assert!(
+        failed.is_empty(),
+        "{kind}: {} of {} cases failed: {}",
+        failed.len(),
+        cases.len(),
+        failed.join(", ")
+    );
 }
