@@ -20,6 +20,14 @@ impl Bench {
         all.iter().filter(|end| end["outcome"] == outcome).count()
     }
 
+    /// Waits until the page offers to cancel active runs, or no longer does.
+    #[track_caller]
+    fn until_cancel_is_offered(&self, offered: bool) {
+        until(&format!("an action for active runs: {offered}"), PATIENCE, || {
+            (self.browser.text(".acts").contains("Cancel…") == offered).then_some(())
+        });
+    }
+
     #[track_caller]
     fn acts(&self, action: &str, question: &str, fields: &[(&str, &str)], done: &str) {
         let notice = self.act(action, question, fields);
@@ -40,7 +48,7 @@ fn each_action_asks_says_what_it_did_and_is_in_the_audit_list() {
     bench.open("/job?name=slow");
     bench.acts("trigger", "It runs once, now", &[], "slow: 1 run");
     browser.until_text("h1", "slow runs now", PATIENCE);
-    until("the action for active runs", PATIENCE, || browser.text(".acts").contains("Cancel…").then_some(()));
+    bench.until_cancel_is_offered(true);
     bench.acts("cancel", "end as cancelled", &[], "slow: 1 cancelled");
     until("a cancelled run", PATIENCE, || (bench.outcomes("slow", "cancelled") == 1).then_some(()));
 
@@ -151,33 +159,28 @@ fn an_open_form_stays_when_a_run_begins_or_ends() {
     let browser = &bench.browser;
     bench.until_registered("slow");
     bench.sign_in();
-    let act = |action: &str| {
+    let request = |action: &str| {
         let http = bench.http.with_token(OPERATE);
         http.post(&format!("/api/v1/jobs/slow/{action}"), "").expect(200);
     };
-    let until_cancel_is = |offered: bool| {
-        until(&format!("an action to cancel: {offered}"), PATIENCE, || {
-            (browser.text(".acts").contains("Cancel…") == offered).then_some(())
-        });
-    };
-    act("trigger");
+    request("trigger");
     bench.open_live("/job?name=slow");
-    until_cancel_is(true);
-    browser.click("details:has(form[action$='/do/backfill']) > summary");
-    let field = "document.querySelector(\"form[action$='/do/backfill'] [name=from]\")";
-    browser.run(&format!("{field}.value = '2026-01-01T00:00'; {field}.focus()"));
+    bench.until_cancel_is_offered(true);
+    let form = bench.open_action("backfill");
+    let field = format!("document.querySelector({})", json!(bench.fill(&form, "from", LATE)));
+    browser.run(&format!("{field}.focus()"));
     let state = || {
-        let forms = "document.querySelectorAll(\"form[action$='/do/backfill']\").length";
+        let forms = format!("document.querySelectorAll({}).length", json!(form));
         let open = format!("{field}.closest('details').open");
         browser.run(&format!("return [{forms}, {open}, {field}.value, document.activeElement === {field}]"))
     };
-    let kept = json!([1, true, "2026-01-01T00:00", true]);
+    let kept = json!([1, true, LATE, true]);
     assert_eq!(state(), kept);
-    act("cancel");
-    until_cancel_is(false);
+    request("cancel");
+    bench.until_cancel_is_offered(false);
     assert_eq!(state(), kept, "the action to cancel went");
-    act("trigger");
-    until_cancel_is(true);
+    request("trigger");
+    bench.until_cancel_is_offered(true);
     assert_eq!(state(), kept, "the action to cancel came");
     bench.is_same_document();
 }

@@ -96,26 +96,38 @@ impl Bench {
         self.browser.until_text("footer", "You may operate.", PATIENCE);
     }
 
-    /// Clicks on an action of the page that is open, checks that it asks, fills in its fields, and clicks on its button.
-    /// Returns the notice that says what it did.
+    /// Clicks on an action of the page that is open, and waits until its form is open. Returns the selector of the form.
     #[track_caller]
-    pub(crate) fn act(&self, action: &str, question: &str, fields: &[(&str, &str)]) -> String {
+    pub(crate) fn open_action(&self, action: &str) -> String {
         let form = format!("form[action$='/do/{action}']");
-        // The notice of the action before.
-        self.browser.run("document.querySelector('.notice')?.remove()");
         let is_open = || {
             let script = format!("return document.querySelector({}).closest('details').open", json!(form));
             self.browser.run(&script) == true
         };
         self.browser.click(&format!("details:has({form}) > summary"));
         until(&format!("the question of {action}"), PATIENCE, || is_open().then_some(()));
+        form
+    }
+
+    /// Fills in a field of a form, and returns the selector of the field.
+    pub(crate) fn fill(&self, form: &str, name: &str, value: &str) -> String {
+        let field = format!("{form} [name={name}]");
+        self.browser.run(&format!("document.querySelector({}).value = {}", json!(field), json!(value)));
+        field
+    }
+
+    /// Clicks on an action of the page that is open, checks that it asks, fills in its fields, and clicks on its button.
+    /// Returns the notice that says what it did.
+    #[track_caller]
+    pub(crate) fn act(&self, action: &str, question: &str, fields: &[(&str, &str)]) -> String {
+        // The notice of the action before.
+        self.browser.run("document.querySelector('.notice')?.remove()");
+        let form = self.open_action(action);
         let asked = self.browser.text(&form);
         assert!(asked.contains(question), "{action}: {asked}");
         assert_eq!(self.browser.text(".notice"), "", "nothing is done before the answer");
         for (name, value) in fields {
-            let field = format!("{form} [name={name}]");
-            let script = format!("document.querySelector({}).value = {}", json!(field), json!(value));
-            self.browser.run(&script);
+            self.fill(&form, name, value);
         }
         self.browser.click(&format!("{form} button"));
         until(&format!("the notice of {action}"), PATIENCE, || {

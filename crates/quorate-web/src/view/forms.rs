@@ -22,13 +22,13 @@ fn form(context: &Context<'_>, action: &str, inside: &Markup) -> Markup {
     }
 }
 
-/// Returns an action, which asks before it is sent. Its key keeps an open form when an update of the page adds or removes
-/// another action.
-fn action(context: &Context<'_>, action: &str, summary: &str, about: &str, inside: &Markup) -> Markup {
+/// Returns an action: a form that opens and asks before it is sent to `path`. The key keeps an open form when an update
+/// of the page adds or removes another action.
+fn action(context: &Context<'_>, path: &str, summary: &str, about: &str, inside: &Markup) -> Markup {
     html! {
-        details data-key=(action) {
+        details data-key=(path) {
             summary { (summary) @if !about.is_empty() { span.vh { " " (about) } } }
-            (form(context, action, inside))
+            (form(context, path, inside))
         }
     }
 }
