@@ -242,12 +242,14 @@ fn directories_that_do_not_answer_delay_only_their_own_runs() {
     daemon.wait(PATIENCE).expect(0);
 }
 
-/// Checks that the lock is kept if the supervisor process ends while it starts the program: `quorate` cannot know
-/// whether the program runs.
+/// Checks that the lock is kept if the supervisor process is killed while the program starts: processes of the program
+/// may run.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_start_that_is_not_confirmed_keeps_the_lock() {
-    let Some(hung) = Hung::mount("a_start_that_is_not_confirmed_keeps_the_lock") else { return };
+fn a_supervisor_that_is_killed_during_the_start_keeps_the_lock() {
+    let Some(hung) = Hung::mount("a_supervisor_that_is_killed_during_the_start_keeps_the_lock") else {
+        return;
+    };
     let bench = Bench::new("");
     let list = bench.nodes.list();
     let exec = |options: &[&str], program: &str| {
@@ -255,8 +257,7 @@ fn a_start_that_is_not_confirmed_keeps_the_lock() {
         bench.program.start([&head, options, &["--", program]].concat())
     };
     let started = exec(&[], &hung.dir.path().join("program").to_string_lossy());
-    // The process that the supervisor process has created waits for the file system in `execve`. It has a copy of the
-    // connection to `quorate`, so both are killed.
+    // The child of the supervisor process waits for the file system in `execve`.
     let (supervisor, child) = until("a start of the program", PATIENCE, || {
         children_of(started.pid()).into_iter().find_map(|pid| Some((pid, *children_of(pid).first()?)))
     });
@@ -264,7 +265,7 @@ fn a_start_that_is_not_confirmed_keeps_the_lock() {
         quorate_tests::support::signal(pid, Signal::KILL);
     }
     let ended = started.wait(PATIENCE).expect(125);
-    ended.says(&["the start of the command is not confirmed", "the lease on job is not released"]);
+    ended.says(&["the supervisor of the command was killed", "the lease on job is not released"]);
     exec(&["--no-wait"], "true").wait(PATIENCE).expect(75);
 }
 

@@ -43,6 +43,14 @@ impl Scratch {
         self.0.join(file).exists()
     }
 
+    /// Returns the processes that run in this directory.
+    fn left(&self) -> Vec<Pid> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let here =
+            entries.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|dir| dir == self.0));
+        here.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+    }
+
     fn probe(&self, args: &[&str], command: &[&str]) -> Command {
         let mut probe = Command::new(env!("CARGO_BIN_EXE_supervisor-probe"));
         probe.args(args).arg("--").args(command).current_dir(&self.0).stderr(Stdio::piped());
@@ -268,6 +276,29 @@ fn its_parent_kills_it_when_the_supervisor_is_killed() {
     let (code, report) = probe.outcome();
     assert_eq!((code, &report["ended_by"]), (Some(137), &"SupervisorGone".into()));
     until(SOON, "the command and its child are gone", || scratch.processes_are_gone());
+}
+
+/// Checks that the parent knows the command's group before the command can do anything. The supervisor process dies at
+/// about the time of its reports, so the test starts many commands.
+#[test]
+fn its_parent_kills_it_when_its_first_action_kills_the_supervisor() {
+    for round in 0..20 {
+        let scratch = Scratch::new();
+        let script = "kill -9 $PPID; sleep 1000 & wait";
+        let mut probe = scratch.probe(&["30000", "60000", "extend"], &["sh", "-c", script]);
+        let mut probe = Probe(probe.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until(SOON, "the probe has ended", || probe.0.try_wait().unwrap().is_some());
+        let late = now() + Duration::from_secs(2);
+        while !scratch.left().is_empty() && now() < late {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let left = scratch.left();
+        for pid in &left {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        assert!(left.is_empty(), "round {round}: {left:?} run without a supervisor");
+        assert_eq!(probe.0.wait().unwrap().code(), Some(137), "round {round}");
+    }
 }
 
 #[test]

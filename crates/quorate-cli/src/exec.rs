@@ -190,13 +190,8 @@ async fn under_lease(
         Ok(supervisor) => supervisor,
         Err(error) => {
             let code = if lease.is_valid() { error.code() } else { LEASE_LOST };
-            if error.nothing_started() {
-                release(lease).await;
-                return Err(Failure::new(code, error));
-            }
-            let kept = kept_text(&args.lock, lease.remaining());
-            lease.abandon();
-            return Err(Failure::new(code, format!("{error}{kept}")));
+            release(lease).await;
+            return Err(Failure::new(code, error));
         }
     };
     // This closure runs in each iteration of the loop that guards the command. An iteration takes much less

@@ -71,15 +71,12 @@ async fn run(
     spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
-    // The command may run from now on, even if its start is never confirmed. This happens if the future of
-    // `start` is dropped, or if the supervisor process does not answer in time.
+    // The command may run from now on, even if the future of `start` is dropped.
     let unconfirmed = Unconfirmed(tick);
     let mut supervisor = match Supervisor::start(env, spec, deadline).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
-            if error.nothing_started() {
-                unconfirmed.confirm();
-            }
+            unconfirmed.confirm();
             output.tail().await;
             return Err(not_started(&error));
         }

@@ -120,6 +120,13 @@ impl ProcessTree {
         self.running(with_escaped).is_empty() && self.running(with_escaped).is_empty()
     }
 
+    /// Ends a process that has not become the command.
+    pub(super) fn abandon(self) {
+        self.kill(true);
+        // The process may still wait for a file system. Then it ends with that wait, without becoming the command.
+        self.finish();
+    }
+
     /// Reaps all processes. After that the group must not be signalled, because its id may be reused.
     pub(super) fn finish(self) {
         self.reap();

@@ -100,7 +100,7 @@ impl Exit {
     }
 }
 
-/// The reason why a command was not started.
+/// The reason why a command was not started. No process of the command has run, so the lease may be released.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -131,13 +131,9 @@ pub enum StartError {
     /// The supervisor process could not be started. Exit code 125.
     #[error("cannot start the supervisor process that guards the command: {0}")]
     Io(#[from] io::Error),
-    /// The supervisor process answered that it did not start the command, because the deadline was too near, for
-    /// example. Exit code 125.
+    /// The supervisor process did not start the command, because the deadline was too near, for example. Exit code 125.
     #[error("the command was not started: {0}")]
     NotStarted(String),
-    /// The supervisor process did not answer. So the command may have been started. Exit code 125.
-    #[error("the start of the command is not confirmed: {0}")]
-    Supervisor(String),
 }
 
 /// Returns the name of a program on one line, without control characters.
@@ -154,13 +150,8 @@ impl StartError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Directory { .. } | Self::Io(_) | Self::NotStarted(_) | Self::Supervisor(_) => 125,
+            Self::Directory { .. } | Self::Io(_) | Self::NotStarted(_) => 125,
         }
-    }
-
-    /// Returns whether it is certain that no process of the command was started. Then the lease may be released.
-    pub fn nothing_started(&self) -> bool {
-        !matches!(self, Self::Supervisor(_))
     }
 }
 

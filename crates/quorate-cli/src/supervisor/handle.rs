@@ -104,54 +104,51 @@ impl Supervisor {
         let continued = command.job_control.then(|| signal(SignalKind::from_raw(Signal::CONT.as_raw())));
         let continued = continued.transpose()?;
         let (ours, theirs) = StdStream::pair()?;
-        // Once the streams are sent, the command may start. So all calls that can fail otherwise come before.
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
         let mut child = spawn_supervisor(&command, deadline, theirs)?;
-        let group = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
-        let supervisor =
-            group.ok_or_else(|| StartError::Supervisor("the supervisor process ended at once".into()))?;
-        send_streams(&ours, &streams)?;
-        drop(streams);
+        let supervisor = Pid::from_raw(child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default());
+        let supervisor = supervisor
+            .ok_or_else(|| StartError::NotStarted("the supervisor process ended at once".into()))?;
         let mut unstarted = Unstarted(Some(ours));
         let mut inbox = Vec::new();
         let first = env.before(deadline.kill, next_report(unstarted.0.as_ref(), &mut inbox)).await;
-        let failed = match first.flatten() {
-            Some(Report::Started { group }) => {
-                return Ok(Self {
-                    env: env.clone(),
-                    child,
-                    socket: unstarted.0.take(),
-                    inbox,
-                    command: CommandView::new(group.pid(), supervisor),
-                    deadline,
-                    accepted: deadline.kill,
-                    shortened_at: env.now(),
-                    ended_at: None,
-                    continued,
-                    resume_at: None,
-                    killed: None,
-                    exit: None,
-                    clean_up: None,
-                    reaped: false,
-                });
+        let Some(Report::Ready { group }) = first.as_ref().and_then(Option::as_ref) else {
+            drop(unstarted);
+            if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
+                let _ = child.start_kill();
             }
-            Some(Report::NotFound(why)) => StartError::NotFound { program: command.program, why },
-            Some(Report::NotExecutable(why)) => StartError::NotExecutable { program: command.program, why },
-            Some(Report::NotEntered(why)) => {
-                StartError::Directory { dir: command.dir.unwrap_or_default(), why }
-            }
-            Some(Report::Failed(why)) => StartError::NotStarted(why),
-            Some(other) => StartError::Supervisor(format!("the supervisor process answered {other:?}")),
-            None => StartError::Supervisor(no_answer(&command)),
+            return Err(not_started(command, first.flatten()));
         };
-        drop(unstarted);
-        if env.before(env.now() + EXIT_WITHIN, child.wait()).await.is_none() {
-            // The supervisor process did not end in time. The processes that it may already have started are
-            // killed first, and then the supervisor process itself.
-            CommandView::new(supervisor, supervisor).kill(Some(supervisor));
-            let _ = child.start_kill();
+        let mut started = Self {
+            env: env.clone(),
+            child,
+            socket: unstarted.0.take(),
+            inbox,
+            command: CommandView::new(group.pid(), supervisor),
+            deadline,
+            accepted: deadline.kill,
+            shortened_at: env.now(),
+            ended_at: None,
+            continued,
+            resume_at: None,
+            killed: None,
+            exit: None,
+            clean_up: None,
+            reaped: false,
+        };
+        // From here on the command may run, and the value that is returned or dropped knows its group.
+        if let Some(socket) = &started.socket {
+            send_streams(socket, &streams)?;
         }
+        drop(streams);
+        let answer = next_report(started.socket.as_ref(), &mut started.inbox);
+        let failed = match env.before(deadline.kill, answer).await.flatten() {
+            // Without an answer, `Supervisor::wait` ends the command and reports why.
+            Some(Report::Started) | None => return Ok(started),
+            failed => not_started(command, failed),
+        };
+        let _ = env.before(env.now() + EXIT_WITHIN, started.child.wait()).await;
         Err(failed)
     }
 
@@ -321,7 +318,8 @@ impl Supervisor {
                     self.resume_at = Some(self.env.now() + NOT_STOPPED);
                 }
             }
-            Report::Started { .. }
+            Report::Ready { .. }
+            | Report::Started
             | Report::NotEntered(_)
             | Report::NotFound(_)
             | Report::NotExecutable(_)
@@ -427,6 +425,18 @@ impl Drop for Supervisor {
                 let _ = kill_if_stopped(supervisor);
             }
         }
+    }
+}
+
+/// Returns the reason why the command was not started, from the answer of the supervisor process.
+fn not_started(command: CommandSpec, answer: Option<Report>) -> StartError {
+    match answer {
+        Some(Report::NotFound(why)) => StartError::NotFound { program: command.program, why },
+        Some(Report::NotExecutable(why)) => StartError::NotExecutable { program: command.program, why },
+        Some(Report::NotEntered(why)) => StartError::Directory { dir: command.dir.unwrap_or_default(), why },
+        Some(Report::Failed(why)) => StartError::NotStarted(why),
+        Some(other) => StartError::NotStarted(format!("the supervisor process answered {other:?}")),
+        None => StartError::NotStarted(no_answer(&command)),
     }
 }
 

@@ -21,15 +21,14 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A supervisor process that has not yet reported that the command runs. Dropping this value sends a deadline
-/// that has already passed, so that the supervisor process ends the command.
+/// A supervisor process that has not yet been sent the command's streams. Dropping this value sends a deadline that has
+/// already passed, so that the supervisor process does not wait for the streams.
 pub(super) struct Unstarted(pub(super) Option<UnixStream>);
 
 impl Drop for Unstarted {
     fn drop(&mut self) {
         if let Some(socket) = &self.0 {
-            // If this message cannot be sent, the supervisor process ends the command when the connection
-            // closes, or at its own deadline.
+            // If this message cannot be sent, the supervisor process ends when the connection closes.
             let _ = socket.try_write(&wire::line(&NOW));
         }
     }
@@ -75,7 +74,7 @@ pub(super) fn spawn_supervisor(
 
 /// Returns the path of this binary. On Linux the path refers to the running binary, even after an upgrade has
 /// replaced the file on disk.
-fn this_binary() -> io::Result<OsString> {
+pub(super) fn this_binary() -> io::Result<OsString> {
     let running = Path::new("/proc/self/exe");
     // Only the link is examined, and not the file system of the binary, which may not answer.
     if running.symlink_metadata().is_ok() {

@@ -24,15 +24,17 @@
 //! * Without `/proc`, the members of the group cannot be identified. This process then signals the id of the
 //!   group even if the group's leader has been reaped. By then another group may have that id. Without pidfds
 //!   (Linux before 5.3), the start time of a process identifies it.
-//! * If the file system of [`CommandSpec::dir`] does not answer, the supervisor process waits for it, and
-//!   [`Supervisor::start`] fails after the deadline. It is then not known whether the command was started.
+//! * If the file system of [`CommandSpec::dir`] or of the program does not answer, [`Supervisor::start`] fails after the
+//!   deadline, and the command is not started.
 //! * Job control is best effort: see below.
 //!
 //! # Mechanism
 //!
 //! [`Supervisor::start`] runs this same binary as `quorate __supervisor`, in its own process group. So a
 //! Ctrl-C, or a signal to the group of this process, does not reach the supervisor process. The supervisor
-//! process starts the command in another group, and listens on a socket for new deadlines. Deadlines are
+//! process starts the command in another group, and listens on a socket for new deadlines. The command begins
+//! only after this process knows its group: the supervisor process reports the group of a process that waits, this
+//! process answers with the command's streams, and then the command replaces the waiting process. Deadlines are
 //! times of the boot clock, so a message that arrives late cannot extend a deadline. The group gets SIGTERM
 //! at step-down, at [`Deadline::step_down`], or when the socket closes because this process has ended. It
 //! gets SIGKILL at [`Deadline::kill`]. The supervisor process acknowledges each deadline, and reads all
@@ -71,6 +73,7 @@ mod parent;
 mod process;
 mod processes;
 mod signals;
+mod start;
 mod terminal;
 mod wire;
 
@@ -86,6 +89,8 @@ use quorate::env::BootTime;
 
 /// The first argument that makes this binary a supervisor process. [`main`] takes the arguments after it.
 pub const ARGUMENT: &str = "__supervisor";
+/// The second argument of the process that becomes the command.
+const START: &str = "start";
 
 /// The times at which a command must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

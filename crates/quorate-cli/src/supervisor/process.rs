@@ -5,9 +5,10 @@ use super::cgroup::Cgroup;
 use super::children::{Change, ProcessTree, become_subreaper, change};
 use super::guard::{ASK_TO_END, Guard, Step};
 use super::orders::Orders;
+use super::start::{self, Waiting};
 use super::terminal::Terminal;
 use super::wire::{self, Order, Report};
-use super::{Deadline, EndedBy, Exit, signals};
+use super::{Deadline, EndedBy, Exit, START, signals};
 use quorate::env::{BootTime, SystemWorld, World};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
@@ -16,10 +17,10 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        unix::net::UnixStream,
     },
     path::PathBuf,
-    process::{Command, ExitCode},
+    process::ExitCode,
     str::FromStr,
     time::Duration,
 };
@@ -33,7 +34,11 @@ const LOOK_WHILE_ENDING: Duration = Duration::from_millis(5);
 /// The main function of the supervisor process, which `quorate` starts as `quorate __supervisor …`. Users do
 /// not call it. `args` are the arguments after [`ARGUMENT`](super::ARGUMENT).
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some(invocation) = Invocation::parse(args.into_iter()) else {
+    let mut args = args.into_iter().peekable();
+    if args.next_if(|first| first == START).is_some() {
+        return start::main(args);
+    }
+    let Some(invocation) = Invocation::parse(args) else {
         eprintln!("quorate: {} is for quorate's own use; see quorate --help", super::ARGUMENT);
         return ExitCode::from(125);
     };
@@ -96,34 +101,40 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
         return Err(io::Error::other("its deadline had passed already"));
     }
     let is_subreaper = become_subreaper();
-    let Some(streams) = receive_streams()? else { return Ok(()) };
     let (mut orders, changes) = (Orders::from_stdin()?, signals::children()?);
     if let Some(dir) = &invocation.dir {
         if let Err(error) = std::env::set_current_dir(dir) {
             report(&Report::NotEntered(error.to_string()));
             return Ok(());
         }
-        // The file system may have answered late. Until the parent has been sent the report of the start, it sends
+        // The file system may have answered late. Until the parent has been sent the report of the group, it sends
         // only the order to end the command at once.
         if SystemWorld.now() >= invocation.deadline.step_down || !orders.take().is_empty() {
             return Err(io::Error::other("its directory answered too late"));
         }
     }
-    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads)
-        && streams[..2].iter().all(rustix::termios::isatty);
     let cgroup = Cgroup::enter();
-    let spawned = spawn(invocation, streams);
+    let waiting = Waiting::spawn(&invocation.program, &invocation.args);
     let cgroup = cgroup.and_then(Cgroup::leave);
-    let Some(command) = spawned else {
-        if let Some(cgroup) = cgroup {
-            cgroup.remove();
+    let waiting = match waiting {
+        Ok(waiting) => waiting,
+        Err(error) => {
+            cgroup.iter().for_each(Cgroup::remove);
+            return Err(error);
         }
-        return Ok(());
     };
-    report(&Report::Started { group: command.into() });
+    let command = waiting.process();
+    let tree = ProcessTree::of(command, is_subreaper, cgroup);
+    report(&Report::Ready { group: command.into() });
+    let eager = match begin(waiting, invocation) {
+        Ok(Some(eager)) => eager,
+        other => {
+            tree.abandon();
+            return other.map(|_| ());
+        }
+    };
 
     let terminal = invocation.job_control.and_then(|job_control| Terminal::open(job_control.group, command));
-    let tree = ProcessTree::of(command, is_subreaper, cgroup);
     if eager && terminal.as_ref().is_some_and(Terminal::lend) {
         // The command may have tried to read before the terminal was lent to it. The kernel then stopped the
         // command. So the command is continued.
@@ -140,24 +151,23 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the command in a process group of its own. Reports a failure to the parent.
-fn spawn(invocation: &Invocation, streams: [OwnedFd; 3]) -> Option<Pid> {
-    let [stdin, stdout, stderr] = streams;
-    // The streams are closed in this process at the end of the function. So a reader of the command's output
-    // sees its end when the command ends.
-    let spawned = Command::new(&invocation.program)
-        .args(&invocation.args)
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0)
-        .spawn();
-    match spawned {
-        Ok(child) => return Some(Pid::from_child(&child)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => report(&Report::NotFound(e.to_string())),
-        Err(e) => report(&Report::NotExecutable(e.to_string())),
+/// Starts the command once the parent has sent its streams. Returns whether the command is to have the terminal from the
+/// beginning. Returns `None` if it was not started, and the parent knows that.
+fn begin(waiting: Waiting, invocation: &Invocation) -> io::Result<Option<bool>> {
+    let Some(streams) = receive_streams()? else { return Ok(None) };
+    let step_down = invocation.deadline.step_down;
+    // The parent may have been stopped before it sent the streams.
+    if SystemWorld.now() >= step_down {
+        return Err(io::Error::other("its deadline had passed already"));
     }
-    None
+    let eager = invocation.job_control.is_some_and(|job_control| job_control.leads)
+        && streams[..2].iter().all(rustix::termios::isatty);
+    if let Some(not_started) = waiting.start(streams, step_down)? {
+        report(&not_started);
+        return Ok(None);
+    }
+    report(&Report::Started);
+    Ok(Some(eager))
 }
 
 struct Watch {
@@ -312,8 +322,9 @@ impl Watch {
     }
 }
 
-/// Receives the command's three streams. Returns `None` if the parent has ended.
-fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
+/// Receives the command's three streams over the standard input. Returns `None` if the sender has ended, or has sent
+/// something else because the command must not start.
+pub(super) fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -321,9 +332,6 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
     let socket = io::stdin();
     let got =
         recvmsg(socket.as_fd(), &mut [io::IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
-    if got.bytes == 0 {
-        return Ok(None);
-    }
     let mut streams = Vec::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
@@ -334,6 +342,9 @@ fn receive_streams() -> io::Result<Option<[OwnedFd; 3]>> {
         // With this flag, the command gets the streams only as its standard streams, and inherits no other
         // copies.
         rustix::io::fcntl_setfd(stream, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    if got.bytes == 0 || streams.is_empty() {
+        return Ok(None);
     }
     let streams = streams.try_into();
     streams.map(Some).map_err(|_| io::Error::other("the command's streams did not arrive"))

@@ -21,8 +21,10 @@ pub(super) enum Order {
 /// A message from the supervisor process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// The command runs and leads this process group.
-    Started { group: GroupId },
+    /// The process that becomes the command leads this process group. It waits for the command's streams.
+    Ready { group: GroupId },
+    /// The command runs.
+    Started,
     /// An acknowledgement of one [`Order::Deadline`], or of several that arrived together. The value is the
     /// time of SIGKILL after all orders so far, in nanoseconds of the boot clock.
     Accepted { kill: u64 },
@@ -129,16 +131,16 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_the_command_s_is_refused() {
-        let started = |group: &str| {
-            take::<Report>(&mut format!("{{\"Started\":{{\"group\":{group}}}}}\n").into_bytes()).unwrap()
+        let ready = |group: &str| {
+            take::<Report>(&mut format!("{{\"Ready\":{{\"group\":{group}}}}}\n").into_bytes()).unwrap()
         };
         for group in ["0", "1", "-1", "-7", "-2147483648"] {
-            let why = started(group).unwrap_err().to_string();
+            let why = ready(group).unwrap_err().to_string();
             assert!(why.contains("is not the id of a command's process group"), "{why}");
         }
         let group = GroupId::from(Pid::from_raw(7).unwrap());
-        assert_eq!(started("7").unwrap(), Report::Started { group });
-        let mut sent = line(&Report::Started { group });
-        assert_eq!(take::<Report>(&mut sent).unwrap().unwrap(), Report::Started { group });
+        assert_eq!(ready("7").unwrap(), Report::Ready { group });
+        let mut sent = line(&Report::Ready { group });
+        assert_eq!(take::<Report>(&mut sent).unwrap().unwrap(), Report::Ready { group });
     }
 }
