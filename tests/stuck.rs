@@ -128,6 +128,34 @@ fn runs_whose_output_nobody_reads_do_not_pile_up_threads() {
     assert_eq!(status.code(), Some(0));
 }
 
+/// Checks that a job whose output is larger than a pipe and the queue runs on, and that its file is complete.
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_nobody_reads_is_dropped_and_the_file_has_all_of_it() {
+    let bench = Bench::new("");
+    let noisy = "head -c 1600000 /dev/zero | tr '\\\\0' x | fold -w 4000; echo $QUORATE";
+    let text = bench.text.replace("echo $QUORATE", noisy);
+    bench.program.write("quorate.toml", &format!("output = {{ dir = \"outputs\" }}\n{text}"));
+    let (_reader, writer) = full_pipe();
+    let mut command = bench.program.command(["run", "--config", &bench.config]);
+    command.stdout(writer).stderr(File::create(bench.program.file("log")).expect("our own directory"));
+    let mut daemon = command.spawn().expect("it starts");
+    drop(command);
+    let enough = 5;
+    until("5 ticks", PATIENCE, || (bench.ticks() >= enough).then_some(()));
+    let dropped = "the output of commands is dropped because the reader of stdout is too slow";
+    until("the warning", PATIENCE, || bench.program.read("log").contains(dropped).then_some(()));
+    quorate_tests::support::signal(daemon.id(), Signal::TERM);
+    let status = until("end", PATIENCE, || daemon.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(0));
+    let files = std::fs::read_dir(bench.program.dir().join("outputs/beat")).expect("a directory");
+    let mut texts: Vec<String> =
+        files.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("UTF-8")).collect();
+    texts.retain(|text| text.contains(" end "));
+    assert!(texts.len() >= 4, "{} files with an end", texts.len());
+    assert!(texts.iter().all(|text| text.lines().filter(|line| line.contains(" stdout x")).count() >= 400));
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_configuration_file_that_does_not_answer_changes_nothing() {

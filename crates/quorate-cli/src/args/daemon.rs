@@ -45,8 +45,8 @@ when it is ready, reloads and stops, and serves the watchdog.
 
 A daemon whose main loop is blocked stops extending its lease, so that another
 worker leads. SIGTERM ends it at the latest 10 s after the grace (exit status
-125). Log lines are dropped while standard error is not read; the log counts
-them. Each line of a command's output is printed with the time, the job, the run
+125). Lines of the log, and of the commands' output, are dropped while standard
+error or standard output is not read, and counted. Each line of a command's output is printed with the time, the job, the run
 and the stream, and without control characters; with --log-format json it is a
 JSON object. `output` in the file also keeps the lines in a file for each run.
 

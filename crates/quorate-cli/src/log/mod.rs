@@ -1,4 +1,4 @@
-//! Log lines, on standard error.
+//! Log lines, on standard error, and the output of commands.
 //!
 //! No caller waits for the reader of standard error: a [queue](queue::Queue) takes each line, and a separate
 //! thread writes it. If a daemon waited here, it would keep its leadership without doing any work.
@@ -8,11 +8,15 @@
 //! Not every line is written: lines that find the queue full are dropped and counted, and [`finish`] waits for
 //! the reader for at most a second.
 
+mod command_output;
 mod queue;
 
 use crate::args::{LogFormat, LogLevel};
 use crate::{progress, show, terminal::wants_colour};
+pub(crate) use command_output::CommandOutput;
 use queue::Queue;
+#[cfg(test)]
+pub(crate) use queue::Shared;
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
     fmt::{self, Debug},
@@ -63,15 +67,8 @@ pub(crate) fn start(format: LogFormat, level: LogLevel, traces: Option<Subscribe
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let _ = FORMAT.set(format);
-    let queue = Arc::clone(QUEUE.get_or_init(|| {
-        Queue::start(
-            AboveProgress(stderr()),
-            match format {
-                LogFormat::Json => dropped_as_json,
-                LogFormat::Text => dropped_as_text,
-            },
-        )
-    }));
+    let queue =
+        Arc::clone(QUEUE.get_or_init(|| Queue::start("quorate-log", AboveProgress(stderr()), log_notice)));
     let colours = stderr().is_terminal() && wants_colour(|name| std::env::var(name).ok());
     // A test may already have installed a subscriber. In that case, that subscriber is kept.
     let _ = subscriber(format, level, colours, traces, queue).try_init();
@@ -116,7 +113,9 @@ pub(crate) fn format() -> LogFormat {
 pub(crate) fn say(text: &str) {
     let text = show::page(text);
     match QUEUE.get() {
-        Some(queue) => queue.add(format!("{text}\n").as_bytes()),
+        Some(queue) => {
+            queue.add(format!("{text}\n").as_bytes());
+        }
         None => eprintln!("{}{text}", progress::before_text()),
     }
 }
@@ -125,7 +124,9 @@ pub(crate) fn say(text: &str) {
 /// slow so delays neither the caller nor the log.
 pub(crate) fn draw(text: &str) {
     match QUEUE.get() {
-        Some(queue) if queue.flush(Duration::ZERO) => queue.add(text.as_bytes()),
+        Some(queue) if queue.flush(Duration::ZERO) => {
+            queue.add(text.as_bytes());
+        }
         Some(_) => {}
         None => write(text),
     }
@@ -162,8 +163,9 @@ impl io::Write for AboveProgress {
     }
 }
 
-/// Waits until all lines are written, but at most a second.
+/// Waits until all lines are written, but at most a second for each output.
 pub(crate) fn finish() {
+    command_output::finish(FINISH_WITHIN);
     if let Some(queue) = QUEUE.get() {
         queue.flush(FINISH_WITHIN);
     }
@@ -202,20 +204,27 @@ fn now() -> String {
     time
 }
 
-fn dropped(count: u64) -> String {
-    let lines = if count == 1 { "line was" } else { "lines were" };
-    format!("{count} log {lines} dropped because the reader of stderr was too slow")
+fn log_notice(count: u64) -> String {
+    notice(count, "of the log", "stderr")
 }
 
-fn dropped_as_text(count: u64) -> String {
-    format!("{}  WARN {}\n", now(), dropped(count))
+/// Returns the line that stands in an output for lines that were dropped.
+fn notice(count: u64, of: &str, output: &str) -> String {
+    notice_as(format(), count, of, output)
 }
 
-fn dropped_as_json(count: u64) -> String {
-    let line = serde_json::json!({
-        "timestamp": now(), "level": "WARN", "message": dropped(count), "dropped": count
-    });
-    format!("{line}\n")
+fn notice_as(format: LogFormat, count: u64, of: &str, output: &str) -> String {
+    let (line, was) = if count == 1 { ("line", "was") } else { ("lines", "were") };
+    let text = format!("{count} {line} {of} {was} dropped because the reader of {output} was too slow");
+    match format {
+        LogFormat::Text => format!("{}  WARN {text}\n", now()),
+        LogFormat::Json => {
+            let line = serde_json::json!({
+                "timestamp": now(), "level": "WARN", "message": text, "dropped": count
+            });
+            format!("{line}\n")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,10 +233,18 @@ mod tests {
 
     #[test]
     fn the_count_of_dropped_lines_is_a_line_of_the_same_format() {
-        let text = dropped_as_text(7);
-        assert!(text.ends_with("WARN 7 log lines were dropped because the reader of stderr was too slow\n"));
-        let json: serde_json::Value = serde_json::from_str(&dropped_as_json(1)).unwrap();
-        assert_eq!(json["message"], "1 log line was dropped because the reader of stderr was too slow");
+        let text = notice_as(LogFormat::Text, 7, "of the log", "stderr");
+        assert!(
+            text.ends_with(
+                "WARN 7 lines of the log were dropped because the reader of stderr was too slow\n"
+            )
+        );
+        let json = notice_as(LogFormat::Json, 1, "of the log", "stderr");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            json["message"],
+            "1 line of the log was dropped because the reader of stderr was too slow"
+        );
         assert_eq!((&json["level"], &json["dropped"]), (&"WARN".into(), &1.into()));
         assert!(json["timestamp"].as_str().is_some_and(|at| text.starts_with(&at[..10])), "{text}");
     }
@@ -238,7 +255,7 @@ mod tests {
         let hostile = "a\u{1b}[2Jb\r\n2026-01-01T00:00:00Z  INFO forged\u{7}\u{9b}31m\u{202e}\u{7f}\u{200b}";
         let log = |lines: &dyn Fn(Arc<Queue>)| {
             let written = queue::Shared::default();
-            let queue = Queue::start(written.clone(), dropped_as_text);
+            let queue = Queue::start("test", written.clone(), log_notice);
             lines(Arc::clone(&queue));
             assert!(queue.flush(Duration::from_secs(20)));
             written.text()
@@ -268,7 +285,7 @@ mod tests {
     fn a_layer_for_spans_changes_no_line_and_without_it_no_span_is_enabled() {
         let written = |traces: Option<SubscriberLayer>, format, level| {
             let written = queue::Shared::default();
-            let queue = Queue::start(written.clone(), dropped_as_text);
+            let queue = Queue::start("test", written.clone(), log_notice);
             let lines = subscriber(format, level, false, traces, Arc::clone(&queue));
             let hint = lines.max_level_hint();
             let span_is_enabled = tracing::subscriber::with_default(lines, || {
@@ -310,7 +327,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_utf_8_is_written_too() {
         let written = queue::Shared::default();
-        let queue = Queue::start(written.clone(), dropped_as_text);
+        let queue = Queue::start("test", written.clone(), log_notice);
         (&JsonLines(Arc::clone(&queue))).write_all(b"a\xffb\n").unwrap();
         assert!(queue.flush(Duration::from_secs(20)));
         assert_eq!(written.text(), "a\u{fffd}b\n");

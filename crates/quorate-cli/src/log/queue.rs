@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 1 << 20;
 ///
 /// The writer of `tracing-appender` is not used here. It limits the number of lines and not their bytes, and
 /// does not report the lines that it dropped. It also prints to standard output if it cannot end in time.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -30,7 +30,11 @@ struct State {
 
 impl Queue {
     /// Starts a queue and its thread, which ends with the process. `notice` formats the number of dropped lines.
-    pub(super) fn start(mut to: impl Write + Send + 'static, notice: fn(u64) -> String) -> Arc<Self> {
+    pub(super) fn start(
+        thread: &str,
+        mut to: impl Write + Send + 'static,
+        notice: impl Fn(u64) -> String + Send + 'static,
+    ) -> Arc<Self> {
         let queue = Arc::new(Self { state: Mutex::default(), changed: Condvar::new() });
         let shared = Arc::clone(&queue);
         let write = move || {
@@ -48,22 +52,25 @@ impl Queue {
         };
         // If the thread cannot be started, the queue fills up and drops lines, and the rest of the process
         // continues.
-        let _ = thread::Builder::new().name("quorate-log".to_owned()).spawn(write);
+        let _ = thread::Builder::new().name(thread.to_owned()).spawn(write);
         queue
     }
 
     /// Queues a line. If the queue is full, drops the line and counts it.
-    pub(super) fn add(&self, line: &[u8]) {
+    pub(super) fn add(&self, line: &[u8]) -> Added {
         let mut state = self.lock();
         // Once a line was dropped, all further lines are dropped until the thread takes the queue. So the
         // notice about dropped lines appears exactly where the lines are missing.
-        if state.dropped > 0 || state.waiting.len() + line.len() > BYTES_MAX {
-            state.dropped = state.dropped.saturating_add(1);
-        } else {
+        let fits = state.dropped == 0 && state.waiting.len() + line.len() <= BYTES_MAX;
+        if fits {
             state.waiting.extend_from_slice(line);
+        } else {
+            state.dropped = state.dropped.saturating_add(1);
         }
+        let added = Added { dropped: state.dropped };
         drop(state);
         self.changed.notify_all();
+        added
     }
 
     /// Waits until all lines are written, but at most `within`. Returns whether all were written.
@@ -83,6 +90,20 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The result of [`Queue::add`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Added {
+    /// The number of lines that are missing at the end of the queue.
+    dropped: u64,
+}
+
+impl Added {
+    /// Returns whether this line is the first one that was dropped since the thread last took the queue.
+    pub(super) fn begins_gap(self) -> bool {
+        self.dropped == 1
     }
 }
 
@@ -107,11 +128,11 @@ impl Write for &Queue {
 /// A buffer that a test uses as the output of a queue.
 #[cfg(test)]
 #[derive(Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
 
 #[cfg(test)]
 impl Shared {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
@@ -138,12 +159,12 @@ mod tests {
     #[test]
     fn a_blocked_reader_delays_no_writer_and_gets_a_notice_of_each_gap() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let queue = Queue::start(writer, |count| format!("{count} dropped\n"));
+        let queue = Queue::start("test", writer, |count| format!("{count} dropped\n"));
         let line = |number: usize| format!("{number:099}\n").into_bytes();
         // The lines together are many times larger than the pipe and the queue.
-        let lines = 40_000;
+        let (lines, mut gaps) = (40_000, 0);
         for number in 0..lines {
-            queue.add(&line(number));
+            gaps += usize::from(queue.add(&line(number)).begins_gap());
         }
         assert!(!queue.flush(Duration::from_millis(10)), "the reader has not read");
         let reading = thread::spawn(move || {
@@ -171,13 +192,14 @@ mod tests {
             }
         }
         assert!(next == lines && notices > 0, "{next} lines accounted for, {notices} notices");
+        assert_eq!(gaps, notices, "each gap was reported to the writer when it began");
     }
 
     #[test]
     fn a_closed_reader_does_not_stop_the_queue() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let queue = Queue::start(writer, |_| String::new());
+        let queue = Queue::start("test", writer, |_| String::new());
         for _ in 0..3 {
             queue.add(b"one\n");
             assert!(queue.flush(PATIENCE));

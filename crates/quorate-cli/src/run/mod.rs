@@ -7,7 +7,6 @@ mod lines;
 pub(crate) mod notify;
 mod output;
 mod reader;
-mod sink;
 pub(crate) mod stop;
 mod watch;
 

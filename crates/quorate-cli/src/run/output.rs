@@ -1,12 +1,9 @@
 //! The output of a command. Each line is printed with its job, run and stream, and written to the file of the run. The
 //! last bytes are kept for the history.
 
-use super::{
-    lines::{LineSplitter, OutputStream, RunLabel, clean},
-    sink::Sink,
-};
+use super::lines::{LineSplitter, OutputStream, RunLabel, clean};
 use crate::{
-    log,
+    log::{self, CommandOutput},
     outputs::{END, RunFile},
 };
 use quorate::env::{Env, ScopedTask};
@@ -22,7 +19,7 @@ use tokio::{
 };
 
 /// The longest wait for the rest of the output after the command has ended. A process that has left the group
-/// may keep the pipe open, or this process's own output may be blocked.
+/// may keep the pipe open.
 const AFTER_ITS_END: Duration = Duration::from_secs(1);
 
 /// The copies of a command's two outputs to those of this process. Dropping this value stops the copying, and
@@ -43,7 +40,7 @@ struct Pump {
     env: Env,
     label: RunLabel,
     stream: OutputStream,
-    to: Sink,
+    to: CommandOutput,
     tail: Arc<Mutex<Tail>>,
     file: SharedFile,
 }
@@ -70,8 +67,8 @@ impl Output {
             file: Arc::clone(&file),
         };
         let pumps = [
-            env.spawn_scoped(pump(OutputStream::Stdout, Sink::stdout()).run(out)),
-            env.spawn_scoped(pump(OutputStream::Stderr, Sink::stderr()).run(err)),
+            env.spawn_scoped(pump(OutputStream::Stdout, CommandOutput::stdout()).run(out)),
+            env.spawn_scoped(pump(OutputStream::Stderr, CommandOutput::stderr()).run(err)),
         ];
         Ok((Self { env: env.clone(), tail, pumps, file }, their_out, their_err))
     }
@@ -103,24 +100,23 @@ fn pipe() -> io::Result<(Receiver, OwnedFd)> {
 impl Pump {
     async fn run(self, mut from: impl AsyncRead + Unpin) {
         let (mut bytes, mut splitter) = ([0; 8192], LineSplitter::default());
-        let mut closed = false;
         while let Ok(n @ 1..) = from.read(&mut bytes).await {
             self.tail.lock().unwrap_or_else(PoisonError::into_inner).add(self.stream, &bytes[..n]);
-            self.pass_on(splitter.add(&bytes[..n]), &mut closed).await;
+            self.pass_on(splitter.add(&bytes[..n])).await;
         }
-        self.pass_on(splitter.finish().into_iter().collect(), &mut closed).await;
+        self.pass_on(splitter.finish().into_iter().collect()).await;
     }
 
-    /// Prints lines and writes them to the file. If the output of this process is closed, lines can no longer be
-    /// printed, and are still written to the file.
-    async fn pass_on(&self, lines: Vec<String>, closed: &mut bool) {
+    /// Prints lines and writes them to the file. Only the file is waited for: whether this process's own output is read
+    /// must not matter to the run.
+    async fn pass_on(&self, lines: Vec<String>) {
         if lines.is_empty() {
             return;
         }
         let (now, format) = (self.env.wall(), log::format());
-        let printed: String =
-            lines.iter().map(|line| self.label.print(format, now, self.stream, line)).collect();
-        *closed = *closed || self.to.write(printed.as_bytes()).await.is_err();
+        for line in &lines {
+            self.to.add(&self.label.print(format, now, self.stream, line));
+        }
         if let Some(file) = self.file.lock().await.as_mut() {
             for line in &lines {
                 file.write(now, self.stream.as_str(), &clean(line)).await;
@@ -226,19 +222,20 @@ mod tests {
     #[tokio::test]
     async fn each_line_is_printed_with_its_run_and_the_tail_is_kept() {
         let kept = Arc::new(Mutex::new(Tail::new(4)));
-        let (mut passed, ours) = io::pipe().unwrap();
+        let printed = log::Shared::default();
+        let to = CommandOutput::new("test", printed.clone());
         let label = RunLabel { job: "j".into(), tick: quorate::env::WallTime::default(), attempt: 1 };
         let pump = Pump {
             env: Env::system(),
             label,
             stream: OutputStream::Stdout,
-            to: Sink::new("test", ours),
+            to: to.clone(),
             tail: Arc::clone(&kept),
             file: Arc::default(),
         };
         pump.run(&b"one\ntwo"[..]).await;
-        // When the sink is dropped, its thread ends and closes the pipe, so the read ends.
-        let printed = io::read_to_string(&mut passed).unwrap();
+        assert!(to.flush(Duration::from_secs(20)));
+        let printed = printed.text();
         let lines: Vec<&str> =
             printed.lines().filter_map(|line| line.split_once("  ")).map(|(_, line)| line).collect();
         assert_eq!(lines, ["j 1970-01-01T00:00:00Z stdout: one", "j 1970-01-01T00:00:00Z stdout: two"]);
