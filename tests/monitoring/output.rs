@@ -103,6 +103,28 @@ fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_n
     assert!(line["run"].as_str().is_some_and(|run| run.ends_with('Z')), "{line}");
 }
 
+/// On a full disk, a file is created, and no line can be written to it.
+#[test]
+fn the_history_completes_a_file_that_could_not_be_written() {
+    let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS);
+    let daemon = bench.daemon();
+    let run = until("the end of a run", PATIENCE, || {
+        let run = bench.json(&["history", "noisy"])["history"][0]["tick"].as_str()?.to_owned();
+        Some(run)
+    });
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+    let path = std::fs::read_dir(bench.program.dir().join("outputs/noisy")).expect("a directory");
+    for file in path {
+        std::fs::write(file.expect("a file").path(), "").expect("our own file");
+    }
+    let shown = bench.jobs(&["logs", "noisy", "--run", &run]).expect(0);
+    let shown = shown.says(&["the file is incomplete", "the history has this end of the output"]);
+    assert!(shown.stdout.lines().any(|line| line == "last"), "{shown}");
+    let page = bench.json(&["logs", "noisy", "--run", &run]);
+    assert_eq!((&page["source"], &page["lines"][0]["stream"]), (&"file".into(), &"note".into()), "{page}");
+}
+
 /// A job that is interrupted on one machine, and ends on another. Each machine has its own directory of output.
 #[test]
 fn an_interrupted_run_is_followed_to_its_end_elsewhere_and_a_newer_run_is_reported() {

@@ -37,12 +37,16 @@ const MISSED_MAX: usize = 3;
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 200;
 
+/// The stream of a line about the output.
+const NOTE: &str = "note";
+
 /// The output of a run.
 #[derive(Debug, Serialize)]
 struct Page {
     job: String,
     run: String,
-    /// `file`, or `history` if only the end of the output is kept.
+    /// `file`, or `history` if only the end of the output is kept. The lines after a note in an incomplete file are from
+    /// the history.
     source: &'static str,
     lines: Vec<Line>,
 }
@@ -88,11 +92,23 @@ async fn of_file(args: &LogsArgs, config: &Config, tick: WallTime, path: &Path) 
         say_newer(jobs, &args.job, tick).await;
     }
     let follower = nodes.as_ref().map(|(_, jobs)| Follower::new(jobs, &args.job, tick));
-    let lines = show_file(args, path, &mut file, follower).await;
+    let shown = show_file(args, path, &mut file, follower).await;
+    let nodes = match (nodes, &shown) {
+        (None, Ok((_, false))) => ask(args, config).await,
+        (nodes, _) => nodes,
+    };
+    let missing = match (&nodes, &shown) {
+        (Some((_, jobs)), Ok((_, false))) => missing(jobs, &args.job, tick).await,
+        _ => Vec::new(),
+    };
     if let Some((quorum, _)) = nodes {
         quorum.close().await;
     }
-    let lines = lines?;
+    let (mut lines, _) = shown?;
+    if !args.group.json {
+        show::print(&missing.iter().map(Line::for_people).collect::<String>())?;
+    }
+    lines.extend(missing);
     if args.group.json {
         let page = Page { job: plain(&args.job, NAME_MAX), run: rfc3339(tick), source: "file", lines };
         show::print(&show::json(&page)?)?;
@@ -104,14 +120,34 @@ fn unread(path: &Path, error: &io::Error) -> Failure {
     Failure::new(FAILURE, format!("cannot read {}: {error}", path.display()))
 }
 
+/// Returns the end of the output of a run whose file has no end, from the history. The disk may have been full, or the
+/// worker was killed. Returns nothing while the run is active.
+async fn missing(jobs: &Jobs, job: &str, tick: WallTime) -> Vec<Line> {
+    let Ok(RunState::Ended(entry)) = state_of(jobs, job, tick).await else { return Vec::new() };
+    let worker = plain(&entry.worker, NAME_MAX);
+    let head = "the file is incomplete: it has no end of the attempt";
+    let (text, output) = match &entry.output {
+        Some(output) => (format!("{head}; the history has this end of the output, from {worker}"), &**output),
+        None => (format!("{head}, and the history has no output (keep_output) of the run on {worker}"), ""),
+    };
+    log::say(&format!("quorate: {text}"));
+    let note = Line { time: None, stream: Some(NOTE.to_owned()), text };
+    std::iter::once(note).chain(of_text(output)).collect()
+}
+
+/// Returns the lines of an output that the history keeps.
+fn of_text(output: &str) -> impl Iterator<Item = Line> {
+    output.lines().map(|line| Line { time: None, stream: None, text: plain(line, usize::MAX) })
+}
+
 /// Prints the lines of the file. With `--follow`, waits for further lines until the end of the attempt. Returns the
-/// lines for `--json`.
+/// lines for `--json`, and whether the file has its end.
 async fn show_file(
     args: &LogsArgs,
     path: &Path,
     file: &mut impl BufRead,
     mut follower: Option<Follower<'_>>,
-) -> Result<Vec<Line>, Failure> {
+) -> Result<(Vec<Line>, bool), Failure> {
     let (env, mut rest, mut lines) = (Env::system(), Vec::new(), Vec::new());
     loop {
         // A line without its end is being written. It is completed by the next read.
@@ -126,7 +162,7 @@ async fn show_file(
         }
         let has_ended = lines.last().is_some_and(|line| line.stream.as_deref() == Some(END));
         if !args.follow || has_ended {
-            return Ok(lines);
+            return Ok((lines, has_ended));
         }
         if !args.group.json {
             lines.clear();
@@ -137,7 +173,7 @@ async fn show_file(
             log::say(&format!(
                 "quorate: the file has no end of the attempt, and no further output comes: {end}"
             ));
-            return Ok(lines);
+            return Ok((lines, false));
         }
         env.sleep(LOOK_EVERY).await;
     }
@@ -227,8 +263,8 @@ async fn of_history(args: &LogsArgs, config: &Config) -> Result<u8, Failure> {
         );
         return Err(Failure::new(NOT_FOUND, text));
     };
-    let lines = output.lines().map(|text| Line { time: None, stream: None, text: plain(text, usize::MAX) });
-    let page = Page { job: plain(&args.job, NAME_MAX), run, source: "history", lines: lines.collect() };
+    let lines = of_text(output).collect();
+    let page = Page { job: plain(&args.job, NAME_MAX), run, source: "history", lines };
     show::print_page(args.group.json, &page, || page.lines.iter().map(Line::for_people).collect())?;
     if !args.group.json {
         log::say(&format!("quorate: the end of the output of the run {}, on {worker}", page.run));
