@@ -386,8 +386,16 @@ fn processes_left_behind_in_the_group_end_with_the_command() {
         (code, &report["ended_by"], &report["killed"]),
         (Some(4), &serde_json::Value::Null, &false.into())
     );
+    assert_eq!(report["background"], 1, "{report}");
     assert!(scratch.processes_are_gone());
     assert!(now().since(began) < Duration::from_secs(2));
+
+    let scratch = Scratch::new();
+    let (code, report) =
+        scratch.processes(&["30000", "60000", "leave"], &script.replace('&', ">/dev/null 2>&1 &")).outcome();
+    assert_eq!((code, &report["background"]), (Some(4), &0.into()), "{report}");
+    assert!(runs(scratch.pid("kid")), "it was left in the background");
+    kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
 
     let scratch = Scratch::new();
     let script = "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; exit 4";

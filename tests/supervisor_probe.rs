@@ -2,7 +2,7 @@
 //!
 //! The arguments are `supervisor-probe STEP_DOWN_MS KILL_MS HOW [job] -- COMMAND…`. HOW is `once` (one
 //! deadline, counted from the start), `extend` (a new deadline every 50 ms), `stuck` (like `once`, but the
-//! process then does nothing more), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the
+//! process then does nothing more), `leave` (like `extend`, and processes in the background run on), `step-down` (like `extend`, with a step-down after 300 ms) or `drop` (the
 //! handle is dropped after a second, and the process continues). The program creates the file `held` once the supervisor
 //! process has reported the command, and writes the command's exit as one JSON object to standard error.
 //!
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     let command = CommandSpec::new(args.next().expect("COMMAND"))
         .args(args)
         .env("UNDER", "supervisor-probe")
+        .leave_background(how == "leave")
         .job_control(job);
     match runtime.block_on(run(command, times, how.to_str().unwrap())) {
         Ok(exit) => {

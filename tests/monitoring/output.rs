@@ -103,11 +103,27 @@ fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_n
     assert!(line["run"].as_str().is_some_and(|run| run.ends_with('Z')), "{line}");
 }
 
+#[test]
+fn background_processes_that_end_with_their_command_are_in_the_log_and_the_history() {
+    let job = "[[job]]\nname = \"left\"\nevery = \"500ms\"\nshell = \"sleep 1000 & exit 0\"\n";
+    let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), job);
+    let daemon = bench.daemon();
+    let ended = "1 process that it left in the background was ended";
+    daemon.until_it_says(ended);
+    until("the run's entry", PATIENCE, || {
+        let newest = bench.json(&["history", "left"])["history"].as_array()?.first()?.clone();
+        (newest["outcome"] == "done" && newest["reason"] == ended).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}
+
 /// On a full disk, a file is created, and no line can be written to it.
 #[test]
 fn the_history_completes_a_file_that_could_not_be_written() {
     let bench = JobBench::new(env!("CARGO_BIN_EXE_quorate-under-test"), JOBS);
     let daemon = bench.daemon();
+    until("the lines of a run", PATIENCE, || (!printed(&daemon.stdout(), "noisy").is_empty()).then_some(()));
     let run = until("the end of a run", PATIENCE, || {
         let run = bench.json(&["history", "noisy"])["history"][0]["tick"].as_str()?.to_owned();
         Some(run)

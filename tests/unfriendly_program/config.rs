@@ -38,6 +38,7 @@ pub(super) const PIECES: &[&str] = &[
     "ok_exit_codes = [0, 3]\n",
     "ok_exit_codes = [-9223372036854775808]\n",
     "keep_output = \"4KiB\"\n",
+    "background = \"leave\"\n",
     "keep_output = \"99999999999999999999MiB\"\n",
     "delay = \"1s\"\n",
     "at = \"2027-01-01T00:00:00Z\"\n",

@@ -263,11 +263,11 @@ QUORATE_NODES, which may contain passwords; a command that calls quorate itself
 gets the nodes by --config or QUORATE_CONFIG.
 
 Commands that daemonise: when the command ends, the processes that it leaves in
-its process group are ended too (SIGTERM, SIGKILL two seconds later), and then
-the lock is released. Processes that left the group (setsid, a daemon) keep
-running without the lock if the command ended by itself. They are ended (on
-Linux) if the lease was lost, or if HUP, INT, QUIT or TERM asked the command to
-end. To hold the lock while a daemon runs, start the daemon in the foreground.
+its process group are ended too (SIGTERM, SIGKILL two seconds later), which a
+message says, and then the lock is released. Processes that left the group
+(setsid, a daemon) keep running without the lock if the command ended by itself.
+They are ended (on Linux) if the lease was lost, or if HUP, INT, QUIT or TERM
+asked the command to end. To hold the lock while a daemon runs, start the daemon in the foreground.
 
 Commands that change their user (sudo, setuid programs): an unprivileged quorate
 may not signal them, and reports that. Processes that it cannot end keep the

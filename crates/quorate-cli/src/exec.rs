@@ -256,6 +256,9 @@ fn verdict(exit: &Exit, kept: Option<Duration>, reason: &str, args: &ExecArgs) -
             "quorate: cannot end a process that the command started, and it still runs: {survivor}"
         ));
     }
+    if let Some(ended) = exit.background_text() {
+        log::say(&format!("quorate: the command has ended, and {ended}"));
+    }
     let kept = kept.map_or_else(String::new, |left| kept_text(lock, left));
     let ended = match exit.status {
         _ if !exit.survivors.is_empty() => "some processes that the command started could not be ended",

@@ -7,9 +7,10 @@ use std::{
 };
 
 /// The keys whose values can have the wrong type.
-const KEYS: [&str; 57] = [
+const KEYS: [&str; 58] = [
     "at",
     "attempts",
+    "background",
     "backoff",
     "ca_file",
     "cert_file",
@@ -229,6 +230,7 @@ fn fix(message: &str, key: &str) -> &'static str {
         "shell" => "; write a line for the shell, like \"./report.sh | mail ops\"",
         "ok_exit_codes" => "; write the exit codes of success, like [0, 3]",
         "retries" => "; write it like { attempts = 3, backoff = \"1s\", max_backoff = \"1m\" }",
+        "background" => "; write \"end\" or \"leave\"",
         "keep_output" => "; write a number of bytes, like \"4KiB\"",
         "env" => "; write it like { NAME = \"value\" }",
         _ => "",

@@ -98,6 +98,7 @@ pub(super) struct JobText {
     pub(super) shell: Option<Spanned<String>>,
     pub(super) ok_exit_codes: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(super) keep_output: Option<Spanned<String>>,
+    pub(super) background: Option<BackgroundText>,
     pub(super) cwd: Option<PathBuf>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
@@ -160,6 +161,13 @@ pub(super) enum RuleText {
     Skip,
     RunOnce,
     RunAll,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum BackgroundText {
+    End,
+    Leave,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

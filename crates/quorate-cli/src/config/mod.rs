@@ -39,7 +39,7 @@ mod tls;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 pub use http::HttpConfig;
-pub use job::JobConfig;
+pub use job::{Background, JobConfig};
 pub(crate) use nodes::redact;
 pub use nodes::{NodeError, NodeSpec, SecretUrl};
 pub use notify::{NotifyConfig, NotifyEvent, NotifyTarget, PingConfig, PingEvent, SecretSource};

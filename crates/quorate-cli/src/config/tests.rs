@@ -84,6 +84,7 @@ fn every_key_is_read() {
         dst = "both"
         ok_exit_codes = [3, 0, 3]
         keep_output = "2KiB"
+        background = "leave"
         jitter = "5m"
         overlap = "cancel-old"
         retries = { attempts = 4, backoff = "2s", max_backoff = "9s" }
@@ -147,6 +148,7 @@ fn every_key_is_read() {
         timeout: Some(Duration::from_secs(5400)),
         ok_exit_codes: vec![0, 3],
         keep_output: Some(2048),
+        background: Background::Leave,
         jitter: Duration::from_secs(300),
         overlap: Overlap::CancelOld,
         retries: Retry::new(4).backoff(Duration::from_secs(2), Duration::from_secs(9)),

@@ -1,7 +1,7 @@
 //! The command `quorate run --check`, which checks the configuration file and prints what it means.
 
 use crate::{
-    config::{Config, JobConfig},
+    config::{Background, Config, JobConfig},
     exit::Failure,
     files, show,
 };
@@ -37,6 +37,9 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
         let next = job.schedule.next_after(now).map_or("never".to_owned(), |at| job.schedule.format(at));
         let (schedule, command) = (&job.schedule, job.command.join(" "));
         line(&format!("job {}: {schedule}, {}, next {next}: {command}", job.name, job.delivery))?;
+        if job.background == Background::Leave {
+            line("  processes that it leaves in the background run on, and no lease covers them")?;
+        }
     }
     Ok(0)
 }

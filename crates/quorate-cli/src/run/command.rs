@@ -2,7 +2,7 @@
 
 use super::{lines::RunLabel, notify, output::Output};
 use crate::{
-    config::{JobConfig, PingEvent},
+    config::{Background, JobConfig, PingEvent},
     guard::Guard,
     notices::Pings,
     outputs::OutputFiles,
@@ -68,6 +68,7 @@ async fn run(
     let most = job.keep_output.unwrap_or_default();
     let (output, stdout, stderr) =
         Output::piped(env, most, &label, file).map_err(|error| error.to_string())?;
+    spec = spec.leave_background(job.background == Background::Leave);
     spec = spec.stdout(Stream::Fd(stdout)).stderr(Stream::Fd(stderr));
     let look = || tick.held_until();
     let deadline = guard.deadline(look().unwrap_or_default());
@@ -95,7 +96,15 @@ async fn run(
         // done, so the tick of an at-least-once job runs again.
         tick.mark_interrupted();
     }
-    outcome(&exit, cancelled, &job.ok_exit_codes)
+    let outcome = outcome(&exit, cancelled, &job.ok_exit_codes);
+    let Some(ended) = exit.background_text() else { return outcome };
+    tracing::warn!(
+        job = &*job.name,
+        run = rfc3339(tick.at()),
+        "the command has ended, and {ended}; start them in the foreground, or set background = \"leave\""
+    );
+    tick.set_note(&ended);
+    outcome.map_err(|error| format!("{error}; {ended}"))
 }
 
 /// A command whose processes may still run. If this value is dropped, neither the lease of the term nor the
@@ -193,7 +202,11 @@ mod tests {
     #[test]
     fn the_file_decides_which_exit_codes_are_success() {
         let ended = |status, ok: &[u8]| {
-            outcome(&Exit { status, ended_by: None, killed: false, survivors: Vec::new() }, false, ok)
+            outcome(
+                &Exit { status, ended_by: None, killed: false, survivors: Vec::new(), background: 0 },
+                false,
+                ok,
+            )
         };
         assert_eq!(ended(Status::Code(0), &[0]), Ok(()));
         assert_eq!(ended(Status::Code(3), &[0, 3]), Ok(()));
@@ -205,6 +218,7 @@ mod tests {
             ended_by: Some(EndedBy::StepDown),
             killed: false,
             survivors: Vec::new(),
+            background: 0,
         };
         assert!(
             outcome(&lost, true, &[0]).is_err(),

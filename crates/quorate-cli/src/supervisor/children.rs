@@ -100,6 +100,12 @@ impl ProcessTree {
         self.running(with_escaped).iter().map(Process::survivor).collect()
     }
 
+    /// Returns the number of processes that still run in the group after the command itself has ended. Called if there
+    /// are any. If they cannot be listed, returns 1.
+    pub(super) fn count(&self) -> usize {
+        self.running(false).len().max(1)
+    }
+
     /// Reaps the orphans that have ended.
     pub(super) fn reap_orphans(&self) {
         for orphan in self.orphans() {

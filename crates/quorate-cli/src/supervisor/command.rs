@@ -16,6 +16,7 @@ pub struct CommandSpec {
     pub(super) dir: Option<PathBuf>,
     pub(super) streams: [Stream; 3],
     pub(super) job_control: bool,
+    pub(super) leave_background: bool,
 }
 
 /// The target of one of a command's three standard streams.
@@ -42,6 +43,7 @@ impl CommandSpec {
             dir: None,
             streams: Default::default(),
             job_control: false,
+            leave_background: false,
         }
     }
 
@@ -99,6 +101,14 @@ impl CommandSpec {
     #[must_use]
     pub fn job_control(mut self, yes: bool) -> Self {
         self.job_control = yes;
+        self
+    }
+
+    /// Sets whether processes that the command leaves behind in its group run on when the command ends by itself. By
+    /// default they are ended. They are always ended if the command was ended, or was asked to end.
+    #[must_use]
+    pub fn leave_background(mut self, yes: bool) -> Self {
+        self.leave_background = yes;
         self
     }
 

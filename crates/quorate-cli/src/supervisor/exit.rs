@@ -80,12 +80,24 @@ pub struct Exit {
     /// system call that cannot be interrupted. While there are such processes, the lease must not be released.
     /// It ends when it expires.
     pub survivors: Vec<Survivor>,
+    /// The number of processes that the command had left behind in its group when it ended by itself. They were ended.
+    #[serde(default)]
+    pub background: usize,
 }
 
 impl Exit {
     /// Returns whether the end of every process that had to end was observed. Then the lease may be released.
     pub fn is_complete(&self) -> bool {
         self.survivors.is_empty() && self.ended_by != Some(EndedBy::SupervisorGone)
+    }
+
+    /// Describes the processes that the command had left behind. Returns `None` if there were none.
+    pub fn background_text(&self) -> Option<String> {
+        match self.background {
+            0 => None,
+            1 => Some("1 process that it left in the background was ended".to_owned()),
+            many => Some(format!("{many} processes that it left in the background were ended")),
+        }
     }
 
     /// Returns the exit code that a shell would return: the command's own, or 128 plus the signal's number.
@@ -161,7 +173,8 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_a_shell() {
-        let exit = |status| Exit { status, ended_by: None, killed: false, survivors: Vec::new() };
+        let exit =
+            |status| Exit { status, ended_by: None, killed: false, survivors: Vec::new(), background: 0 };
         assert_eq!(exit(Status::Code(0)).code(), 0);
         assert_eq!(exit(Status::Code(255)).code(), 255);
         assert_eq!(exit(Status::Signal(9)).code(), 137);

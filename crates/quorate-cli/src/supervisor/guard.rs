@@ -44,11 +44,26 @@ pub(super) struct Guard {
     /// The time of the first SIGKILL to the group.
     killed: Option<BootTime>,
     exited: Option<(Status, BootTime)>,
+    /// True if processes that the command leaves behind run on.
+    leave_background: bool,
 }
 
 impl Guard {
     pub(super) fn new(deadline: Deadline) -> Self {
-        Self { deadline, ended_by: None, term_sent: false, end_requested: false, killed: None, exited: None }
+        Self {
+            deadline,
+            ended_by: None,
+            term_sent: false,
+            end_requested: false,
+            killed: None,
+            exited: None,
+            leave_background: false,
+        }
+    }
+
+    /// Sets whether processes that the command leaves behind run on.
+    pub(super) fn leave_background(self, yes: bool) -> Self {
+        Self { leave_background: yes, ..self }
     }
 
     /// Sets a new deadline. After SIGTERM, only the time of SIGKILL changes.
@@ -111,7 +126,7 @@ impl Guard {
             self.ended_by.get_or_insert(EndedBy::Deadline);
         }
         if let Some((status, _)) = self.exited
-            && gone
+            && (gone || self.leave_background && !self.ends_escaped())
         {
             return Step::Done(self.exit(status));
         }
@@ -144,7 +159,13 @@ impl Guard {
     }
 
     fn exit(&self, status: Status) -> Exit {
-        Exit { status, ended_by: self.ended_by, killed: self.killed.is_some(), survivors: Vec::new() }
+        Exit {
+            status,
+            ended_by: self.ended_by,
+            killed: self.killed.is_some(),
+            survivors: Vec::new(),
+            background: 0,
+        }
     }
 }
 
@@ -174,7 +195,13 @@ mod tests {
         let exit = done(guard.step(at(5), true));
         assert_eq!(
             exit,
-            Exit { status: Status::Code(3), ended_by: None, killed: false, survivors: Vec::new() }
+            Exit {
+                status: Status::Code(3),
+                ended_by: None,
+                killed: false,
+                survivors: Vec::new(),
+                background: 0
+            }
         );
     }
 
@@ -191,6 +218,27 @@ mod tests {
         guard.exited(Status::Code(0), at(5));
         assert_eq!(guard.step(at(5), false), Step::Term);
         assert_eq!(guard.step(at(5), false), Step::Wait(at(6)));
+    }
+
+    #[test]
+    fn processes_left_behind_run_on_only_if_the_command_ended_by_itself_in_time() {
+        let guard = || Guard::new(until(10, 20)).leave_background(true);
+        let mut left = guard();
+        assert_eq!(left.step(at(1), false), Step::Wait(at(10)), "the command runs");
+        left.exited(Status::Code(1), at(5));
+        assert_eq!(done(left.step(at(5), false)).status, Status::Code(1));
+
+        let mut asked = guard();
+        asked.forwarded(15);
+        asked.exited(Status::Code(0), at(5));
+        assert_eq!(asked.step(at(5), false), Step::Term);
+        let mut ended = guard();
+        ended.end(EndedBy::StepDown);
+        ended.exited(Status::Code(0), at(5));
+        assert_eq!(ended.step(at(5), false), Step::Term);
+        let mut late = guard();
+        late.exited(Status::Code(0), at(21));
+        assert!(matches!(late.step(at(21), false), Step::Kill(_)));
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(super) fn spawn_supervisor(
     let invocation = Invocation {
         deadline,
         job_control,
+        leave_background: command.leave_background,
         // The supervisor process enters the directory itself. Its file system may not answer, and this process
         // must not wait for it.
         dir: command.dir.clone(),

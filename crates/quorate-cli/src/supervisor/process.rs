@@ -59,6 +59,8 @@ pub(super) struct Invocation {
     pub(super) deadline: Deadline,
     /// The parent's process group. `None` if the command must not use the terminal.
     pub(super) job_control: Option<JobControl>,
+    /// True if processes that the command leaves behind run on.
+    pub(super) leave_background: bool,
     /// The working directory of the command. `None` if it is that of the parent.
     pub(super) dir: Option<PathBuf>,
     pub(super) program: OsString,
@@ -78,7 +80,11 @@ impl Invocation {
         let group = self.job_control.map_or(0, |job_control| job_control.group.as_raw_pid());
         let leads = self.job_control.is_some_and(|job_control| job_control.leads);
         let head = [step_down.as_nanos().to_string(), kill.as_nanos().to_string(), group.to_string()];
-        let head = head.into_iter().chain([leads.to_string(), self.dir.is_some().to_string()]);
+        let head = head.into_iter().chain([
+            leads.to_string(),
+            self.leave_background.to_string(),
+            self.dir.is_some().to_string(),
+        ]);
         let dir = self.dir.clone().map(PathBuf::into_os_string);
         let tail = dir.into_iter().chain([self.program.clone()]).chain(self.args.iter().cloned());
         head.map(OsString::from).chain(tail).collect()
@@ -91,8 +97,16 @@ impl Invocation {
         let deadline = wire::deadline(next(&mut args)?, next(&mut args)?);
         let (group, leads) = (next(&mut args)?, next(&mut args)?);
         let job_control = Pid::from_raw(group).map(|group| JobControl { group, leads });
+        let leave_background = next(&mut args)?;
         let dir = if next(&mut args)? { Some(args.next()?.into()) } else { None };
-        Some(Self { deadline, job_control, dir, program: args.next()?, args: args.collect() })
+        Some(Self {
+            deadline,
+            job_control,
+            leave_background,
+            dir,
+            program: args.next()?,
+            args: args.collect(),
+        })
     }
 }
 
@@ -140,8 +154,9 @@ fn watch(invocation: &Invocation) -> io::Result<()> {
         // command. So the command is continued.
         tree.signal(Signal::CONT);
     }
-    let guard = Guard::new(invocation.deadline);
-    let mut watch = Watch { guard, command, tree, terminal, had_terminal: eager, orders, changes };
+    let guard = Guard::new(invocation.deadline).leave_background(invocation.leave_background);
+    let mut watch =
+        Watch { guard, background: 0, command, tree, terminal, had_terminal: eager, orders, changes };
     let exit = watch.until_done();
     if let Some(terminal) = &watch.terminal {
         terminal.take_back();
@@ -172,6 +187,8 @@ fn begin(waiting: Waiting, invocation: &Invocation) -> io::Result<Option<bool>> 
 
 struct Watch {
     guard: Guard,
+    /// The number of processes that the command had left behind when it ended by itself.
+    background: usize,
     command: Pid,
     tree: ProcessTree,
     terminal: Option<Terminal>,
@@ -192,12 +209,15 @@ impl Watch {
             }
             let Some((now, step)) = self.look() else { continue };
             let nap = match step {
-                Step::Done(exit) => return exit,
+                Step::Done(exit) => return Exit { background: self.background, ..exit },
                 Step::GiveUp(exit) => {
                     let survivors = self.tree.survivors(self.guard.ends_escaped());
-                    return Exit { survivors, ..exit };
+                    return Exit { survivors, background: self.background, ..exit };
                 }
                 Step::Term => {
+                    if self.guard.has_exited() && !self.guard.ends_escaped() {
+                        self.background = self.tree.count();
+                    }
                     self.tree.signal(Signal::TERM);
                     // A stopped process could not handle SIGTERM and end, so the group is also continued.
                     self.tree.signal(Signal::CONT);

@@ -10,7 +10,7 @@ pub(super) use command::bytes;
 use super::{
     ConfigError, LeaseConfig, beside,
     error::SourceText,
-    file::{DeliveryText, JobText, MisfireText, RuleText, Time},
+    file::{BackgroundText, DeliveryText, JobText, MisfireText, RuleText, Time},
     notify::PingConfig,
 };
 use quorate::scheduler::{
@@ -29,6 +29,16 @@ use toml::Spanned;
 /// The longest name of a job, in bytes.
 const NAME_MAX: usize = 128;
 
+/// The rule for processes that a command leaves in its process group when it ends by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// They are ended with the command.
+    #[default]
+    End,
+    /// They run on, and no lease covers them.
+    Leave,
+}
+
 /// A job of the file, checked. `Debug` shows the names of the variables in `env`, not their values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobConfig {
@@ -43,6 +53,8 @@ pub struct JobConfig {
     /// The number of bytes at the end of a run's output that the job's history keeps. `None` keeps no
     /// output.
     pub keep_output: Option<usize>,
+    /// The rule for processes that the command leaves in the background.
+    pub background: Background,
     /// The working directory, made absolute from the directory of the file. `None` means the working
     /// directory of the program itself.
     pub cwd: Option<PathBuf>,
@@ -80,6 +92,7 @@ impl fmt::Debug for JobConfig {
             .field("command", &self.command)
             .field("ok_exit_codes", &self.ok_exit_codes)
             .field("keep_output", &self.keep_output)
+            .field("background", &self.background)
             .field("cwd", &self.cwd)
             .field("env", &self.env.keys())
             .field("misfire", &self.misfire)
@@ -201,6 +214,10 @@ impl JobCheck<'_> {
             command: self.command()?,
             ok_exit_codes: self.ok_exit_codes()?,
             keep_output: self.keep_output()?,
+            background: match self.written.background {
+                Some(BackgroundText::Leave) => Background::Leave,
+                Some(BackgroundText::End) | None => Background::End,
+            },
             cwd: self.written.cwd.as_deref().map(|cwd| beside(self.source.file, cwd)),
             env: self.written.env.clone(),
             delivery: match self.written.delivery {

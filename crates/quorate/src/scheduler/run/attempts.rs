@@ -25,7 +25,8 @@ pub(in crate::scheduler) struct Execution {
 #[derive(Debug)]
 pub(in crate::scheduler) struct ExecutionResult {
     pub(in crate::scheduler) end: ExecutionEnd,
-    /// The last error, or the reason of the cancellation. It is empty if there is neither.
+    /// The last error, the reason of the cancellation, or the handler's note on a run that is done. It is empty if there
+    /// is none.
     pub(in crate::scheduler) reason: Arc<str>,
     /// The error of the last failed attempt, if `reason` does not contain this error. For example, a later
     /// attempt succeeded.
@@ -149,6 +150,7 @@ impl Execution {
         };
         let reason: Arc<str> = match end {
             ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
+            ExecutionEnd::Done => self.output.take_note().unwrap_or_default(),
             _ => reason.into(),
         };
         let error = last_error.filter(|_| !matches!(end, ExecutionEnd::Failed | ExecutionEnd::TimedOut));

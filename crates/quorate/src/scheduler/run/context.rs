@@ -52,6 +52,7 @@ struct Texts {
     earlier: Option<Arc<str>>,
     state: Option<Arc<str>>,
     output: Option<Arc<str>>,
+    note: Option<Arc<str>>,
 }
 
 impl RunContext {
@@ -181,6 +182,12 @@ impl RunContext {
         }
     }
 
+    /// Sets a note about a run that ends as *done*: the history shows it as the reason. For other outcomes, the reason is
+    /// the error of the handler. A second call replaces the text of the first call.
+    pub fn set_note(&self, text: &str) {
+        self.output.texts().note = Some(text.into());
+    }
+
     /// Marks this run as interrupted: its work was cut short, although the term or the claim may continue. Call
     /// this if the work did not complete, for instance because a process that did the work was killed.
     ///
@@ -224,6 +231,11 @@ impl RunOutput {
     pub(in crate::scheduler) fn take(&self) -> (Option<Arc<str>>, Option<Arc<str>>) {
         let mut texts = self.texts();
         (texts.state.take(), texts.output.take())
+    }
+
+    /// Removes and returns the note that the handler has set.
+    pub(in crate::scheduler) fn take_note(&self) -> Option<Arc<str>> {
+        self.texts().note.take()
     }
 
     fn texts(&self) -> MutexGuard<'_, Texts> {

@@ -28,7 +28,7 @@ pub struct HistoryEntry {
     pub cause: RunCause,
     /// The outcome.
     pub end: RunOutcome,
-    /// The reason for the outcome, for people: the last error, or why the run was skipped or cancelled. May
+    /// The reason for the outcome, for people: the last error, why the run was skipped or cancelled, or a note. May
     /// be empty.
     pub reason: Arc<str>,
     /// The worker that executed the run, or the leader that decided on it.
