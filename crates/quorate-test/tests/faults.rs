@@ -1,6 +1,8 @@
 //! Each fault and each clock of a cluster, seen by the workers.
 
-use quorate::{AcquireError, Claims, Election, TryAcquire, claim::ClaimOutcome, env::WallTime};
+use quorate::{
+    AcquireError, Claims, Election, TryAcquire, claim::ClaimOutcome, election::TermEndCause, env::WallTime,
+};
 use quorate_test::{Cluster, Process, time};
 use std::{
     convert::Infallible,
@@ -66,6 +68,27 @@ async fn a_paused_leader_has_lost_its_lease_when_it_wakes() {
     cluster.advance(SECOND).await;
     assert!(lease.lost_token().is_cancelled());
     assert!(next.fencing_token().unwrap() > lease.token());
+}
+
+/// The leader notices only when it is resumed that its lease has ended. In the history its term ends with the lease.
+#[tokio::test(start_paused = true)]
+async fn the_term_of_a_paused_leader_ended_with_its_lease() {
+    let cluster = Cluster::memory(3);
+    three_candidates(&cluster);
+    cluster.advance(SECOND).await;
+    let first = cluster.leader("billing").await.unwrap();
+    let paused_at = cluster.now();
+    cluster.worker(&first).pause();
+    cluster.advance(30 * SECOND).await;
+    cluster.worker(&first).resume();
+    cluster.advance(5 * SECOND).await;
+    let terms = cluster.terms("billing").await;
+    assert_eq!((terms.len(), terms.leaders()[0]), (2, &*first), "{terms}");
+    terms.assert_one_at_a_time();
+    let history = Election::new(&cluster.quorum(), "billing").observe().unwrap().history(9).await.unwrap();
+    let end = history[1].end.as_ref().unwrap();
+    assert_eq!(end.cause, TermEndCause::LeaseLost, "{terms}");
+    assert!((paused_at..paused_at + 10 * SECOND).contains(&end.at), "the TTL is 10 s: {terms}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,7 +42,8 @@ pub struct PastTerm {
 /// The end of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermEnd {
-    /// The time of the end. If the leader's process died, the time at which the next term began.
+    /// The time of the end: that of the lease, even if the leader noticed it later. If the leader's process died, the
+    /// time at which the next term began.
     pub at: WallTime,
     /// The cause.
     pub cause: TermEndCause,

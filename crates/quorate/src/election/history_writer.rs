@@ -47,10 +47,12 @@ impl HistoryWriter {
         self.enter(entry(term, None));
     }
 
-    /// Writes the end of a term, for the reason `end`.
+    /// Writes the end of a term, for the reason `end`. A term whose lease expired ended with the lease. The leader may
+    /// have noticed that later, after a pause of its process.
     pub(super) fn ended<E: Display>(&self, term: &Term, end: &End<E>, step_down: Option<StepDownCause>) {
         let (cause, reason) = cause(end, step_down, term.successor());
-        let at = term.quorum().wall();
+        let late = term.lease().expired_at().map_or(Duration::ZERO, |at| at.until(term.env().now()));
+        let at = term.quorum().wall() - late;
         self.enter(entry(term, Some(TermEnd { at, cause, reason: reason.into() })));
     }
 

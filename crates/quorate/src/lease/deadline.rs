@@ -4,8 +4,9 @@ use std::{
     time::Duration,
 };
 
-/// The value of `valid_until` after the lease has ended because its time was over.
-const ENDED: u64 = 0;
+/// The bit of `valid_until` that is set once the lease has ended because its time was over. The other bits keep the
+/// deadline that the lease had: its end, even if it is noticed later. No boot clock reaches this bit.
+const ENDED: u64 = 1 << 63;
 /// The value of `valid_until` once the holder has ended the lease.
 const RELEASED: u64 = 1;
 const NO_CAUSE: u8 = 0;
@@ -53,7 +54,7 @@ impl LeaseDeadline {
         Self {
             granted_until: valid_until,
             granted_on: Box::default(),
-            valid_until: AtomicU64::new(valid_until.as_nanos().max(RELEASED + 1)),
+            valid_until: AtomicU64::new(stored(valid_until)),
             why: AtomicU8::new(NO_CAUSE),
             keeps_keys: AtomicBool::new(false),
             step_down: Signal::default(),
@@ -100,14 +101,14 @@ impl LeaseDeadline {
     pub(crate) fn remaining(&self, now: BootTime) -> Option<Duration> {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
-            if seen <= RELEASED {
+            if is_over(seen) {
                 return None;
             }
             let until = BootTime::from_nanos(seen);
             if now < until {
                 return Some(now.until(until));
             }
-            match self.swap(seen, ENDED) {
+            match self.swap(seen, ENDED | seen) {
                 Ok(()) => {
                     self.report(Duration::ZERO);
                     return None;
@@ -122,11 +123,11 @@ impl LeaseDeadline {
     pub(crate) fn set(&self, now: BootTime, until: BootTime) -> bool {
         let mut seen = self.valid_until.load(Ordering::Acquire);
         loop {
-            if seen <= RELEASED {
+            if is_over(seen) {
                 return false;
             }
             let alive = now < BootTime::from_nanos(seen) && now < until;
-            match self.swap(seen, if alive { until.as_nanos() } else { ENDED }) {
+            match self.swap(seen, if alive { stored(until) } else { ENDED | seen }) {
                 Ok(()) => {
                     self.report(if alive { now.until(until) } else { Duration::ZERO });
                     return alive;
@@ -134,6 +135,16 @@ impl LeaseDeadline {
                 Err(other) => seen = other,
             }
         }
+    }
+
+    /// Returns when the lease ended, if its time was over by `now`: at its deadline, or by `now` if nodes lost their
+    /// memory before the deadline. Returns `None` if the lease is valid, or if its holder has ended it.
+    pub(crate) fn expired_at(&self, now: BootTime) -> Option<BootTime> {
+        if self.remaining(now).is_some() {
+            return None;
+        }
+        let seen = self.valid_until.load(Ordering::Acquire);
+        (seen != RELEASED).then(|| BootTime::from_nanos(seen & !ENDED).min(now))
     }
 
     /// Records why the work is asked to stop. If a cause was recorded before, that cause is kept.
@@ -152,9 +163,8 @@ impl LeaseDeadline {
     /// Ends the lease.
     pub(crate) fn end(&self) {
         // An error means that the holder has ended the lease. The value `RELEASED` is kept then.
-        let ended = self
-            .valid_until
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| (seen > RELEASED).then_some(ENDED));
+        let end = |seen| (!is_over(seen)).then_some(ENDED | seen);
+        let ended = self.valid_until.fetch_update(Ordering::AcqRel, Ordering::Acquire, end);
         if ended.is_ok() {
             self.report(Duration::ZERO);
         }
@@ -181,7 +191,7 @@ impl LeaseDeadline {
     fn report(&self, left: Duration) {
         self.gauges.remaining(left);
         // Another thread may have ended the lease, and reported that, before the line above.
-        if self.valid_until.load(Ordering::Acquire) <= RELEASED {
+        if is_over(self.valid_until.load(Ordering::Acquire)) {
             self.gauges.remaining(Duration::ZERO);
         }
     }
@@ -189,6 +199,16 @@ impl LeaseDeadline {
     fn swap(&self, seen: u64, new: u64) -> Result<(), u64> {
         self.valid_until.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
+}
+
+/// Returns the value of `valid_until` for a lease that is valid until `until`.
+fn stored(until: BootTime) -> u64 {
+    until.as_nanos().clamp(RELEASED + 1, ENDED - 1)
+}
+
+/// Returns whether `seen`, a value of `valid_until`, is that of a lease that has ended.
+fn is_over(seen: u64) -> bool {
+    seen == RELEASED || seen & ENDED != 0
 }
 
 #[cfg(test)]
@@ -210,6 +230,33 @@ mod tests {
             "a late extension revives nothing, even by an older clock read"
         );
         assert_eq!(deadline.remaining(at(60)), None);
+    }
+
+    #[test]
+    fn a_lease_expires_at_its_deadline_and_not_when_that_is_noticed() {
+        let noticed = |deadline: &LeaseDeadline| deadline.expired_at(at(900));
+        let unchecked = LeaseDeadline::new(at(100));
+        assert_eq!(unchecked.expired_at(at(99)), None, "it is valid");
+        assert_eq!(noticed(&unchecked), Some(at(100)), "this call is the first check");
+        let renewed_late = LeaseDeadline::new(at(100));
+        assert!(renewed_late.set(at(10), at(200)) && !renewed_late.set(at(700), at(800)));
+        assert_eq!(noticed(&renewed_late), Some(at(200)), "the late extension does not prolong it");
+        let forgotten = LeaseDeadline::new(at(1_000));
+        assert!(!forgotten.set(at(500), at(0)));
+        assert_eq!(
+            forgotten.expired_at(at(501)),
+            Some(at(501)),
+            "nodes lost their memory before the deadline"
+        );
+        let ended = LeaseDeadline::new(at(100));
+        ended.end();
+        ended.end();
+        assert_eq!(noticed(&ended), Some(at(100)));
+        let released = LeaseDeadline::new(at(100));
+        released.release();
+        released.end();
+        assert_eq!(noticed(&released), None, "its holder ended it");
+        assert!(LeaseDeadline::new(BootTime::from_nanos(u64::MAX)).remaining(at(900)).is_some());
     }
 
     #[test]

@@ -119,6 +119,13 @@ impl Lease {
         self.deadline.remaining(now).map(|left| now + left)
     }
 
+    /// Returns when validity ended, on this worker's boot clock, if the lease ended because its time was over. The
+    /// caller may learn of the end later, for instance after a pause of the process. Returns `None` if the lease is
+    /// valid, or if its holder has ended it.
+    pub(crate) fn expired_at(&self) -> Option<BootTime> {
+        self.deadline.expired_at(self.now())
+    }
+
     /// Returns the token that is cancelled when the work should finish: `step_down_grace` before validity ends.
     pub fn step_down_token(&self) -> &CancellationToken {
         self.deadline.step_down.token()
