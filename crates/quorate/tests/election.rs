@@ -177,6 +177,17 @@ async fn an_election_runs_once_and_invalid_names_are_refused() {
     let _ = terms.recv().await.expect("it leads");
     let again = election.run(reporting(report.clone())).until(std::future::pending::<()>()).await;
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));
+    // Another candidate or a scheduler of the group would wait for this process's own lease for ever.
+    let group = election.group();
+    let second = Election::new(&quorum, group).run(reporting(report.clone()));
+    let second = second.until(std::future::pending::<()>()).await;
+    assert!(matches!(second, Err(ElectionError::AlreadyRunning { .. })), "{second:?}");
+    #[cfg(feature = "scheduler")]
+    {
+        let scheduled = quorate::Scheduler::new(&quorum, group).run().await;
+        let error = scheduled.expect_err("the election runs").to_string();
+        assert!(error.contains(&**group) && error.contains("Scheduler::on"), "{error}");
+    }
     let bad = Election::new(&quorum, "{x}").run(reporting(report)).until(std::future::pending::<()>()).await;
     assert!(bad.expect_err("a brace").to_string().contains("brace"));
 }

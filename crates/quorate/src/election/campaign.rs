@@ -100,7 +100,8 @@ where
     /// - [`ElectionError::Acquire`] if the group's name or the settings cannot be used, or if the quorum is
     ///   closed. The same error is returned if no majority could vote since the quorum was built, for a
     ///   reason that only an operator can fix: a wrong password, or another node list.
-    /// - [`ElectionError::AlreadyRunning`] if this candidate is already running.
+    /// - [`ElectionError::AlreadyRunning`] if this candidate, or another election or scheduler of the same group on
+    ///   this quorum, is already running.
     /// - [`ElectionError::Work`] with the error of the work, if the election [ends on an
     ///   error](Election::end_on_error). Otherwise the error is logged, and the work is restarted.
     ///

@@ -12,10 +12,7 @@ use crate::{
 };
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::sync::mpsc;
@@ -63,7 +60,6 @@ struct Shared {
     quorum: Quorum,
     group: Arc<str>,
     resource: Result<Resource, SettingError>,
-    running: AtomicBool,
     term: Mutex<Option<Term>>,
     events: EventBroadcast,
     known_leader: KnownLeader,
@@ -79,7 +75,6 @@ impl Election {
             quorum: quorum.clone(),
             group: group.into(),
             resource: Resource::election(group),
-            running: AtomicBool::new(false),
             term: Mutex::new(None),
             events: EventBroadcast::default(),
             known_leader: KnownLeader::default(),
@@ -304,17 +299,25 @@ impl Election {
         }
         let env = self.quorum().env();
         let worker = holder.worker();
+        let (group, leader) = (&**self.group(), crate::plain::plain(worker, 200));
         if self.shared.known_leader.follows(worker, remaining, env.now(), env.wall()) {
-            let (group, leader) = (&**self.group(), crate::plain::plain(worker, 200));
             tracing::info!(group, leader, "following the leader");
+        }
+        let is_namesake = *worker == *self.quorum().config().worker;
+        if is_namesake && self.shared.known_leader.outlives(self.lease_ttl(), env.now()) {
+            tracing::warn!(
+                group,
+                leader,
+                "the leader has the name of this worker: another process, or another quorum of this process, leads \
+                 under it. Give each worker a name of its own, and each group one election or scheduler in a process"
+            );
         }
     }
 
-    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if the candidate is
-    /// already running.
+    /// Marks the candidate as running until the returned guard is dropped. Returns `None` if this candidate, or
+    /// another one of the same group and quorum, is already running.
     pub(super) fn begin_campaign(&self) -> Option<RunningGuard> {
-        let was_running = self.shared.running.swap(true, Ordering::AcqRel);
-        (!was_running).then(|| RunningGuard(self.clone()))
+        self.quorum().inner().begin_campaign(self.group()).then(|| RunningGuard(self.clone()))
     }
 }
 
@@ -328,13 +331,13 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A guard that keeps a candidate from running twice at the same time. Dropping the guard ends the
+/// A guard that keeps two campaigns of one group and quorum from running at the same time. Dropping the guard ends the
 /// candidate's run.
 pub(super) struct RunningGuard(Election);
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.end_term();
-        self.0.shared.running.store(false, Ordering::Release);
+        self.0.quorum().inner().end_campaign(self.0.group());
     }
 }

@@ -27,9 +27,12 @@ pub enum ElectionError<E> {
     /// operator can fix.
     #[error(transparent)]
     Acquire(AcquireError),
-    /// This candidate is already running. Clones are the same candidate.
+    /// A candidate of the same group is already running on this quorum: this candidate or a clone of it, another
+    /// [`Election`](super::Election), or a scheduler. The second would never lead.
     #[error(
-        "the election of {group} is already running in this process; run all work of the group in one `run`"
+        "an election or a scheduler of the group {group} is already running on this quorum, and a second one would never \
+         lead; run all work of the group in one `run`: pass the election to `Scheduler::on`, and call `Scheduler::lead` \
+         from its work"
     )]
     AlreadyRunning {
         /// The group.

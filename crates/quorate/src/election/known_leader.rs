@@ -12,6 +12,8 @@ pub(super) struct KnownLeader(Mutex<Option<Entry>>);
 struct Entry {
     worker: Arc<str>,
     since: WallTime,
+    /// The time at which the leader was first seen. `None` once [`KnownLeader::outlives`] has reported the leader.
+    first: Option<BootTime>,
     /// The end of the leader's lease, as the nodes last reported it. `None` if they reported no end, or if this
     /// candidate itself leads.
     until: Option<BootTime>,
@@ -36,7 +38,7 @@ impl KnownLeader {
 
     /// Records that this candidate, on the worker called `worker`, leads.
     pub(super) fn leads(&self, worker: &Arc<str>, wall: WallTime) {
-        *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, until: None });
+        *self.entry() = Some(Entry { worker: Arc::clone(worker), since: wall, first: None, until: None });
     }
 
     /// Records that `worker` leads, with a lease that ends after `remaining` unless it is extended. Returns
@@ -56,10 +58,18 @@ impl KnownLeader {
                 false
             }
             other => {
-                *other = Some(Entry { worker: worker.into(), since: wall, until });
+                *other = Some(Entry { worker: worker.into(), since: wall, first: Some(now), until });
                 true
             }
         }
+    }
+
+    /// Returns true, once for each leader, if the leader was first seen longer ago than `ttl`. So it has extended its
+    /// lease since: it is not the lease that an earlier process left behind.
+    pub(super) fn outlives(&self, ttl: Duration, now: BootTime) -> bool {
+        let mut entry = self.entry();
+        let Some(known) = &mut *entry else { return false };
+        known.first.take_if(|first| first.until(now) > ttl).is_some()
     }
 
     /// Records that the leader is not known.
@@ -90,7 +100,11 @@ mod tests {
         assert_eq!(known.get(start + 11 * SECOND), None, "its lease has run out");
         assert!(known.follows("b", None, start + 11 * SECOND, wall(12)));
         assert_eq!(known.get(start + 100 * SECOND).map(|known| known.worker), Some("b".into()));
+        assert!(!known.outlives(100 * SECOND, start + 111 * SECOND), "it may be the lease of a dead process");
+        assert!(known.outlives(100 * SECOND, start + 112 * SECOND), "it was extended");
+        assert!(!known.outlives(100 * SECOND, start + 113 * SECOND), "reported once");
         known.leads(&"c".into(), wall(13));
+        assert!(!known.outlives(SECOND, start + 900 * SECOND), "this candidate leads itself");
         assert_eq!(known.get(start).map(|known| known.remaining), Some(None));
         known.clear();
         assert_eq!(known.get(start), None);

@@ -9,6 +9,7 @@ use crate::{
     measure::AcquireMeasures,
 };
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -27,6 +28,8 @@ pub(crate) struct QuorumInner {
     measures: AcquireMeasures,
     /// The parameters of the latest lease.
     params: Mutex<Option<Arc<LeaseParams>>>,
+    /// The groups whose leadership a campaign of this worker seeks.
+    campaigns: Mutex<BTreeSet<Arc<str>>>,
 }
 
 /// The text is kept short, because the `Debug` text of every handle contains it.
@@ -61,6 +64,7 @@ impl QuorumInner {
             recent_waits: RecentWaits::default(),
             measures: AcquireMeasures::new(),
             params: Mutex::default(),
+            campaigns: Mutex::default(),
         })
     }
 
@@ -108,6 +112,17 @@ impl QuorumInner {
             Some(shared) if **shared == params => Arc::clone(shared),
             _ => Arc::clone(latest.insert(Arc::new(params))),
         }
+    }
+
+    /// Notes that a campaign for the leadership of `group` begins. Returns false if another one is under way: two
+    /// campaigns of one worker would compete, and the second would never lead.
+    pub(crate) fn begin_campaign(&self, group: &Arc<str>) -> bool {
+        self.campaigns.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(group))
+    }
+
+    /// Notes that the campaign for the leadership of `group` has ended.
+    pub(crate) fn end_campaign(&self, group: &str) {
+        self.campaigns.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
     }
 
     pub(crate) fn next_lease(&self) -> u64 {

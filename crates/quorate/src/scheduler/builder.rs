@@ -31,8 +31,9 @@ const PENDING_REQUESTS_MAX: usize = 64;
 /// the runs. With [`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker), any worker of the group may
 /// take a run and execute it.
 ///
-/// A scheduler and an [`Election`] of the same group compete for the same leadership. If the leader also has
-/// other work to do, use one election for both: pass it to [`Scheduler::on`], and call [`Scheduler::lead`] from
+/// A scheduler and an [`Election`] of the same group compete for the same leadership. On one quorum only one of them
+/// runs; the second fails with [`ElectionError::AlreadyRunning`]. If the leader also has other work to do, use one
+/// election for both: pass it to [`Scheduler::on`], and call [`Scheduler::lead`] from
 /// the work of that election.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
