@@ -240,3 +240,19 @@ async fn no_message_is_lost_by_killed_workers_without_redelivery() {
     }
     println!("{runs} runs, nothing lost");
 }
+
+/// A message that its source delivers only once, so the default patience has no limit. Another message, whose source
+/// redelivers it, ends after the default of 30 s: the default is read, and not waited for.
+#[tokio::test]
+async fn the_default_patience_depends_on_the_source() {
+    let quorum = quorum("a", &nodes());
+    let claims = Claims::new(&quorum, "orders");
+    let handle = |_| ready(Ok::<_, String>(()));
+    let once = claims.consume(stream::iter(orders(&ids(1))), handle);
+    assert!(format!("{once:?}").contains(&format!("patience: {:?}", Duration::MAX)), "{once:?}");
+    let acked = stream::iter([("order-1", (), || ready(Ok::<(), String>(())))]);
+    let again = claims.consume(acked, |_| ready(Ok::<_, String>(())));
+    assert!(format!("{again:?}").contains("patience: 30s"), "{again:?}");
+    assert!(format!("{:?}", again.patience(SECOND)).contains("patience: 1s"));
+    quorum.close().await;
+}

@@ -9,6 +9,8 @@ use std::{
 
 /// The default of [`Consume::max_waiting`] is this number times [`Consume::concurrency`].
 const WAITING_PER_PLACE: usize = 4;
+/// The default of [`Consume::patience`] for a source that redelivers.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A consumer that is not running yet, made by [`Claims::consume`].
 #[must_use = "nothing is pulled before `until` is awaited"]
@@ -23,7 +25,8 @@ pub(super) struct Options<M> {
     pub(super) concurrency: usize,
     pub(super) max_waiting: Option<usize>,
     pub(super) grace: Duration,
-    pub(super) patience: Duration,
+    /// `None` for the default, which depends on the source.
+    pub(super) patience: Option<Duration>,
     pub(super) on_end: Option<Arc<OnEnd<M>>>,
     pub(super) on_source_error: Option<Arc<OnSourceError>>,
     pub(super) on_dead: Option<Arc<Dead<M>>>,
@@ -32,6 +35,13 @@ pub(super) struct Options<M> {
 impl<M> Options<M> {
     pub(super) fn most_waiting(&self) -> usize {
         self.max_waiting.unwrap_or_else(|| self.concurrency.saturating_mul(WAITING_PER_PLACE))
+    }
+}
+
+impl<M: Message> Options<M> {
+    /// Returns how long a message waits while another worker handles it.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience.unwrap_or(if M::REDELIVERED { PATIENCE } else { Duration::MAX })
     }
 }
 
@@ -87,7 +97,7 @@ impl Claims {
             concurrency: 16,
             max_waiting: None,
             grace: Duration::from_secs(10),
-            patience: Duration::from_secs(30),
+            patience: None,
             on_end: None,
             on_source_error: None,
             on_dead: None,
@@ -129,15 +139,15 @@ impl<S, M: Message, H> Consume<S, M, H> {
     /// Sets how long a message waits while another worker handles it. The message is claimed again, at
     /// growing intervals, until it is done or free. When its patience is over, the message is logged, ends as
     /// [`Outcome::InProgress`](super::Outcome::InProgress), and is left to the source, which may deliver it
-    /// again. Default 30 s; zero means no waiting.
+    /// again. Zero means no waiting.
+    ///
+    /// The default is 30 s if the source [redelivers](Message::REDELIVERED), else `Duration::MAX`: a message that is
+    /// delivered only once waits until another worker has completed it, or until the other worker's claim has ended.
     ///
     /// The patience counts from the time at which another worker was first found to handle the message. After
     /// an outage of the quorum, the patience starts again.
-    ///
-    /// Use `Duration::MAX` for a source that delivers a message only once. Such a message then waits until
-    /// another worker has completed it, or until the other worker's claim has ended.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.options.patience = patience;
+        self.options.patience = Some(patience);
         self
     }
 
@@ -203,14 +213,14 @@ impl<S, M: Message, H> Consume<S, M, H> {
     }
 }
 
-impl<S, M, H> fmt::Debug for Consume<S, M, H> {
+impl<S, M: Message, H> fmt::Debug for Consume<S, M, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consume")
             .field("claims", &self.claims)
             .field("concurrency", &self.options.concurrency)
             .field("grace", &self.options.grace)
             .field("max_waiting", &self.options.most_waiting())
-            .field("patience", &self.options.patience)
+            .field("patience", &self.options.patience())
             .finish_non_exhaustive()
     }
 }

@@ -3,11 +3,16 @@ use std::{convert::Infallible, error::Error, fmt::Display, future};
 
 /// A message of a source: an id, and a way to acknowledge it to the source.
 ///
-/// A pair `(id, payload)` is a message of a source that needs no ack. A triple `(id, payload, ack)` is
+/// A pair `(id, payload)` is a message of a source that needs no ack and delivers each message once. A triple `(id, payload, ack)` is
 /// acked by calling `ack`.
 pub trait Message: Send + Sync + 'static {
     /// The error of a failed ack.
     type Error: Display + Send;
+
+    /// True if the source delivers a message again that was not acked here. If it does not, the default of
+    /// [`Consume::patience`](super::Consume::patience) is without limit, because a message that is given up would be
+    /// lost. True by default; false for a pair `(id, payload)`.
+    const REDELIVERED: bool = true;
 
     /// Returns the id by which the message is claimed: the same for every copy of the message, and for no
     /// other message.
@@ -54,6 +59,8 @@ where
     P: Send + Sync + 'static,
 {
     type Error = Infallible;
+
+    const REDELIVERED: bool = false;
 
     fn id(&self) -> Result<&str, Box<dyn Error + Send + Sync>> {
         Ok(self.0.as_ref())

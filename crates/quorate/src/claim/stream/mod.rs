@@ -12,7 +12,8 @@
 //! being done. There are five such ends: its handler fails, its claim is lost, its attempts are used up, its
 //! patience is over, or the consumer is shut down. Each such message is logged as a warning and reported to
 //! [`Consume::on_end`], and [`Consumed`] counts it. To lose fewer messages, let the handler itself retry work
-//! that may succeed later, and set [`Consume::patience`] to `Duration::MAX`. If every worker receives every
+//! that may succeed later. For a source that [does not redeliver](Message::REDELIVERED), patience has no limit unless
+//! [`Consume::patience`] sets one. If every worker receives every
 //! message and one worker is killed, its messages wait at the other workers and are handled there.
 //!
 //! # Example

@@ -27,6 +27,8 @@ const ASK_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// time if it reaches an await point.
 const TO_END: Duration = Duration::from_secs(1);
 
+/// The time between two log lines about messages that wait for a quorum.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 /// The maximum length of an id in a log line, in bytes.
 const ID_MAX: usize = 120;
 /// The maximum length of the reason for an invalid id, in bytes, in the outcome and for the dead-letter hook.
@@ -53,7 +55,7 @@ where
     // Settings that cannot be used are reported before any message is pulled.
     claims.validate()?;
     let env = claims.quorum.env().clone();
-    let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience);
+    let window = InFlightWindow::new(options.concurrency, options.most_waiting(), options.patience());
     let mut consumer = Consumer {
         window,
         env: env.clone(),
@@ -65,6 +67,7 @@ where
         rounds: FuturesUnordered::new(),
         running: FuturesUnordered::new(),
         rest: Rest::default(),
+        no_quorum: QuorumWaits::default(),
         consumed: Consumed::default(),
         refused: None,
     };
@@ -125,6 +128,7 @@ struct Consumer<M, H> {
     rounds: FuturesUnordered<BoxFuture<'static, Verdicts>>,
     running: FuturesUnordered<BoxFuture<'static, Worked>>,
     rest: Rest,
+    no_quorum: QuorumWaits,
     consumed: Consumed,
     /// The error that ends the consumer. It is set if no majority can vote, only an operator can fix the
     /// reason, and this worker has never had a quorum.
@@ -147,6 +151,26 @@ impl Rest {
 
     fn is_over(&self, now: BootTime) -> bool {
         self.until.is_none_or(|until| until <= now)
+    }
+}
+
+/// Counts the messages that begin to wait for a quorum, so that a consumer of many messages logs one line a second.
+#[derive(Default)]
+struct QuorumWaits {
+    unlogged: u64,
+    logged: Option<BootTime>,
+}
+
+impl QuorumWaits {
+    /// Counts one more message. Returns the number of messages to log now, unless a line was logged within the last
+    /// second.
+    fn waits(&mut self, now: BootTime) -> Option<u64> {
+        self.unlogged += 1;
+        if self.logged.is_some_and(|at| at.until(now) < LOG_EVERY) {
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.unlogged))
     }
 }
 
@@ -268,8 +292,10 @@ where
                 self.refused = Some(error);
             }
             Err(error) => {
-                if self.window.away(number, now) {
-                    tracing::warn!(set = &*self.claims.set, "a message waits for a quorum: {error}");
+                if self.window.away(number, now)
+                    && let Some(messages) = self.no_quorum.waits(now)
+                {
+                    tracing::warn!(set = &*self.claims.set, messages, "messages wait for a quorum: {error}");
                 }
             }
         }
@@ -397,6 +423,14 @@ async fn round(claims: Claims, batch: Vec<(Number, MessageId<'static>)>) -> Verd
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_without_a_quorum_are_logged_together_once_a_second() {
+        let mut waits = QuorumWaits::default();
+        let at = |ms: u64| BootTime::from_nanos(ms * 1_000_000);
+        let lines = [0, 1, 2, 999, 1_000, 1_001, 2_100].map(|ms| waits.waits(at(ms)));
+        assert_eq!(lines, [Some(1), None, None, None, Some(4), None, Some(2)]);
+    }
 
     #[test]
     fn a_source_that_only_fails_is_asked_more_and_more_seldom_and_after_a_message_at_once() {
