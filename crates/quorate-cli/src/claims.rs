@@ -167,8 +167,7 @@ pub(crate) async fn read(
 ) -> Result<States, Failure> {
     let query = NamesQuery::claims(set, limit).map_err(|error| Failure::new(CONFIG, error))?;
     let Listing { resources, is_cut, missing } = stored_names::list(config, &query).await?;
-    let ids: Vec<Arc<str>> =
-        resources.iter().filter_map(|found| Some(found.key().strip_prefix(query.begin())?.into())).collect();
+    let ids: Vec<Arc<str>> = resources.iter().filter_map(|found| Some(found.message_id()?.into())).collect();
     let claims = Claims::new(quorum, set);
     let reads = ids.into_iter().map(|id| {
         let claims = &claims;

@@ -113,7 +113,7 @@ async fn look(config: &Config) -> Result<Quorum, Failure> {
 }
 
 fn unseen(resource: &Resource, error: &NoMajority) -> Failure {
-    connect::no_quorum(&format!("cannot read the owner of {}", resource.key()), error)
+    connect::no_quorum(&format!("cannot read the owner of {}", resource.name()), error)
 }
 
 async fn look_and_release(
@@ -218,7 +218,7 @@ impl ShowPage {
             }
         });
         Self {
-            resource: resource.key().to_owned(),
+            resource: resource.name().into_owned(),
             owners: owners.collect(),
             fencing_token: seen.token.map(FencingToken::get),
         }

@@ -135,7 +135,7 @@ fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
 /// Asks the nodes for the holder of the resource.
 pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
     let mut line = ResourceLine {
-        resource: resource.key().to_owned(),
+        resource: resource.name().into_owned(),
         held: None,
         contended: false,
         holder: None,

@@ -6,9 +6,11 @@
 //! ```no_run
 //! use quorate::quorum::Quorum;
 //! use quorate_redis::Connect;
+//! use std::time::Duration;
 //!
 //! # async fn lead() -> Result<(), Box<dyn std::error::Error>> {
 //! let quorum = Quorum::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
+//! quorum.ready(Duration::from_secs(5)).await?; // an error says what a majority lacks: new servers are in quarantine at first
 //! let lease = quorum.lock("invoice-42").acquire().await?;
 //! println!("fencing token {}", lease.fencing_token()?);
 //! lease.release().await?;
@@ -31,7 +33,7 @@
 //!   `{PR}:fence`, its readers are in `{PR}:readers`, and its queue is `{PR}:queue`.
 //! * The leadership of a group is the lock `election/GROUP`. A resign request to the holder of a lock `R` is
 //!   the string `Presign/R`.
-//! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`. It contains everything that is stored about
+//! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`, with `{`, `}` and `%` in the id escaped as in a URL. It contains everything that is stored about
 //!   the claim.
 //! * The ledger of a group is the hash `Pledger/GROUP`. Its parts are hashes of their own, such as
 //!   `Pledger/GROUP{jobs}`.

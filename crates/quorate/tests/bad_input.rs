@@ -74,7 +74,9 @@ async fn impossible_claims_are_refused_before_any_request() {
     }
     claims().validate().expect("these can");
     let long = "i".repeat(513);
-    for (id, why) in [("", "is empty"), (&*long, "is longer than 512 bytes"), ("a{b", "holds a brace")] {
+    for (id, why) in
+        [("", "is empty"), (&*long, "is longer than 512 bytes"), ("a\nb", "holds a control character")]
+    {
         let parts = ["the message id", why, "choose another name"];
         says(claims().claim_many(["fine", id]).await.expect_err("no such id"), &parts);
         says(claims().inspect(id).await.expect_err("no such id"), &parts);
@@ -110,7 +112,9 @@ async fn an_invalid_name_is_refused_everywhere() {
         says(quorum.lock(name).try_acquire().await.expect_err("no such name"), &parts);
         says(quorum.locks(["fine", name]).acquire_all().await.expect_err("no such name"), &parts);
         says(quorum.slots(name, 2).acquire_any().await.expect_err("no such name"), &parts);
-        says(Claims::new(&quorum, "s").claim(name).await.expect_err("no such name"), &parts);
+        if !name.contains(['{', '}']) {
+            says(Claims::new(&quorum, "s").claim(name).await.expect_err("no such name"), &parts);
+        }
         says(Claims::new(&quorum, name).claim("1").await.expect_err("no such name"), &parts);
         says(Election::new(&quorum, name).observe().expect_err("no such name"), &parts);
         let led = Election::new(&quorum, name).run(|_| async { Ok::<(), SettingError>(()) });

@@ -5,14 +5,17 @@
 mod common;
 #[path = "common/cut.rs"]
 mod cut;
+#[path = "common/log.rs"]
+mod log;
 
 use common::{SECOND, nodes, quorum};
 use cut::Cut;
+use log::Log;
 use quorate::{
     claim::{Claim, ClaimError, ClaimOutcome, Claims, ProcessError, Processed},
     node::{
-        Batch, DoneRecord, FencingToken, MemoryNode, Node, NodeTime, Owner, PushSender, Reply, Request,
-        Resource, Session,
+        Batch, DoneRecord, FencingToken, FileNode, MemoryNode, Node, NodeTime, Owner, PushSender, Reply,
+        Request, Resource, Session,
     },
     quorum::Quorum,
 };
@@ -307,6 +310,68 @@ async fn a_node_that_refused_the_done_record_is_released() {
         Reply::State { holder: None, done: None, .. } => {}
         other => panic!("{other:?}"),
     }
+}
+
+/// Tests ids with braces, as other systems write GUIDs, on nodes in memory and in directories.
+#[tokio::test]
+async fn an_id_with_braces_is_a_message_of_its_own() {
+    let ids = [
+        "{0f8fad5b-d9cb-469f-a165-70867728950e}",
+        "%7B0f8fad5b-d9cb-469f-a165-70867728950e%7D",
+        "a{b",
+        "}{%",
+    ];
+    let dir = std::env::temp_dir().join(format!("quorate-claims-{}", std::process::id()));
+    let files = (0..3).map(|node| FileNode::new(dir.join(node.to_string())));
+    let in_files =
+        Quorum::builder().worker("a").nodes(files).trust_new_nodes(true).build().expect("a sound setup");
+    for quorum in [quorum("a", &nodes()), in_files] {
+        let claims = claims(&quorum);
+        for (number, id) in ids.iter().enumerate() {
+            let claim = claimed(claims.claim(*id).await.expect("a quorum"));
+            assert_eq!(&**claim.id(), *id);
+            claim.complete(&number.to_string()).await.expect("a majority");
+        }
+        for (number, (id, outcome)) in
+            claims.claim_many(ids).await.expect("valid ids").into_iter().enumerate()
+        {
+            match outcome {
+                Ok(ClaimOutcome::Done(done)) => assert_eq!(*done.result, number.to_string(), "{id}"),
+                other => panic!("{id}: {other:?}"),
+            }
+        }
+        quorum.close().await;
+    }
+    std::fs::remove_dir_all(&dir).expect("the nodes are closed");
+}
+
+/// Tests claims whose leases have ended before they are completed. No other worker has the messages. Where the caller
+/// was refused the token, the message is not recorded. The others are recorded, with a warning.
+#[tokio::test]
+async fn a_late_completion_is_refused_after_a_failed_check_and_otherwise_warns() {
+    let (nodes, log) = (nodes(), Log::default());
+    let _heard = log.warnings();
+    let quorum = quorum("a", &nodes);
+    let claims = Claims::new(&quorum, "orders").ttl(SECOND / 2).auto_extend(false);
+    let mut held = Vec::new();
+    for id in ["checked", "late-1", "late-2"] {
+        held.push((claimed(claims.claim(id).await.expect("a quorum")), "42"));
+    }
+    for (claim, _) in &held {
+        claim.handle().lost_token().cancelled().await;
+    }
+    assert!(held[0].0.handle().fencing_token().is_err());
+    let ended = Claim::complete_many(held).await;
+    assert!(matches!(ended[0].1, Err(ClaimError::Lost(_))), "{ended:?}");
+    assert!(ended[1].1.is_ok() && ended[2].1.is_ok(), "{ended:?}");
+    assert_eq!(recorded(&nodes, "checked").await, 0);
+    let lines = log.lines("completed after its claim has ended");
+    assert!(
+        lines.len() == 1 && lines[0].contains("claim/orders/late-1") && lines[0].contains("others=1"),
+        "{lines:?}"
+    );
+    assert!(matches!(claims.claim("checked").await, Ok(ClaimOutcome::Claimed(_))), "it may be handled again");
+    quorum.close().await;
 }
 
 /// Tests a worker that completes its claim after the claim has ended, while it reaches only two of five nodes.

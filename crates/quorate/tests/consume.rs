@@ -161,7 +161,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
     let (nodes, sender) = (nodes(), Sender::default());
     let a = quorum("a", &nodes);
     let long = "x".repeat(600);
-    let mut messages = sender.messages(["good", "", "bad{brace}", "fails", "panics", "deaf", &long]);
+    let mut messages = sender.messages(["good", "", "bad\nline", "fails", "panics", "deaf", &long]);
     messages.push(sender.message(b"\xff\xfe"));
     messages.extend(sender.messages(["good too"]));
     let handler = |delivery: Delivery<TestMessage>| async move {
@@ -192,7 +192,7 @@ async fn an_invalid_message_is_reported_and_blocks_no_other() {
     let (why, acked) = &ended[""];
     assert!(why.contains("is empty") && *acked == Err("dead letter: the dead letter queue is full".into()));
     for (id, says) in
-        [("bad{brace}", "brace"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")]
+        [("bad\nline", "control character"), (&*long, "longer than 512 bytes"), ("\u{fffd}\u{fffd}", "UTF-8")]
     {
         let (why, acked) = &ended[id];
         assert!(why.contains(says) && *acked == Ok(true), "{id}: {why} {acked:?}");

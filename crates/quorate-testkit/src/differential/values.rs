@@ -23,7 +23,7 @@ pub(super) fn resource(number: u8) -> Resource {
         2 => Resource::lock("r:fence"),
         3 => Resource::election("r"),
         4 => Resource::claim("s", "1:claim"),
-        5 => Resource::claim("s", "a/../b *?[x]'\";\\%2F"),
+        5 => Resource::claim("s", "a/../b *?[x]'\";\\%2F{g}"),
         6 => Resource::lock("R"),
         7 => Resource::lock(&"ü".repeat(256)),
         8 => Resource::claim("s", &"n".repeat(512)),

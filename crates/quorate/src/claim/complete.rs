@@ -3,7 +3,7 @@ use crate::{
     config::majority,
     driver::NodePool,
     env::{BootTime, WallTime},
-    lease::{InspectTarget, Inspection, Lease, QuorumInner, inspect},
+    lease::{InspectTarget, Inspection, Lease, LeaseLost, QuorumInner, inspect},
     node::{DoneRecord, FencingToken, Owner, Refusal, Reply, Request, engine::RESULT_MAX},
     vote::{Answer, NodeOutcome, ReplyTo, vote_channel},
 };
@@ -18,6 +18,8 @@ pub(super) struct Ending<'a> {
     pub(super) lease: &'a Lease,
     pub(super) record: DoneRecord,
     pub(super) retention: Duration,
+    /// True if the caller knows that the claim has ended, because it was refused the fencing token.
+    pub(super) refused: bool,
 }
 
 /// Ends the leases, and records that their messages are done. All leases must belong to one quorum. On each
@@ -31,6 +33,7 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
     let now = pool.env().wall();
     let mut all: Vec<Completing<'_>> =
         endings.into_iter().map(|ending| Completing::new(ending, now, &pool)).collect();
+    warn_of_late(&all);
     let deadline = pool.env().now() + all.iter().map(|one| one.lease.ttl()).max().unwrap_or_default();
     loop {
         look_first(&inner, &mut all).await;
@@ -42,6 +45,23 @@ pub(super) async fn complete(endings: Vec<Ending<'_>>) -> Vec<Result<(Done, usiz
         pool.env().sleep(RETRY_AFTER).await;
     }
     all.into_iter().map(|one| one.end(&pool)).collect()
+}
+
+/// Logs a warning if claims had ended before their completion began. Another worker may have handled their messages
+/// meanwhile, or may begin to.
+fn warn_of_late(all: &[Completing<'_>]) {
+    // The end of a job's run is of the scheduler, which has a log of its own.
+    let is_late = |one: &&Completing<'_>| {
+        !one.is_settled() && one.ours_until.is_none() && one.lease.resource().message_id().is_some()
+    };
+    let mut late = all.iter().filter(is_late);
+    let Some(first) = late.next() else { return };
+    tracing::warn!(
+        message = %first.lease.resource(),
+        others = late.count(),
+        "a message is completed after its claim has ended: it may have been handled twice; check the fencing token \
+         before the effect, and give the claims a longer ttl"
+    );
 }
 
 /// Asks the nodes for the owner of each message whose claim may have expired. Another worker may hold such a
@@ -142,10 +162,11 @@ struct Completing<'a> {
 
 impl<'a> Completing<'a> {
     fn new(ending: Ending<'a>, now: WallTime, pool: &NodePool) -> Self {
-        let Ending { lease, mut record, retention } = ending;
+        let Ending { lease, mut record, retention, refused } = ending;
         (record.token, record.at) = (lease.token(), now.as_micros());
         let length = record.result.len();
-        let verdict = (length > RESULT_MAX).then_some(Err(ClaimError::TooLong { length, most: RESULT_MAX }));
+        let too_long = || (length > RESULT_MAX).then_some(ClaimError::TooLong { length, most: RESULT_MAX });
+        let verdict = refused.then_some(LeaseLost.into()).or_else(too_long).map(Err);
         let ours_until = lease.valid_until();
         if verdict.is_none() {
             lease.forget();

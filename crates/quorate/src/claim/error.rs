@@ -71,6 +71,10 @@ pub enum ClaimError {
     /// Another worker claimed the message later, and that claim has ended: it was abandoned or expired.
     #[error("a later claim was made on the message meanwhile; it may be handled again")]
     Superseded,
+    /// The claim had ended when the caller asked for its fencing token. So the message is not recorded as done, and may
+    /// be handled again. A function that checks the token can return this error with `?`.
+    #[error("the claim had ended before the message was completed: {0}")]
+    Lost(#[from] LeaseLost),
     /// The message is done already, in most cases under a later claim.
     #[error("the message is done already, under token {}", .0.token)]
     AlreadyDone(Done),
@@ -109,6 +113,7 @@ impl ClaimError {
             Self::OtherPayload { .. }
             | Self::TakenOver { .. }
             | Self::Superseded
+            | Self::Lost(_)
             | Self::AlreadyDone(_)
             | Self::DeadLettered(_)
             | Self::TooLong { .. } => true,

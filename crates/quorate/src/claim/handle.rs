@@ -8,7 +8,14 @@ use crate::{
     lease::{Lease, LeaseLost},
     node::{DoneRecord, FencingToken},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A claim: the right of this worker to handle one message. The claim is extended until it is completed or
@@ -50,12 +57,14 @@ pub struct Claim {
 pub struct ClaimHandle {
     lease: Arc<Lease>,
     attempt: u32,
+    /// True once the caller has asked for the fencing token and learned that the claim has ended.
+    refused: Arc<AtomicBool>,
 }
 
 impl Claim {
     pub(super) fn new(id: Arc<str>, start: Start, retention: Duration) -> Self {
         let Start { lease, attempt, payload, counted } = start;
-        let handle = ClaimHandle { lease: Arc::new(lease), attempt };
+        let handle = ClaimHandle { lease: Arc::new(lease), attempt, refused: Arc::default() };
         Self { handle, id, retention, payload, given_up: false, not_started: counted }
     }
 
@@ -104,18 +113,20 @@ impl Claim {
     /// Returns the fencing token, if this worker holds the claim at this moment.
     ///
     /// # Errors
-    /// [`LeaseLost`] once the claim has ended.
+    /// [`LeaseLost`] once the claim has ended. The claim can then no longer be completed.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.handle.fencing_token()
     }
 
     /// Records on every node that the message is done, with a small result, and ends the claim. The call
     /// tries until a majority has stored the record, for the claim's TTL at most. If the claim has expired,
-    /// the call first checks the current owner, and writes nothing if another worker holds the message.
-    /// Returns the number of nodes that have stored the record: at least a majority.
+    /// the call logs a warning, first checks the current owner, and writes nothing if another worker holds the
+    /// message. Returns the number of nodes that have stored the record: at least a majority.
     ///
     /// # Errors
-    /// [`ClaimError`]. Without a majority the message may be handled again.
+    /// [`ClaimError`]. Without a majority the message may be handled again. [`ClaimError::Lost`] if
+    /// `fencing_token` has failed on this claim or a handle of it: the caller knows that the claim had ended before
+    /// the work was done, so nothing is recorded.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes or none may have stored the record. If none has, the message
@@ -135,7 +146,8 @@ impl Claim {
         let dead_lettered = self.given_up.then_some(self.handle.attempt);
         let payload = self.payload.clone();
         let record = DoneRecord { result: result.into(), payload, dead_lettered, ..DoneRecord::default() };
-        Ending { lease: &self.handle.lease, record, retention: self.retention }
+        let refused = self.handle.refused.load(Ordering::Acquire);
+        Ending { lease: &self.handle.lease, record, retention: self.retention, refused }
     }
 
     /// Frees the message, so that another worker may claim it at once. The attempt stays counted.
@@ -207,9 +219,9 @@ impl ClaimHandle {
     /// follows.
     ///
     /// # Errors
-    /// [`LeaseLost`] once the claim has ended.
+    /// [`LeaseLost`] once the claim has ended. The claim can then no longer be completed.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
-        self.lease.fencing_token()
+        self.lease.fencing_token().inspect_err(|_| self.refused.store(true, Ordering::Release))
     }
 
     /// Returns how long the claim remains valid if no extension succeeds.

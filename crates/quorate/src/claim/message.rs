@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc};
 /// The id of a message. An id may carry a fingerprint of the message's payload. The fingerprint detects
 /// another payload under the same id.
 ///
-/// A string converts to an id: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without braces
-/// and control characters. A claim on any other id is refused with the reason.
+/// A string converts to an id: `claims.claim("order-1")`. An id has 1 to 512 bytes of UTF-8, without control
+/// characters. A claim on any other id is refused with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId<'a> {
     id: Cow<'a, str>,

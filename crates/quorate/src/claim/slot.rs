@@ -350,7 +350,7 @@ impl SlotClaim {
     /// [`ClaimError`]. Fewer nodes than a majority may have stored the end.
     pub(crate) async fn complete(&self, result: &str) -> Result<(Done, usize), ClaimError> {
         let record = DoneRecord { result: result.into(), ..DoneRecord::default() };
-        let ending = Ending { lease: &self.lease, record, retention: self.keep };
+        let ending = Ending { lease: &self.lease, record, retention: self.keep, refused: false };
         complete(vec![ending]).await.pop().unwrap_or(Err(ClaimError::Superseded))
     }
 

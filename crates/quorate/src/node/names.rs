@@ -3,7 +3,7 @@ use crate::{
     plain::{escaped, plain},
     setting_error::SettingError,
 };
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// The longest name of a resource, group, set of claims or message id, in bytes.
 const NAME_MAX: usize = 512;
@@ -69,10 +69,12 @@ impl Resource {
     /// Returns the claim on the message `id` in the set of claims called `set`.
     ///
     /// # Errors
-    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` must not contain a slash.
+    /// [`SettingError`], as for [`Resource::lock`], except for the reserved words; `set` must not contain a slash. An id
+    /// may contain braces, as those of other systems do: the key has them escaped (`%7B` and `%7D`, and `%25` for a
+    /// percent sign). [`Resource::message_id`] returns the id as it was given.
     pub fn claim(set: &str, id: &str) -> Result<Self, SettingError> {
         check("claim set", set)?;
-        check("message id", id)?;
+        check_text("message id", id)?;
         if set.contains('/') {
             return Err(unusable(
                 "claim set",
@@ -80,7 +82,31 @@ impl Resource {
                 "which holds a slash, and a slash separates it from the message id",
             ));
         }
-        Ok(Self { key: format!("claim/{set}/{id}").into(), kind: ResourceKind::Claim })
+        Ok(Self { key: format!("claim/{set}/{}", escape_id(id)).into(), kind: ResourceKind::Claim })
+    }
+
+    /// Returns the claim that is stored under `key`, which begins with `claim/SET/`. Returns `None` if no id has this key.
+    pub(crate) fn stored_claim(set: &str, key: &str) -> Option<Self> {
+        let escaped = key.strip_prefix("claim/")?.strip_prefix(set)?.strip_prefix('/')?;
+        Self::claim(set, &unescape_id(escaped)).ok().filter(|claim| *claim.key == *key)
+    }
+
+    /// Returns the id of the message, if this is a claim on a message.
+    pub fn message_id(&self) -> Option<Cow<'_, str>> {
+        let (set, id) = self.key.strip_prefix("claim/")?.split_once('/')?;
+        // The slot of a run has a brace in the name of its set, and its id is not escaped.
+        (self.is_claim() && !set.contains('{')).then(|| unescape_id(id))
+    }
+
+    /// Returns the name: the key, but with the message's id as it was given.
+    pub fn name(&self) -> Cow<'_, str> {
+        match self.message_id() {
+            Some(Cow::Owned(id)) => {
+                let set = self.key.split('/').nth(1).unwrap_or_default();
+                format!("claim/{set}/{id}").into()
+            }
+            _ => Cow::Borrowed(&*self.key),
+        }
     }
 
     /// Returns the resource that is the slot of a run in the scheduler of `group`. A slot is the claim by
@@ -118,27 +144,49 @@ impl Resource {
 
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escaped(&self.key, SHOWN_MAX))
+        f.write_str(&escaped(&self.name(), SHOWN_MAX))
     }
 }
 
-/// Formats the key for a terminal. [`Resource::key`] returns it unchanged.
+/// Formats the name for a terminal. [`Resource::key`] returns it unchanged.
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&plain(&self.key, SHOWN_MAX))
+        f.write_str(&plain(&self.name(), SHOWN_MAX))
     }
+}
+
+/// Escapes the braces of a message's id, and the percent sign, so that different ids have different keys. Redis Cluster
+/// reads braces as a hash tag, and keys of Quorate's own contain them.
+fn escape_id(id: &str) -> Cow<'_, str> {
+    if !id.contains(['{', '}', '%']) {
+        return Cow::Borrowed(id);
+    }
+    id.replace('%', "%25").replace('{', "%7B").replace('}', "%7D").into()
+}
+
+/// Returns the id that [`escape_id`] has escaped.
+fn unescape_id(escaped: &str) -> Cow<'_, str> {
+    if !escaped.contains('%') {
+        return Cow::Borrowed(escaped);
+    }
+    escaped.replace("%7B", "{").replace("%7D", "}").replace("%25", "%").into()
 }
 
 /// Checks the name of a resource or group. `what` is the kind of name, for the error.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<(), SettingError> {
+    if name.contains(['{', '}']) && name.len() <= NAME_MAX {
+        return Err(unusable(what, name, "which holds a brace, and Redis Cluster reads it as a hash tag"));
+    }
+    check_text(what, name)
+}
+
+/// Checks a name that may contain braces.
+fn check_text(what: &'static str, name: &str) -> Result<(), SettingError> {
     if name.is_empty() {
         return Err(unusable(what, name, "which is empty"));
     }
     if name.len() > NAME_MAX {
         return Err(unusable(what, name, "which is longer than 512 bytes"));
-    }
-    if name.contains(['{', '}']) {
-        return Err(unusable(what, name, "which holds a brace, and Redis Cluster reads it as a hash tag"));
     }
     if name.chars().any(char::is_control) {
         return Err(unusable(what, name, "which holds a control character"));
@@ -341,6 +389,42 @@ mod tests {
         let resource = Resource::lock("a\u{202e}b").unwrap();
         assert_eq!((resource.to_string(), format!("{resource:?}")), ("a b".into(), "a\\u{202e}b".into()));
         assert_eq!(resource.key(), "a\u{202e}b");
+    }
+
+    #[test]
+    fn every_id_of_a_message_has_a_key_of_its_own_without_braces() {
+        let guid = "{0f8fad5b-d9cb-469f-a165-70867728950e}";
+        let ids =
+            [guid, "a{b", "a%7Bb", "a%257Bb", "%", "%25", "%2525", "%7", "%2{", "}{", "%7b", "100%/x", "a b"];
+        let keys: std::collections::BTreeSet<String> = ids
+            .iter()
+            .map(|id| {
+                let claim = Resource::claim("s", id).unwrap();
+                assert_eq!(claim.message_id().as_deref(), Some(*id));
+                assert_eq!(
+                    (claim.to_string(), format!("{claim:?}")),
+                    (format!("claim/s/{id}"), format!("claim/s/{id}"))
+                );
+                assert_eq!(Resource::stored_claim("s", claim.key()), Some(claim.clone()));
+                assert!(!claim.key().contains(['{', '}']));
+                claim.key().to_owned()
+            })
+            .collect();
+        assert_eq!(keys.len(), ids.len());
+        assert_eq!(
+            Resource::claim("s", "a/b").unwrap().key(),
+            "claim/s/a/b",
+            "most ids are stored as they are"
+        );
+        // No id has these keys: another program has written them, or a scheduler.
+        for key in ["claim/s/a{b}", "claim/s/%7b%", "claim/s/", "claim/s2/a", "claim/g{runs}/j/1", "a"] {
+            assert_eq!(Resource::stored_claim("s", key), None, "{key}");
+        }
+        let slot = Resource::slot("g", "50%25/1");
+        assert_eq!((slot.message_id(), slot.to_string()), (None, "claim/g{runs}/50%25/1".into()));
+        assert_eq!(Resource::lock("a%25").unwrap().to_string(), "a%25");
+        assert!(Resource::claim("s{", "a").is_err() && Resource::claim("s", &"{".repeat(512)).is_ok());
+        assert!(Resource::claim("s", &"{".repeat(513)).is_err());
     }
 
     #[test]

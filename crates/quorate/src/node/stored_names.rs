@@ -41,14 +41,12 @@ impl NamesQuery {
 
     /// Returns the resource of a key that a node stores; `None` if the query does not list it.
     pub fn resource(&self, key: &str) -> Option<Resource> {
-        let rest = key.strip_prefix(&*self.begin)?;
-        let found = match (self.begin.is_empty(), key.strip_prefix("election/")) {
-            (true, Some(group)) => Resource::election(group),
-            (true, None) => Resource::lock(key),
-            (false, _) => {
-                let set = self.begin.trim_start_matches("claim/").trim_end_matches('/');
-                Resource::claim(set, rest)
-            }
+        if let Some(set) = self.begin.strip_prefix("claim/") {
+            return Resource::stored_claim(set.trim_end_matches('/'), key);
+        }
+        let found = match key.strip_prefix("election/") {
+            Some(group) => Resource::election(group),
+            None => Resource::lock(key),
         };
         // A key of another program or of a ledger is not the name of a resource.
         found.ok()
