@@ -78,6 +78,11 @@ impl WallTime {
         Duration::from_micros(later.0.saturating_sub(self.0))
     }
 
+    /// Returns the duration since `earlier`, or zero if `earlier` is after this point.
+    pub const fn since(self, earlier: Self) -> Duration {
+        earlier.until(self)
+    }
+
     /// Returns the distance between two points, in either order.
     pub const fn distance(self, other: Self) -> Duration {
         Duration::from_micros(self.0.abs_diff(other.0))
@@ -95,6 +100,14 @@ impl Sub<Duration> for WallTime {
     type Output = Self;
     fn sub(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Returns the duration since `earlier`, or zero if `earlier` is after this point, as [`WallTime::since`] does.
+impl Sub for WallTime {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
     }
 }
 
@@ -175,6 +188,8 @@ mod tests {
         assert_eq!(WallTime::from_micros(951_782_400_000_000).to_string(), "2000-02-29T00:00:00Z");
         assert_eq!(WallTime::from_micros(4_107_542_399_000_000).to_string(), "2100-02-28T23:59:59Z");
         assert_eq!(WallTime::from(SystemTime::from(at)), at);
+        let minute = Duration::from_secs(60);
+        assert_eq!(((at + minute) - at, at - (at + minute)), (minute, Duration::ZERO));
         assert_eq!(WallTime::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), WallTime::default());
     }
 

@@ -140,18 +140,41 @@ impl AcquireError {
 #[error("the lease is no longer held")]
 pub struct LeaseLost;
 
-/// The reason why a held lease was not extended, downgraded or transferred.
+/// The reason why a held lease was not extended, downgraded or transferred. Each error of a lock converts to it, so it
+/// serves a function that acquires, uses and releases a lock:
+///
+/// ```
+/// use quorate::{Quorum, lease::LeaseError, node::MemoryNode};
+///
+/// async fn write(quorum: &Quorum) -> Result<(), LeaseError> {
+///     let lease = quorum.lock("invoice-42").acquire().await?;
+///     println!("write under token {}", lease.fencing_token()?);
+///     lease.release().await?;
+///     Ok(())
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = (0..3).map(|i| MemoryNode::new(&format!("memory-{i}")));
+/// # let quorum = Quorum::builder().nodes(nodes).trust_new_nodes(true).build()?;
+/// # write(&quorum).await?;
+/// # quorum.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
+    /// The lock was not acquired.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
     /// The lease had ended before the call.
     #[error(transparent)]
     Lost(#[from] LeaseLost),
     /// The name of the successor is not a valid worker name.
     #[error(transparent)]
     Successor(#[from] SettingError),
-    /// Too few nodes extended the lease, turned it into a reader's lease, or reserved the resource for the
-    /// successor.
+    /// Too few nodes extended the lease, turned it into a reader's lease, reserved the resource for the successor, or
+    /// confirmed the release.
     #[error(transparent)]
     NoMajority(#[from] NoMajority),
     /// The quorum has been closed.
