@@ -1,5 +1,5 @@
 use crate::{
-    Node, Runs, Terms, Worker,
+    Node, Runs, Terms, Worker, build_hint,
     paused::require_paused_clock,
     setup::{Network, marked},
     sim::{AdjustableClock, Changes, NoHooks, Server, SimClock, Truth},
@@ -181,6 +181,7 @@ impl Cluster {
     /// # Cancel safety
     /// Safe: dropping the future leaves the clock where it is.
     pub async fn advance(&self, time: Duration) {
+        build_hint::passes(time);
         self.0.truth.pass(time).await;
         self.check_workers();
     }

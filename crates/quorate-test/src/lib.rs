@@ -34,6 +34,17 @@
 //! The tests need `tokio` with the features `macros` and `rt`, and nothing else: no attribute of this crate.
 //! [`run`] does without `#[tokio::test]`, and runs a test several times in one process.
 //!
+//! # Build
+//!
+//! Put these lines into the `Cargo.toml` of the workspace. They apply to dependencies only. Without them, Cargo builds this
+//! crate, Quorate and `tokio` without optimization, and a test of days takes about twenty times as long. If this crate
+//! was built so, [`Cluster::advance`] says it on standard error, once for a process, when a test lets many hours pass.
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 1
+//! ```
+//!
 //! # What a test can do
 //!
 //! | to | call |
@@ -59,12 +70,7 @@
 //! extension of leases: a leader extends its lease every third of the TTL.
 //!
 //! An idle day of three workers with a nightly job on five nodes takes about one second of CPU time in a
-//! release build, and two seconds in a test build with these lines in `Cargo.toml`. Without them it takes longer:
-//!
-//! ```toml
-//! [profile.dev.package."*"]
-//! opt-level = 1
-//! ```
+//! release build, and two seconds in a test build with the lines of [the next section](#build).
 //!
 //! # What is not guaranteed
 //!
@@ -82,6 +88,7 @@
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
+mod build_hint;
 mod cluster;
 mod node;
 mod paused;

@@ -198,17 +198,22 @@ impl Worker {
         self.0.network.changes.note();
     }
 
-    /// Asks the service to end, waits until it has ended, and closes the quorum: a shutdown without a fault.
+    /// Asks the service to end at once. The returned future waits until it has ended, and closes the quorum: a
+    /// shutdown without a fault.
     ///
     /// # Cancel safety
     /// The service remains asked to end. Call the method again to wait for it.
-    pub async fn stop(&self) {
+    #[must_use = "the service is only asked to end: `.await` waits until it has ended"]
+    pub fn stop(&self) -> impl Future<Output = ()> + Send + use<> {
         self.ask_to_stop();
         let process = lock(&self.0.running).process.clone();
-        if lock(&self.0.service).is_some() {
-            process.ended.cancelled().await;
+        let has_service = lock(&self.0.service).is_some();
+        async move {
+            if has_service {
+                process.ended.cancelled().await;
+            }
+            process.quorum.close().await;
         }
-        process.quorum.close().await;
     }
 
     /// Starts the worker again, after [`Worker::kill`] or [`Worker::stop`]: a new process with the same name,
