@@ -1,7 +1,11 @@
 //! Each fault and each clock of a cluster, seen by the workers.
 
 use quorate::{
-    AcquireError, Claims, Election, TryAcquire, claim::ClaimOutcome, election::TermEndCause, env::WallTime,
+    AcquireError, Claims, Election, Scheduler, TryAcquire,
+    claim::ClaimOutcome,
+    election::TermEndCause,
+    env::WallTime,
+    scheduler::{AlertKind, Job, Jobs, every},
 };
 use quorate_test::{Cluster, Process, time};
 use std::{
@@ -244,4 +248,48 @@ async fn a_killed_worker_stops_and_a_paused_task_stands_still() {
     let stopped = ticks.load(Ordering::Relaxed);
     cluster.advance(10 * SECOND).await;
     assert_eq!(ticks.load(Ordering::Relaxed), stopped);
+}
+
+/// The clocks of the nodes are set back: no tick runs twice, so the jobs stand still, and every face says so.
+#[tokio::test(start_paused = true)]
+async fn jobs_that_stand_still_because_clocks_were_set_back_are_overdue_by_elapsed_time() {
+    let cluster = Cluster::memory(3);
+    let alerts = Arc::new(Mutex::new(Vec::new()));
+    let worker = cluster.worker("a");
+    let reported = Arc::clone(&alerts);
+    worker.run(move |process| {
+        let reported = Arc::clone(&reported);
+        async move {
+            let job = Job::new("beat", every(5 * SECOND).unwrap(), |_| async { Ok::<(), Infallible>(()) });
+            let job = job.expect_within(20 * SECOND).on_alert(move |alert| {
+                reported.lock().unwrap().push((alert.kind, alert.at));
+                async {}
+            });
+            Scheduler::new(process.quorum(), "g").job(job).run().until(process.stopped()).await
+        }
+    });
+    cluster.advance(60 * SECOND).await;
+    let jobs = Jobs::new(&cluster.quorum(), "g").unwrap();
+    let set_back_at = cluster.node(0).now();
+    for node in cluster.nodes() {
+        node.set_clock(node.now() - 60 * SECOND);
+    }
+    cluster.advance(15 * SECOND).await;
+    assert_eq!(*alerts.lock().unwrap(), [], "20 s have not passed since the last success");
+    let why = jobs.why("beat", None).await.unwrap();
+    assert_eq!(why.reason.as_str(), "clock", "{why:#?}");
+    assert!(why.text.contains("were set back: they are 4"), "60 s less 15 s: {why:#?}");
+    let status = jobs.show("beat").await.unwrap();
+    assert!(status.next.unwrap() >= set_back_at - 10 * SECOND, "the ticks before have run: {status:#?}");
+    cluster.advance(15 * SECOND).await;
+    let overdue = alerts.lock().unwrap().clone();
+    assert!(matches!(overdue[..], [(AlertKind::Overdue, since)] if since > set_back_at), "{overdue:?}");
+    let status = jobs.show("beat").await.unwrap();
+    assert_eq!(status.overdue_since, Some(overdue[0].1), "{status:#?}");
+    cluster.advance(60 * SECOND).await;
+    let kinds: Vec<AlertKind> = alerts.lock().unwrap().iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, [AlertKind::Overdue, AlertKind::Recovered]);
+    assert_eq!(jobs.show("beat").await.unwrap().overdue_since, None);
+    assert_eq!(jobs.why("beat", None).await.unwrap().reason.as_str(), "ran");
+    cluster.runs("g", "beat").await.assert_none_twice();
 }

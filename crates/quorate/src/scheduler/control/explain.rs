@@ -147,6 +147,9 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
+    if let Some(decided) = job.decided {
+        return facts.clock_set_back(decided, job, ledger);
+    }
     match due {
         Some(tick) => at_time(facts, ledger, tick),
         None => facts.not_due(None, job, ledger),
@@ -184,6 +187,11 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
         return facts.leaderless(Some(at), None);
     }
     let window = job.row.window.unwrap_or_default().max(RECORDED_WITHIN);
+    // A leader may hold its lease for a while on nodes that refuse what it has to write.
+    let is_about_now = facts.asked.is_none() || at.until(facts.now) <= window;
+    if is_about_now && !facts.nodes.has_majority() {
+        return facts.leaderless(Some(at), None);
+    }
     if job.waiting.contains(&at) || at.until(facts.now) <= window {
         return facts.waiting(at, job.waiting.contains(&at), window);
     }

@@ -1,6 +1,7 @@
 mod send;
 
 use crate::scheduler::{
+    JobAlert,
     control::{
         audit::{self, AuditEntry},
         error::{JobsError, utc},
@@ -144,6 +145,21 @@ impl Jobs {
         let read: Vec<Result<JobStatus, JobsError>> =
             stream::iter(statuses).buffered(CONCURRENT_READS).collect().await;
         read.into_iter().collect()
+    }
+
+    /// Returns an alert for each job that is overdue now, apart from the alerts that a leader has reported already. So
+    /// workers can report these jobs while there is no leader, or while the leader cannot write.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn overdue(&self) -> Result<Vec<JobAlert>, JobsError> {
+        let jobs = self.read().await?;
+        let now = self.now();
+        Ok(jobs.into_iter().filter_map(|(name, job)| job.overdue(&name, now)).collect())
     }
 
     /// Returns one job, with the five newest entries of its history.
@@ -353,6 +369,8 @@ impl Jobs {
     pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
         let answers = answers(self.ledger.read().await)?;
         let mut jobs = status::jobs(&answers);
+        let decided = status::decided(&answers).filter(|decided| self.is_ahead(*decided));
+        jobs.values_mut().for_each(|job| job.decided = decided);
         let open = status::open(&answers);
         let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
         let slots = Slots::look(&self.quorum, &self.group, &slots).await;
@@ -378,6 +396,11 @@ impl Jobs {
     pub(super) async fn entries(&self, job: &str) -> Result<Vec<HistoryEntry>, JobsError> {
         let part = self.ledger.part(&HistoryEntry::part(job));
         Ok(HistoryEntry::merge(&answers(part.read().await)?).0)
+    }
+
+    /// Returns whether `time`, which a leader has seen on the quorum's clock, shows that this clock was set back since.
+    pub(super) fn is_ahead(&self, time: WallTime) -> bool {
+        self.now() + self.quorum.config().max_clock_offset * 2 < time
     }
 
     pub(super) fn now(&self) -> WallTime {

@@ -5,9 +5,9 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        JobAlert,
+        AlertKind, JobAlert,
         control::request::RequestId,
-        plan::verdict::rank,
+        plan::{planner::MARK, verdict::rank},
         policy::Placement,
         schedule::{InvalidSchedule, Schedule},
         store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
@@ -105,6 +105,9 @@ pub(super) struct RegisteredJob {
     pub(super) running: Vec<RunStatus>,
     /// The ticks whose runs are open to workers, and that no worker has taken.
     pub(super) waiting: Vec<WallTime>,
+    /// The time up to which a leader has decided on all ticks, if the quorum's clock is behind that time because it was
+    /// set back.
+    pub(super) decided: Option<WallTime>,
 }
 
 impl RegisteredJob {
@@ -123,7 +126,8 @@ impl RegisteredJob {
             resumed = resumed.max(paused.until? - Duration::from_micros(1));
         }
         if !schedule.is_after_end() {
-            return schedule.next_after(now.max(row.since).max(resumed));
+            let decided = self.decided.unwrap_or_default();
+            return schedule.next_after(now.max(row.since).max(resumed).max(decided));
         }
         let tick = match row.ended {
             _ if !self.running.is_empty() => None,
@@ -132,6 +136,17 @@ impl RegisteredJob {
         };
         let is_paused = row.paused.is_some() || self.freeze_at(now).is_some();
         tick.map(|tick| if is_paused { tick.max(resumed) } else { tick })
+    }
+
+    /// Returns the alert that the job is overdue at `now`, unless the leader has reported it. A frozen job is not overdue.
+    pub(super) fn overdue(mut self, name: &Arc<str>, now: WallTime) -> Option<JobAlert> {
+        if self.freeze_at(now).is_some() {
+            return None;
+        }
+        self.row.note_overdue(name, now);
+        let health = self.row.health?;
+        let is_it = |alert: &JobAlert| alert.kind == AlertKind::Overdue && Some(alert.at) == health.overdue;
+        health.alerts.iter().rfind(|alert| is_it(alert)).cloned()
     }
 
     /// Returns the freeze of the group, if it has not ended at `at`.
@@ -144,7 +159,9 @@ impl RegisteredJob {
     pub(super) fn into_status(self, name: Arc<str>, now: WallTime, last: Vec<HistoryEntry>) -> JobStatus {
         let next = self.next(now);
         let frozen = self.freeze_at(now).cloned();
-        let overdue_since = self.row.overdue_since(now).filter(|_| frozen.is_none());
+        // The leader may have noted it by the time that has elapsed, before the clock shows that time.
+        let noted = || self.row.health.as_ref()?.overdue.filter(|since| self.row.deadline() == Some(*since));
+        let overdue_since = self.row.overdue_since(now).or_else(noted).filter(|_| frozen.is_none());
         let JobRow { schedule, rules, any_worker, since, paused, expect_within, health, .. } = self.row;
         let health = health.unwrap_or_default();
         // A job that is paused until a time runs no earlier than at the end of the freeze.
@@ -217,7 +234,7 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
         .map(|(name, (_, row, _))| {
             let running = running.remove(name).unwrap_or_default();
             let frozen = frozen.clone();
-            (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new() })
+            (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new(), decided: None })
         })
         .collect()
 }
@@ -226,6 +243,13 @@ pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
 fn freeze(answers: &[Answered]) -> Option<Paused> {
     let rows = records(answers).filter(|(key, _)| *key == JobRow::FREEZE);
     newest_freeze(rows.map(|(_, record)| record))
+}
+
+/// Returns the time up to which a leader has decided on all ticks, by its mark.
+pub(super) fn decided(answers: &[Answered]) -> Option<WallTime> {
+    let marks = records(answers).filter(|(key, _)| *key == MARK);
+    let (_, newest) = marks.max_by_key(|(_, record)| record.term)?;
+    newest.value.parse().ok().map(WallTime::from_micros)
 }
 
 /// Returns the freeze in the row that counts, of the rows that nodes store.
@@ -439,7 +463,7 @@ mod tests {
             let (tick, worker, term) = (now, "a".into(), term(1));
             let run = RunStatus { tick, request: None, worker, term, orphaned: false };
             let running = if runs { vec![run] } else { Vec::new() };
-            RegisteredJob { row, frozen: None, running, waiting: Vec::new() }
+            RegisteredJob { row, frozen: None, running, waiting: Vec::new(), decided: None }
                 .into_status("j".into(), now, Vec::new())
                 .next
                 .map(WallTime::as_micros)
@@ -454,11 +478,17 @@ mod tests {
         assert_eq!(next(&after_end, Some(now), false, false), Some(3_500_000));
         assert_eq!(next(&after_end, Some(now), false, true), None, "it depends on the end of the active run");
         let row = JobRow { since: now + second, spec: often.spec(), ..JobRow::default() };
-        let later = RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new() }
-            .into_status("j".into(), now, Vec::new());
+        let later =
+            RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new(), decided: None }
+                .into_status("j".into(), now, Vec::new());
         assert_eq!(later.next.map(WallTime::as_micros), Some(4_000_000), "no tick before the registration");
-        let no_spec =
-            RegisteredJob { row: JobRow::default(), frozen: None, running: Vec::new(), waiting: Vec::new() };
+        let no_spec = RegisteredJob {
+            row: JobRow::default(),
+            frozen: None,
+            running: Vec::new(),
+            waiting: Vec::new(),
+            decided: None,
+        };
         assert_eq!(no_spec.schedule(), Err(InvalidSchedule::NotStored));
         assert_eq!(no_spec.into_status("j".into(), now, Vec::new()).next, None);
     }

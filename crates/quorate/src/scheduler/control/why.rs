@@ -48,6 +48,9 @@ impl Jobs {
         let history = self.entries(job).await?;
         let mut observer = Election::new(self.quorum(), self.group()).observe()?;
         let leader = observer.leader().await.map_err(JobsError::NoMajority)?;
+        if let (Some(job), Some(last)) = (jobs.get_mut(job), history.last()) {
+            job.decided = job.decided.max(Some(last.tick).filter(|tick| self.is_ahead(*tick)));
+        }
         Ok(LedgerFacts {
             leader: leader.map(|leader| leader.worker),
             job: jobs.remove(job),

@@ -12,6 +12,7 @@ use crate::scheduler::{
         housekeeping::Housekeeping,
         planner::{LeaderSettings, Planner},
         requests::{Asked, Granted},
+        stand_still::{ClockChange, StandStill},
     },
     registry::Phase,
     store::{
@@ -44,6 +45,7 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     leading: &'a Leading,
     env: &'a Env,
     planner: Planner,
+    clock: StandStill,
     housekeeping: Housekeeping,
     retention: Retention,
     rows: RowWriter,
@@ -100,6 +102,7 @@ impl<'a> EventLoop<'a> {
             env,
             runs: ActiveRuns::new(leading, &sealed, &rows, next_start),
             planner: Planner::new(sealed, settings),
+            clock: StandStill::new(term.quorum().config().max_clock_offset),
             housekeeping: Housekeeping::new(env.now(), retention.every()),
             retention,
             rows,
@@ -184,6 +187,7 @@ impl<'a> EventLoop<'a> {
     /// next decisions are due, and the time to which the loop may sleep if it is known that no clock steps. Returns
     /// `None` if the scheduler is being drained and the leader executes no run.
     fn decide(&mut self) -> Option<(BootTime, BootTime)> {
+        self.look_at_clock();
         if self.planner.has_jobs_to_take() {
             // A job may be replaced by one that is due earlier.
             self.runs.next_start().change();
@@ -221,6 +225,27 @@ impl<'a> EventLoop<'a> {
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
         Some(if more { (now, now) } else { (wake, if self.planner.is_complete() { latest } else { wake }) })
+    }
+
+    /// Reports that the quorum's clock was set back, and the jobs that become overdue by the time that has elapsed. By the
+    /// clock itself they would be reported only after the jobs have stood still.
+    fn look_at_clock(&mut self) {
+        let (wall, now, group) = (self.now(), self.env.now(), &**self.leading.term.group());
+        match self.clock.look(wall, now) {
+            Some(ClockChange::SetBack { by, until }) => tracing::warn!(
+                group,
+                "the clocks of a majority of the nodes were set back by {by:.1?}: no tick runs twice, so no job is due \
+                 before they show {until} again; set the clocks of the nodes by NTP"
+            ),
+            Some(ClockChange::CaughtUp) => {
+                tracing::info!(group, "the clocks of the nodes have caught up: the jobs are due again");
+            }
+            None => {}
+        }
+        if let Some(elapsed) = self.clock.elapsed(now) {
+            let effects = self.planner.note_overdue(elapsed);
+            self.carry_out(effects);
+        }
     }
 
     /// Returns the time of the quorum's clock. A tick is due when this clock has reached it. If this clock

@@ -174,6 +174,11 @@ impl JobEntry {
         self.frozen.is_none() && self.overdue.is_some() && self.overdue == self.row.deadline()
     }
 
+    /// Returns whether the job is overdue at `now`, and the leader has not noted that.
+    pub(in crate::scheduler) fn becomes_overdue(&self, now: WallTime) -> bool {
+        self.frozen.is_none() && !self.is_overdue() && self.row.overdue_since(now).is_some()
+    }
+
     /// Notes that the job is overdue, if it is. Returns true if the row has changed, because there is an alert.
     pub(in crate::scheduler) fn note_overdue(&mut self, now: WallTime) -> bool {
         let Some(since) = self.row.overdue_since(now).filter(|_| self.frozen.is_none()) else { return false };

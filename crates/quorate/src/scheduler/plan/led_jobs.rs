@@ -28,6 +28,9 @@ use std::{
     time::Duration,
 };
 
+/// The largest number of jobs that one call of [`LedJobs::note_overdue`] notes. The next call notes the others.
+const OVERDUE_AT_ONCE: usize = 100;
+
 /// The jobs that the leader has, the jobs that it removed in this term, and the sealed ledger. The leader
 /// decides from this data.
 #[derive(Debug)]
@@ -255,6 +258,21 @@ impl LedJobs {
             self.on_end(place, now, out);
         }
         true
+    }
+
+    /// Notes the jobs that are overdue at `now`, and emits their alerts.
+    pub(in crate::scheduler) fn note_overdue(&mut self, now: WallTime, out: &mut Vec<Effect>) {
+        let is_overdue = |place: &usize| {
+            let entry = self.table.get(*place);
+            entry.is_some_and(|entry| entry.becomes_overdue(now))
+        };
+        let overdue: Vec<usize> =
+            self.table.names().map(|(_, place)| place).filter(is_overdue).take(OVERDUE_AT_ONCE).collect();
+        for place in overdue {
+            if self.table.change(place, |entry| entry.note_overdue(now)) == Some(true) {
+                self.put_alerts(place, 1, out);
+            }
+        }
     }
 
     /// Starts the first waiting run. Returns false if no run waits, or the limit of concurrent runs is reached.

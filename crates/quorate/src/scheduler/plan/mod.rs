@@ -17,6 +17,7 @@ mod ready_queue;
 pub(super) mod record_life;
 pub(super) mod reporter;
 pub(super) mod requests;
+pub(in crate::scheduler) mod stand_still;
 mod takeover;
 mod timer_queue;
 mod unknown_runs;

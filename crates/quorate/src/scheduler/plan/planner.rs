@@ -37,7 +37,7 @@ const JOBS_AT_ONCE: usize = 100;
 const GROUPED: Duration = Duration::from_millis(4);
 /// The key of the mark. The mark is a row that stores the time up to which the leader has made decisions on all
 /// ticks.
-const MARK: &str = "looked";
+pub(in crate::scheduler) const MARK: &str = "looked";
 
 /// The leader's settings, which the planner needs.
 #[derive(Debug)]
@@ -205,6 +205,14 @@ impl Planner {
             self.decided = self.decided.max(Some(now));
         }
         (out, more)
+    }
+
+    /// Notes the jobs that are overdue at `now`. Call this while the clock by which jobs are due stands behind the time
+    /// that has elapsed; otherwise [`Planner::plan_due`] does the same.
+    pub(in crate::scheduler) fn note_overdue(&mut self, now: WallTime) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.jobs.note_overdue(now, &mut out);
+        out
     }
 
     /// Starts waiting runs in their order, up to the limit of concurrent runs.

@@ -28,7 +28,7 @@ fn job(schedule: &Schedule) -> RegisteredJob {
         window: Some(60 * SECOND),
         ..JobRow::default()
     };
-    RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new() }
+    RegisteredJob { row, frozen: None, running: Vec::new(), waiting: Vec::new(), decided: None }
 }
 
 /// Returns the facts about a job that is due every hour, half an hour after [`TICK`]. There are a leader and
@@ -255,6 +255,14 @@ fn no_quorum() {
     answers(&quarantined, Reason::NoQuorum, ["too few nodes vote", "1 of 3 nodes vote", "quarantine"]);
     let led = facts(|facts| facts.nodes = nodes());
     assert_eq!(explain(&led).reason, Reason::NoRecord, "a leader leads: the nodes vote for it");
+    // The nodes extend the leader's lease, and refuse what it writes.
+    for (asked, now) in [(None, TICK + HOUR / 2), (Some(TICK), TICK + SECOND)] {
+        let refusing = facts(|facts| {
+            let reasons = vec!["b: refuses writes: OOM".to_owned()];
+            (facts.asked, facts.now, facts.nodes) = (asked, now, NodeFacts { reasons, ..nodes() });
+        });
+        answers(&refusing, Reason::NoQuorum, ["so oak starts no run", "refuses writes: OOM", "doctor"]);
+    }
 }
 
 #[test]
@@ -264,6 +272,16 @@ fn clock() {
     });
     let parts = ["3600.0s behind this machine's", "the quorum's clock: 2027-01-15 08:30:00", "NTP"];
     answers(&behind, Reason::Clock, parts);
+    // The tick of 08:00 ran, and then the clocks were set back from 09:10 to 08:30.
+    let set_back = facts(|facts| {
+        (facts.asked, facts.local) = (None, facts.now);
+        registered(facts).decided = Some(facts.now + HOUR * 2 / 3);
+        ledger(facts).history.push(entry(RunOutcome::Done, ""));
+    });
+    let parts =
+        ["2400s behind the time up to which", "decided on up to: 2027-01-15 09:10:00", "jobs trigger"];
+    let answer = answers(&set_back, Reason::Clock, parts);
+    assert_eq!(answer.next, Some(TICK + 2 * HOUR), "the tick of 09:00 has run");
     let stepped = facts(|facts| {
         facts.nodes =
             NodeFacts { voting: 1, by_clock: 1, needed: 2, total: 3, reasons: vec!["b: stepped".into()] };

@@ -99,11 +99,15 @@ impl JobFacts {
             return self.answer(Reason::NoLeader, tick, text, evidence, action);
         }
         if nodes.voting + nodes.by_clock >= nodes.needed {
-            let text = "too few nodes vote, because clocks differ or have stepped; without a majority there is no leader";
+            let text =
+                "too few nodes vote, because clocks differ or have stepped; without a majority no run starts";
             let action = "set the clocks of the nodes and of the workers by NTP; `quorate nodes list` shows each clock";
             return self.answer(Reason::Clock, tick, text.to_owned(), evidence, action);
         }
-        let text = "too few nodes vote, so there is no leader and no run starts".to_owned();
+        let text = match self.ledger.as_ref().and_then(|ledger| ledger.leader.as_ref()) {
+            None => "too few nodes vote, so there is no leader and no run starts".to_owned(),
+            Some(leader) => format!("too few nodes vote, so {} starts no run", plain(leader, TEXT_MAX)),
+        };
         let action = "see `quorate doctor`; a node in quarantine votes again by itself";
         self.answer(Reason::NoQuorum, tick, text, evidence, action)
     }
@@ -138,6 +142,33 @@ impl JobFacts {
         let action =
             "set the clocks of this machine and of the nodes by NTP; `quorate nodes list` shows each clock";
         self.answer(Reason::Clock, Some(at), text, evidence, action)
+    }
+
+    /// Explains that the quorum's clock was set back, so that no tick is due before it shows `decided` again.
+    pub(super) fn clock_set_back(
+        &self,
+        decided: WallTime,
+        job: &RegisteredJob,
+        ledger: &LedgerFacts,
+    ) -> Explanation {
+        let behind = self.now.until(decided);
+        let text = format!(
+            "the clocks of a majority of the nodes were set back: they are {behind:.0?} behind the time up to which the leader \
+             has decided on all ticks, and no tick runs twice; so the job stands still until they show that time again"
+        );
+        let mut evidence = vec![
+            format!("the quorum's clock: {}", utc(self.now)),
+            format!("decided on up to: {}", utc(decided)),
+            format!("this machine's clock: {}", utc(self.local)),
+            leader(ledger),
+        ];
+        evidence.extend(ledger.history.last().map(|last| format!("its last outcome: {}", outcome(last))));
+        let action = format!(
+            "set the clocks of the nodes by NTP; `quorate nodes list` shows each clock; to run it at once: quorate jobs trigger {}",
+            self.name()
+        );
+        let next = self.neighbours(job, decided).1;
+        Explanation { next, ..self.answer(Reason::Clock, None, text, evidence, &action) }
     }
 
     /// Explains that the job is not due at `at`, or that `at` is in the future.
