@@ -171,6 +171,86 @@ fn a_group_without_a_quorum_has_no_leader_and_each_worker_says_so() {
     }
 }
 
+/// The servers have no free memory: they extend the leader's lease, and refuse what a run needs. Without a row on the
+/// nodes, the receivers are notified all the same, and every face names the cause.
+#[test]
+fn a_leader_whose_nodes_have_no_memory_says_so_everywhere_and_gives_up_the_lead() {
+    let receiver = Receiver::start(Some(200));
+    let settings = format!(
+        "http = {{ listen = \"127.0.0.1:0\" }}\n\
+         [[job]]\nname = \"beat\"\nevery = \"500ms\"\nexpect_within = \"2s\"\nshell = \"echo beat >> ticks\"\n\
+         [[notify]]\non = [\"no-leader\"]\nno_leader_after = \"1s\"\nwebhook = \"{0}\"\n\
+         [[notify]]\non = [\"overdue\"]\nwebhook = \"{0}\"\n",
+        receiver.url("/"),
+    );
+    let bench = bench(&settings);
+    let daemon = bench.daemon();
+    let (http, runs) = (Http::of(&daemon), || bench.program.read("ticks").lines().count());
+    until("a run", PATIENCE, || (runs() > 1).then_some(()));
+    until("readiness", PATIENCE, || (http.status("/readyz") == Some(200)).then_some(()));
+    for node in bench.nodes.iter() {
+        node.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    daemon.until_it_says("no run starts, and the leader gives up the lead in 2s");
+    daemon.until_it_says("gives up the lead after 2s: the ledger cannot be written");
+    let page = until("that it is not ready", PATIENCE, || {
+        let page = http.get("/readyz");
+        (page.status == 503).then_some(page.body)
+    });
+    assert!(page.contains("OOM command not allowed"), "{page}");
+    until("that it does not lead", PATIENCE, || (http.status("/leader") == Some(503)).then_some(()));
+    let why = bench.json(&["why", "beat"]);
+    assert!(["no-leader", "no-quorum"].iter().any(|reason| why["reason"] == *reason), "{why}");
+    for (event, text) in [("no-leader", "OOM"), ("overdue", "a success is expected within 2s")] {
+        let message = until(event, PATIENCE, || receiver.events(event).into_iter().next());
+        assert!(message["reason"].as_str().is_some_and(|why| why.contains(text)), "{message}");
+    }
+    let log = daemon.stderr();
+    let warnings = log.lines().filter(|line| line.contains("ledger cannot be written")).count();
+    assert!(warnings <= 6, "{log}");
+    let before = runs();
+    for node in bench.nodes.iter() {
+        node.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+    until("a run", PATIENCE, || (runs() > before).then_some(()));
+    until("readiness", PATIENCE, || (http.status("/readyz") == Some(200)).then_some(()));
+    let overdue = receiver.events("overdue");
+    assert!(overdue.iter().all(|message| message["id"] == overdue[0]["id"]), "one event: {overdue:?}");
+    daemon.signal(Signal::TERM);
+    daemon.wait(PATIENCE).expect(0);
+}
+
+/// The user of one worker loses a right that the ledger needs and a lease does not. The other worker leads.
+#[test]
+fn a_leader_that_cannot_write_leaves_the_lead_to_a_worker_that_can() {
+    let bench = bench(
+        "http = { listen = \"127.0.0.1:0\" }\n[[job]]\nname = \"beat\"\nevery = \"500ms\"\nshell = \"echo rich >> ticks\"\n",
+    );
+    let poor = bench
+        .program
+        .read("quorate.toml")
+        .replace("redis://", "redis://poor:secret@")
+        .replace("rich", "poor");
+    let poor = bench.program.write("poor.toml", &poor);
+    for node in bench.nodes.iter() {
+        node.command(&["ACL", "SETUSER", "poor", "on", ">secret", "~*", "&*", "+@all"]);
+    }
+    let first = bench.program.start(["run", "--config", &poor]);
+    let ticks_of = |worker: &str| bench.program.read("ticks").lines().filter(|line| *line == worker).count();
+    until("a run of the first", PATIENCE, || (ticks_of("poor") > 0).then_some(()));
+    let second = bench.program.start(["run", "--config", &bench.config]);
+    second.until_it_says("following the leader");
+    for node in bench.nodes.iter() {
+        node.command(&["ACL", "SETUSER", "poor", "-hset"]);
+    }
+    first.until_it_says("gives up the lead after 2s: the ledger cannot be written");
+    until("a run of the other", PATIENCE, || (ticks_of("rich") > 2).then_some(()));
+    for daemon in [first, second] {
+        daemon.signal(Signal::TERM);
+        daemon.wait(PATIENCE).expect(0);
+    }
+}
+
 /// Gives the lock of the leadership to another program on each node, which none of them ever releases. No program has a
 /// majority, so there is no leader, although all nodes vote.
 fn block_leadership(bench: &JobBench) {

@@ -99,14 +99,16 @@ pub(crate) fn is_quorum(nodes: &[NodeStatus]) -> bool {
     votes(nodes) >= majority(nodes.len())
 }
 
-/// Describes in a few words whether this process leads or follows, or that there is no quorum.
+/// Describes in a few words whether this process leads or follows, or why it cannot.
 pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
+    let impediment = election.impediment();
     if let Some(term) = election.term().filter(Term::is_valid) {
-        return format!("leading term {}", term.token().get());
+        let but = impediment.map(|why| format!(", but {why}")).unwrap_or_default();
+        return format!("leading term {}{but}", term.token().get());
     }
     let nodes = quorum.nodes();
     match is_quorum(&nodes) {
-        true => "following".to_owned(),
+        true => impediment.map_or("following".to_owned(), |why| format!("cannot lead: {why}")),
         false => format!(
             "no quorum: {} of {} nodes vote, {} required",
             votes(&nodes),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The longest name of a worker that is shown, in bytes.
 const NAME_MAX: usize = 200;
+/// The longest reason that is shown, in bytes.
+const REASON_MAX: usize = 2_000;
 
 #[derive(Serialize)]
 struct Live {
@@ -64,7 +66,8 @@ pub(super) async fn livez(
     answer(access, live, &Live { live, reason })
 }
 
-/// Answers 200 if a majority of the nodes votes, also on a follower, and 503 otherwise.
+/// Answers 200 if a majority of the nodes votes, also on a follower, and 503 otherwise. Also answers 503 if this worker
+/// was elected, and a majority refuses what the leader writes.
 pub(super) async fn readyz(
     State(site): State<Arc<Site>>,
     Extension(access): Extension<Access>,
@@ -79,7 +82,7 @@ pub(super) async fn readyz(
             nodes.len()
         ))
     } else {
-        None
+        site.election.impediment().map(|why| plain(&why, REASON_MAX))
     };
     let ready = reason.is_none();
     let page = Ready { ready, reason, nodes: nodes.len(), nodes_voting: votes, nodes_required: required };

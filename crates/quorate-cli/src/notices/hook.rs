@@ -2,7 +2,7 @@ use super::{
     agreement::Agreement,
     client::Client,
     message::{Message, event_of},
-    no_leader,
+    no_leader, overdue,
     queue::{Counts, ReceiverQueue},
 };
 use crate::config::{Config, JobConfig, NotifyConfig, NotifyEvent};
@@ -50,14 +50,25 @@ impl Notices {
         }))))
     }
 
-    /// Starts the tasks that watch whether there is a leader: one for each `no_leader_after` of the receivers.
-    pub(crate) fn watch_leader(&self, quorum: &Quorum, election: &Election) -> Vec<ScopedTask<()>> {
+    /// Starts the tasks that watch whether there is a leader: one for each `no_leader_after` of the receivers, and one
+    /// that reports overdue jobs if there has been none for two of its TTLs.
+    pub(crate) fn watch_leader(
+        &self,
+        quorum: &Quorum,
+        election: &Election,
+        ttl: Duration,
+    ) -> Vec<ScopedTask<()>> {
         let configs = self.0.receivers.iter().map(|receiver| &*receiver.config);
         let start = |after| {
             let watch = no_leader::watch(quorum.clone(), election.clone(), self.clone(), after);
             quorum.env().spawn_scoped(watch)
         };
-        absences(configs).into_iter().map(start).collect()
+        let mut tasks: Vec<_> = absences(configs).into_iter().map(start).collect();
+        if self.0.receivers.iter().any(|receiver| receiver.config.on.contains(&NotifyEvent::Overdue)) {
+            let watch = overdue::watch(quorum.clone(), election.clone(), self.clone(), ttl * 2);
+            tasks.push(quorum.env().spawn_scoped(watch));
+        }
+        tasks
     }
 
     /// Returns `job` with the function that notifies the receivers of its alerts. A job of which no receiver is
@@ -78,7 +89,7 @@ impl Notices {
         })
     }
 
-    async fn send_alert(&self, alert: &JobAlert) {
+    pub(super) async fn send_alert(&self, alert: &JobAlert) {
         let Some(event) = event_of(alert.kind) else { return };
         let message = Message::of_job(&self.0.group, &self.0.worker, alert);
         let wants = |receiver: &NotifyConfig| {

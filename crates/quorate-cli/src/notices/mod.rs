@@ -13,7 +13,7 @@
 //!   notification is dropped, counted and logged. It is also dropped if the receiver's queue is full.
 //! * A ping is sent *at most once*, apart from attempts without an answer. It is lost if the worker ends before.
 //! * `no-leader` is sent once by agreement of the workers. Without a majority of the nodes they cannot agree:
-//!   then each worker sends it.
+//!   then each worker sends it. The same holds for `overdue` while there is no leader that can write.
 
 mod agreement;
 pub(crate) mod client;
@@ -21,6 +21,7 @@ mod command;
 mod hook;
 mod message;
 mod no_leader;
+mod overdue;
 mod ping;
 mod queue;
 

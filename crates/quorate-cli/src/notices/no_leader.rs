@@ -1,4 +1,4 @@
-//! Watches whether there is a leader. One of the workers that see none notifies the receivers.
+//! Watches whether there is a leader that can do its work. One of the workers that see none notifies the receivers.
 
 use super::{hook::Notices, message::Message};
 use crate::connect;
@@ -11,12 +11,13 @@ use quorate::{
 use std::time::Duration;
 
 /// The time between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The longest wait for the nodes' answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
 /// The times without a leader, as this worker sees them. Pure.
 #[derive(Debug, Default)]
-struct Absence {
+pub(super) struct Absence {
     /// The beginning of the present time without a leader.
     since: Option<(BootTime, WallTime)>,
     reported: bool,
@@ -25,7 +26,12 @@ struct Absence {
 impl Absence {
     /// Notes whether there is a leader now. Returns the beginning of the time without one, once it has lasted for
     /// `after`.
-    fn look(&mut self, has_leader: bool, now: (BootTime, WallTime), after: Duration) -> Option<WallTime> {
+    pub(super) fn look(
+        &mut self,
+        has_leader: bool,
+        now: (BootTime, WallTime),
+        after: Duration,
+    ) -> Option<WallTime> {
         if has_leader {
             *self = Self::default();
             return None;
@@ -35,6 +41,16 @@ impl Absence {
         self.reported |= is_due;
         is_due.then_some(wall)
     }
+
+    /// Returns for how long there has been no leader. Returns `None` if there is one.
+    pub(super) fn lasts(&self, now: BootTime) -> Option<Duration> {
+        self.since.map(|(since, _)| since.until(now))
+    }
+}
+
+/// Returns whether this worker knows a leader that can do its work. A leader whose writes the nodes refuse starts no run.
+pub(super) fn has_leader(election: &Election) -> bool {
+    election.impediment().is_none() && (election.is_leader() || election.leader().is_some())
 }
 
 /// Notifies the receivers whose `no_leader_after` is `after`, until the task is dropped. Each such time has a task of its
@@ -43,8 +59,7 @@ pub(super) async fn watch(quorum: Quorum, election: Election, notices: Notices, 
     let env = quorum.env().clone();
     let mut absence = Absence::default();
     loop {
-        let has_leader = election.is_leader() || election.leader().is_some();
-        if let Some(since) = absence.look(has_leader, (env.now(), env.wall()), after) {
+        if let Some(since) = absence.look(has_leader(&election), (env.now(), env.wall()), after) {
             report(&quorum, &election, &notices, (since, after)).await;
         }
         env.sleep(LOOK_EVERY).await;

@@ -78,7 +78,7 @@ pub(super) struct Daemon {
     reader: ConfigReader,
     notifier: Notifier,
     watching: Watching,
-    /// The tasks that watch whether there is a leader.
+    /// The tasks that watch whether there is a leader that can do its work.
     #[expect(dead_code, reason = "they end when they are dropped")]
     no_leader: Vec<ScopedTask<()>>,
 }
@@ -138,7 +138,7 @@ impl Daemon {
             no_leader: watching
                 .notices
                 .as_ref()
-                .map(|notices| notices.watch_leader(quorum, &election))
+                .map(|notices| notices.watch_leader(quorum, &election, lease.ttl))
                 .unwrap_or_default(),
             watching,
             election,

@@ -187,7 +187,7 @@ where
     {
         let election = &self.election;
         let mut events = lease.events();
-        let term = Term::new(election.quorum().clone(), election.group().clone(), lease);
+        let term = election.new_term(lease);
         let token = term.token();
         let term_guard = TermGuard(term.clone());
         election.begin_term(&term);
@@ -215,6 +215,7 @@ where
         }
         let cause = term.step_down_cause();
         let is_lost = matches!(end, End::Lost { .. });
+        let gave_up = term.has_given_up();
         history.ended(&term, &end, cause);
         if !is_lost {
             release(election, &term).await;
@@ -225,7 +226,7 @@ where
         let event = if is_lost { ElectionEvent::Lost(token) } else { ElectionEvent::Resigned(token) };
         election.emit(event);
         let by_choice = matches!(cause, Some(StepDownCause::MaxHold | StepDownCause::Unhealthy));
-        LedTerm { end, by_choice, asked_to_stop, ran }
+        LedTerm { end, by_choice, gave_up, asked_to_stop, ran }
     }
 }
 
@@ -250,6 +251,11 @@ fn pause_after<E: Display>(
     Ok(match (led.end, election.on_error()) {
         // A shutdown needs no pause. The caller checks for it and returns.
         (End::ShutDown, _) => None,
+        // Another candidate may be able to do the work, so this one waits until it has had the time to be elected.
+        (End::Done | End::Resigned | End::Lost { .. }, on_error) if led.gave_up => {
+            let pause = failures.failed(on_error.backoff(), led.ran, env.random());
+            Some(pause.max(election.lease_ttl()))
+        }
         (End::Failed(Failure::Error(error)), OnError::End) => {
             return Err(CampaignEnd::Error(ElectionError::Work(error)));
         }

@@ -1,10 +1,10 @@
 use super::{
-    ElectionEvent, Leader, Observer, Term, events::EventBroadcast, known_leader::KnownLeader,
-    restart::OnError,
+    ElectionEvent, Leader, Observer, Term, events::EventBroadcast, impediment::Impediment,
+    known_leader::KnownLeader, restart::OnError,
 };
 use crate::{
     config::SettingError,
-    lease::{Health, LeaseOptions, Lock, lease_options},
+    lease::{Health, Lease, LeaseOptions, Lock, lease_options},
     ledger::Ledger,
     measure::ElectionMeasures,
     node::{Owner, Resource},
@@ -63,6 +63,7 @@ struct Shared {
     term: Mutex<Option<Term>>,
     events: EventBroadcast,
     known_leader: KnownLeader,
+    impediment: Arc<Impediment>,
     measures: ElectionMeasures,
 }
 
@@ -78,6 +79,7 @@ impl Election {
             term: Mutex::new(None),
             events: EventBroadcast::default(),
             known_leader: KnownLeader::default(),
+            impediment: Arc::default(),
             measures: ElectionMeasures::new(group, &ElectionEvent::NAMES),
         };
         Self {
@@ -220,6 +222,22 @@ impl Election {
     pub fn observe(&self) -> Result<Observer, SettingError> {
         let ledger = Ledger::new(self.quorum(), self.group())?;
         Ok(Observer::new(self.shared.quorum.clone(), self.shared.resource.clone()?, ledger))
+    }
+
+    /// Returns the reason why this candidate cannot do the leader's work, although it is or was elected. For a
+    /// scheduler: too few nodes accept the writes of the group's ledger. The candidate then gives up the lead after one
+    /// TTL, so that another worker may lead. Returns `None` if no such reason is known.
+    pub fn impediment(&self) -> Option<Arc<str>> {
+        let (known, env) = (&self.shared.known_leader, self.quorum().env());
+        let own = &self.quorum().config().worker;
+        let other = known.get(env.now()).filter(|known| known.worker != *own);
+        let followed = other.map(|known| known.since.until(env.wall()));
+        self.shared.impediment.get(followed, self.lease_ttl())
+    }
+
+    pub(super) fn new_term(&self, lease: Lease) -> Term {
+        let (quorum, group) = (self.quorum().clone(), Arc::clone(self.group()));
+        Term::new(quorum, group, lease, Arc::clone(&self.shared.impediment))
     }
 
     /// Returns the lock that the leader holds. If an attempt at the lock finds that another worker leads, this

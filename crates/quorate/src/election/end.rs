@@ -60,6 +60,8 @@ pub(super) struct LedTerm<E> {
     /// True if the work was asked to stop because of `max_hold` or a failed health check, even if the lease
     /// was lost afterwards.
     pub(super) by_choice: bool,
+    /// True if the leader gave up the lead, because it could not do its work.
+    pub(super) gave_up: bool,
     /// True if the work had been asked to stop before it ended.
     pub(super) asked_to_stop: bool,
     /// The time for which the work ran.

@@ -71,6 +71,7 @@ mod error;
 mod events;
 mod history;
 mod history_writer;
+mod impediment;
 mod known_leader;
 mod log_limit;
 mod observer;

@@ -14,9 +14,19 @@ pub(super) enum OnError {
     End,
 }
 
+/// The pauses after failures, unless the election has others.
+const DEFAULT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+
 impl OnError {
-    pub(super) const DEFAULT: Self =
-        Self::Restart(Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) });
+    pub(super) const DEFAULT: Self = Self::Restart(DEFAULT);
+
+    /// Returns the pauses after failures.
+    pub(super) fn backoff(self) -> Backoff {
+        match self {
+            Self::Restart(backoff) => backoff,
+            Self::End => DEFAULT,
+        }
+    }
 
     /// Returns the rule that restarts the work after a pause of `first` to `longest`. `first` is at least 10
     /// ms, and `longest` at least `first`: smaller values are raised.

@@ -1,3 +1,4 @@
+use super::impediment::Impediment;
 use crate::{
     config::QuorumConfig,
     env::{BootTime, Env, ScopedTask, WallTime},
@@ -9,7 +10,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -57,10 +58,13 @@ struct Inner {
     /// The time by which the work must end because of a shutdown or a resignation, in nanoseconds of the boot
     /// clock.
     stop_by: AtomicU64,
+    /// True once the leader has given up the lead.
+    given_up: AtomicBool,
+    impediment: Arc<Impediment>,
 }
 
 impl Term {
-    pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease) -> Self {
+    pub(super) fn new(quorum: Quorum, group: Arc<str>, lease: Lease, impediment: Arc<Impediment>) -> Self {
         let step_down = lease.step_down_token().child_token();
         let began = quorum.wall() - lease.acquired_at().until(quorum.env().now());
         Self(Arc::new(Inner {
@@ -74,6 +78,8 @@ impl Term {
             resigning: CancellationToken::new(),
             successor: Mutex::new(None),
             stop_by: AtomicU64::new(u64::MAX),
+            given_up: AtomicBool::new(false),
+            impediment,
         }))
     }
 
@@ -142,6 +148,18 @@ impl Term {
         self.0.resigning.cancel();
     }
 
+    /// Resigns because this worker cannot do the leader's work, so that another worker may lead. The candidate does not
+    /// campaign again for one TTL, or longer if this happens again and again.
+    pub(crate) fn give_up(&self) {
+        self.0.given_up.store(true, Ordering::Release);
+        self.resign();
+    }
+
+    /// Sets the reason why this worker cannot do the leader's work. `None` if it can.
+    pub(crate) fn set_impediment(&self, why: Option<Arc<str>>) {
+        self.0.impediment.set(why);
+    }
+
     /// Resigns as [`Term::resign`] does, and then hands the lease over to the candidate of the worker called
     /// `worker`, as [`Lease::transfer_to`] does. The call returns at once.
     /// [`ElectionEvent::HandedOver`](super::ElectionEvent::HandedOver) reports the result.
@@ -196,6 +214,11 @@ impl Term {
     /// Returns the token that is cancelled when the leader must resign.
     pub(super) fn resigning(&self) -> &CancellationToken {
         &self.0.resigning
+    }
+
+    /// Returns whether [`Term::give_up`] was called.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.0.given_up.load(Ordering::Acquire)
     }
 
     /// Returns whether [`Term::end_without_release`] was called.

@@ -63,6 +63,6 @@ pub use error::LedgerError;
 pub use memory::Memory;
 pub use operations::{Operation, OperationLog};
 pub(crate) use operations::{prune_below, time_below};
-pub(crate) use record::FOR_ANY_MEMORY;
 pub use record::{Answered, Ledger};
+pub(crate) use record::{FOR_ANY_MEMORY, WriteObserver};
 pub use tally::{WriteTally, WriteVerdict};

@@ -6,9 +6,9 @@ use crate::{
     quorum::Quorum,
     sabotage::Sabotage,
     trust::NodeEpoch,
-    vote::{Answer, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
+    vote::{Answer, NoMajority, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// A time that every memory of a node covers, for records that no earlier record can contradict.
 pub(crate) const FOR_ANY_MEMORY: u64 = u64::MAX;
@@ -18,6 +18,16 @@ pub(crate) const FOR_ANY_MEMORY: u64 = u64::MAX;
 pub struct Ledger {
     quorum: Quorum,
     group: Arc<str>,
+    observer: Option<Arc<dyn WriteObserver>>,
+}
+
+/// Observes the writes and seals of a [`Ledger`] and of its parts.
+pub(crate) trait WriteObserver: fmt::Debug + Send + Sync {
+    /// Notes that a majority has carried a write out.
+    fn written(&self);
+
+    /// Notes that so many nodes were not able to carry a write out that no majority was left.
+    fn not_written(&self, report: &NoMajority);
 }
 
 /// The ledger as one node stores it.
@@ -36,13 +46,13 @@ impl Ledger {
     /// [`SettingError`] if the name cannot be used.
     pub fn new(quorum: &Quorum, group: &str) -> Result<Self, SettingError> {
         crate::node::check_name("group", group)?;
-        Ok(Self { quorum: quorum.clone(), group: group.into() })
+        Ok(Self { quorum: quorum.clone(), group: group.into(), observer: None })
     }
 
     /// Returns the ledger of the operators, which belongs to no group. Its name is that of a part of a group without a
     /// name, which no group can have.
     pub(super) fn operators(quorum: &Quorum) -> Self {
-        Self { quorum: quorum.clone(), group: "".into() }.part("operations")
+        Self { quorum: quorum.clone(), group: "".into(), observer: None }.part("operations")
     }
 
     /// Returns the quorum that stores the ledger.
@@ -59,7 +69,23 @@ impl Ledger {
     /// and a seal of the group's ledger does not cover the part. The full name of a part contains braces, which
     /// no group's name may contain.
     pub(crate) fn part(&self, name: &str) -> Self {
-        Self { quorum: self.quorum.clone(), group: format!("{}{{{name}}}", self.group).into() }
+        Self { group: format!("{}{{{name}}}", self.group).into(), ..self.clone() }
+    }
+
+    /// Returns this ledger, with an observer of its writes and seals, and of those of its parts.
+    pub(crate) fn observed_by(self, observer: Arc<dyn WriteObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    fn observe<T>(&self, result: Result<T, LedgerError>) -> Result<T, LedgerError> {
+        if let Some(observer) = &self.observer {
+            match &result {
+                Ok(_) => observer.written(),
+                Err(LedgerError::NoMajority(report)) if report.is_inability() => observer.not_written(report),
+                Err(_) => {}
+            }
+        }
+        result
     }
 
     /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the records
@@ -89,7 +115,7 @@ impl Ledger {
             true => Request::Read { ledger, after, key: None },
             false => Request::Seal { ledger, term, after },
         };
-        let read = self.pages(request).await?;
+        let read = self.observe(self.pages(request).await)?;
         let name = |(node, _): &(usize, Pages)| self.quorum.pool().name(*node);
         tracing::debug!(
             group = &*self.group,
@@ -201,7 +227,7 @@ impl Ledger {
             record: record.clone(),
         });
         votes.wake_after(pool.majority());
-        self.settle(votes, WriteTally::new(pool.len(), remembered)).await
+        self.observe(self.settle(votes, WriteTally::new(pool.len(), remembered)).await)
     }
 
     /// Removes the records before the time `below`, in microseconds since the epoch, as the leader of `term`.

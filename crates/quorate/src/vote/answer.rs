@@ -197,6 +197,20 @@ impl NoMajority {
         remaining.get(needed - 1).copied()
     }
 
+    /// Returns whether so many nodes were not able to carry the request out that no majority was left. A node that
+    /// refused because of what it stores was able to.
+    pub(crate) fn is_inability(&self) -> bool {
+        let unable = |outcome: &NodeOutcome| {
+            matches!(
+                outcome,
+                NodeOutcome::Unreachable(_)
+                    | NodeOutcome::Untrusted(_)
+                    | NodeOutcome::Refused(Refusal::Failed(_) | Refusal::WrongType(_))
+            )
+        };
+        self.nodes.len() - self.count(unable) < self.needed
+    }
+
     /// Returns whether only an operator can fix the failure. This is so if fewer nodes than a majority have a
     /// cause that may end by itself.
     pub fn is_permanent(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::scheduler::{
     control::IncomingRequest,
-    leader::{event_loop::EventLoop, leading::Leading},
+    leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
     plan::open_request::requests_in,
     registry::Phase,
     store::{
@@ -19,7 +19,7 @@ use crate::{
     env::Env,
     ledger::{Ledger, LedgerError},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// The pause after an attempt to seal that found no majority.
@@ -30,6 +30,8 @@ const SEAL_AGAIN: Duration = Duration::from_millis(50);
 /// # Cancel safety
 /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their ends.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
+    let writes = LedgerWrites::new(&leading.term, leading.ttl);
+    let leading = Leading { ledger: leading.ledger.clone().observed_by(Arc::new(writes)), ..leading };
     let Leading { registry, ledger, term, .. } = &leading;
     // Dropping this guard reports to the registry that this scheduler no longer plans jobs under the term. The guard
     // is dropped when this function returns, or when its future is dropped. `SchedulerHandle::drain` waits

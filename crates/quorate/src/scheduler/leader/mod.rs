@@ -5,6 +5,7 @@ mod active_runs;
 mod event_loop;
 mod lead;
 mod leading;
+mod ledger_writes;
 
 pub(super) use lead::lead;
 pub(super) use leading::Leading;
