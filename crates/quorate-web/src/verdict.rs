@@ -203,7 +203,8 @@ fn leader(state: &Snapshot, needs: &mut Vec<Problem>) {
         kind: "No leader",
         subject: state.group.to_string(),
         target: Target::Leadership,
-        text: "has no leader: no worker campaigns, or none reaches the nodes".to_owned(),
+        text: "has no leader: no worker campaigns, none reaches the nodes, or the nodes refuse what a leader writes"
+            .to_owned(),
         since: Some(since),
         next: None,
         command: format!("quorate status election/{}", state.group),

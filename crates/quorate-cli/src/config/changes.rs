@@ -1,11 +1,13 @@
 //! The differences between the configuration in use and a configuration that was read later.
 
-use super::Config;
+use super::{Config, JobConfig};
 use quorate::plain::plain;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// The longest name that is shown, in bytes.
 const NAME_MAX: usize = 128;
+/// The largest number of names of one kind that are shown.
+const NAMES_MAX: usize = 100;
 
 /// The names of the jobs that were added, changed and removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +27,12 @@ impl fmt::Display for JobChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
         let written = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
-            let names: Vec<_> = names.iter().map(|name| plain(name, NAME_MAX)).collect();
-            format!("{kind} {}", names.join(", "))
+            let shown: Vec<_> = names.iter().take(NAMES_MAX).map(|name| plain(name, NAME_MAX)).collect();
+            let more = match names.len() - shown.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!("{kind} {}{more}", shown.join(", "))
         });
         f.write_str(&written.collect::<Vec<_>>().join("; "))
     }
@@ -35,15 +41,21 @@ impl fmt::Display for JobChanges {
 impl Config {
     /// Returns the changes of the jobs from this configuration to `new`.
     pub(crate) fn job_changes(&self, new: &Self) -> JobChanges {
-        let by_name = |config: &Self| -> BTreeMap<_, _> {
-            config.jobs.iter().map(|job| (Arc::clone(&job.name), job.clone())).collect()
-        };
+        fn by_name(config: &Config) -> BTreeMap<&Arc<str>, &JobConfig> {
+            config.jobs.iter().map(|job| (&job.name, job)).collect()
+        }
         let (old, new) = (by_name(self), by_name(new));
-        let differs = |name: &&Arc<str>| old.get(*name).is_some_and(|job| Some(job) != new.get(*name));
         let mut changes = JobChanges::default();
-        changes.added.extend(new.keys().filter(|name| !old.contains_key(*name)).cloned());
-        changes.changed.extend(new.keys().filter(differs).cloned());
-        changes.removed.extend(old.keys().filter(|name| !new.contains_key(*name)).cloned());
+        for (name, job) in &new {
+            match old.get(name) {
+                None => changes.added.push(Arc::clone(name)),
+                Some(before) if before != job => changes.changed.push(Arc::clone(name)),
+                Some(_) => {}
+            }
+        }
+        changes
+            .removed
+            .extend(old.keys().filter(|name| !new.contains_key(*name)).map(|name| Arc::clone(name)));
         changes
     }
 
@@ -74,5 +86,21 @@ impl Config {
             ("notify", self.notify != new.notify),
         ];
         table.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_names_are_not_all_shown() {
+        let names = |count: usize| (0..count).map(|number| format!("j{number}").into()).collect();
+        let changes = JobChanges { added: names(NAMES_MAX + 3), changed: Vec::new(), removed: names(2) };
+        let text = changes.to_string();
+        assert!(
+            text.starts_with("added j0, j1, ") && text.ends_with(", j99 and 3 more; removed j0, j1"),
+            "{text}"
+        );
     }
 }

@@ -30,7 +30,11 @@ pub(super) const REQUEST: &[(&str, &str)] = &[NOT_FOUND, NO_QUORUM, UNANSWERED];
 
 const OPERATIONS: [Operation; 16] = [
     health("/livez", "200 while the main loop of the daemon runs", "Live"),
-    health("/readyz", "200 if a majority of the nodes votes, also on a follower", "Ready"),
+    health(
+        "/readyz",
+        "200 if a majority of the nodes votes and accepts what the leader writes, also on a follower",
+        "Ready",
+    ),
     health("/leader", "200 if this process leads the group", "Leader"),
     get("/metrics", "The measurements in the text format of Prometheus", &[], None, &[]),
     get("/api/v1/openapi.json", "This description", &[], Some("Description"), &[]),

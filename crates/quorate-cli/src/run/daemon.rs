@@ -5,7 +5,7 @@
 use super::{
     command::{self, Surroundings},
     notify::Notifier,
-    reader::{ConfigReader, FileEvent, ReloadReason},
+    reader::{ConfigReader, FileEvent, Loaded, MakeJobs, ReloadReason},
 };
 use crate::{
     config::{Config, Flags, JobConfig},
@@ -72,12 +72,10 @@ pub(super) struct Daemon {
     handle: SchedulerHandle,
     /// The heartbeat of the lease, which is extended only while the loop beats.
     heartbeat: Heartbeat,
-    guard: Guard,
     /// The configuration in use. It was read from the last version of the file that had no error.
     config: Config,
     reader: ConfigReader,
     notifier: Notifier,
-    watching: Watching,
     /// The tasks that watch whether there is a leader that can do its work.
     #[expect(dead_code, reason = "they end when they are dropped")]
     no_leader: Vec<ScopedTask<()>>,
@@ -97,6 +95,15 @@ impl Watching {
             None => job,
         }
     }
+}
+
+/// Returns the function that makes the jobs of a configuration, and their measurements.
+fn make_jobs(watching: Watching, (env, guard): (Env, Guard), handle: SchedulerHandle) -> MakeJobs {
+    Arc::new(move |config| {
+        let jobs: Vec<Job> = config.jobs.iter().map(|job| watching.attach(job, &env, guard)).collect();
+        handle.prepare(&jobs);
+        jobs
+    })
 }
 
 impl Daemon {
@@ -123,24 +130,22 @@ impl Daemon {
         let watching = Watching { notices, around };
         let jobs = jobs.iter().map(|job| watching.attach(job, env, guard));
         let scheduler = jobs.fold(scheduler, Scheduler::job);
+        // The call of `handle` creates the registry of the jobs. So the counters of all jobs exist even before there is
+        // a quorum.
+        let handle = scheduler.handle();
+        let no_leader = watching.notices.as_ref();
+        let no_leader = no_leader.map(|notices| notices.watch_leader(quorum, &election, lease.ttl));
+        let make_jobs = make_jobs(watching, (env.clone(), guard), handle.clone());
         Ok(Self {
-            // The call of `handle` creates the registry of the jobs. So the counters of all jobs exist even
-            // before there is a quorum.
-            handle: scheduler.handle(),
+            handle,
             scheduler,
             env: env.clone(),
             quorum: quorum.clone(),
             heartbeat,
-            guard,
             config: config.clone(),
-            reader: ConfigReader::new(env, config.file.clone(), flags)?,
+            reader: ConfigReader::new(env, config.file.clone(), flags, make_jobs)?,
             notifier,
-            no_leader: watching
-                .notices
-                .as_ref()
-                .map(|notices| notices.watch_leader(quorum, &election, lease.ttl))
-                .unwrap_or_default(),
-            watching,
+            no_leader: no_leader.unwrap_or_default(),
             election,
         })
     }
@@ -216,7 +221,7 @@ impl Daemon {
         };
         let late = || format!("no answer within {:?} from its file system", files::DEADLINE);
         match event {
-            FileEvent::Read(ReloadReason::Changed, Ok(config)) if !is_changed(&config) => return,
+            FileEvent::Read(ReloadReason::Changed, Ok(read)) if !is_changed(&read.config) => return,
             FileEvent::Late(None) => {
                 return tracing::warn!("cannot watch the configuration file: {}", late());
             }
@@ -227,7 +232,7 @@ impl Daemon {
             tracing::error!("{why}, and it is not valid; the jobs stay as they were: {error}");
         };
         match event {
-            FileEvent::Read(why, Ok(config)) => self.apply(handle, *config, why),
+            FileEvent::Read(why, Ok(read)) => self.apply(handle, *read, why),
             FileEvent::Read(why, Err(error)) => unusable(why, &error.to_string()),
             FileEvent::Late(Some(why)) => unusable(why, &late()),
             FileEvent::Late(None) => {}
@@ -235,7 +240,7 @@ impl Daemon {
         self.notifier.ready();
     }
 
-    fn apply(&mut self, handle: &SchedulerHandle, config: Config, why: ReloadReason) {
+    fn apply(&mut self, handle: &SchedulerHandle, Loaded { config, jobs }: Loaded, why: ReloadReason) {
         for key in self.config.needs_restart(&config) {
             tracing::warn!("{why}: the new value of `{key}` takes effect after a restart");
         }
@@ -244,17 +249,13 @@ impl Daemon {
             tracing::info!("{why}: the jobs are the same");
             return;
         }
-        match handle.set_jobs(self.jobs(&config.jobs)) {
+        match handle.set_jobs(jobs) {
             Ok(()) => {
                 tracing::info!("{why}: {changes}");
                 self.config.jobs = config.jobs;
             }
             Err(error) => tracing::error!("{why}, and the jobs stay as they were: {error}"),
         }
-    }
-
-    fn jobs(&self, jobs: &[JobConfig]) -> Vec<Job> {
-        jobs.iter().map(|job| self.watching.attach(job, &self.env, self.guard)).collect()
     }
 
     /// Returns the text that `systemctl status` shows.

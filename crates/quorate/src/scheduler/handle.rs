@@ -68,6 +68,13 @@ impl SchedulerHandle {
         })
     }
 
+    /// Creates the measurements of these jobs. [`SchedulerHandle::set_jobs`] does this too, and takes a second for tens
+    /// of thousands of new jobs. Call this before, on another thread, if the caller must not be blocked for that long.
+    #[doc(hidden)]
+    pub fn prepare(&self, jobs: &[Job]) {
+        self.registry.counts().measures().add(jobs.iter().map(Job::name));
+    }
+
     /// Returns the jobs, by name.
     pub fn jobs(&self) -> Vec<Job> {
         self.registry.jobs().values().map(|job| Job::clone(job)).collect()

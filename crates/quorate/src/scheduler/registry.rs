@@ -87,9 +87,11 @@ impl JobRegistry {
         let mut changed = BTreeMap::clone(&jobs);
         let result = change(&mut changed)?;
         *jobs = Arc::new(changed);
-        self.0.counts.forget_all_but(&jobs);
-        self.0.counts.measures().add(jobs.keys());
+        let present = Arc::clone(&jobs);
+        // The event loops wait for the lock, and the measurements of many new jobs take a while.
         drop(jobs);
+        self.0.counts.forget_all_but(&present);
+        self.0.counts.measures().add(present.keys());
         self.0.version.send_modify(|version| *version += 1);
         Ok(result)
     }
