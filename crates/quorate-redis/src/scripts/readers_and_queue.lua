@@ -27,7 +27,7 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- Returns the live entries of the queue at `key`, in order, and removes the expired entries. The queue is a
+-- Returns the live entries of the queue at `key`, in any order, and removes the expired entries. The queue is a
 -- hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r
 -- (reader).
 local function live_places(key)
@@ -43,10 +43,23 @@ local function live_places(key)
       call('HDEL', key, fields[i])
     end
   end
-  if #places > 1 then
-    table.sort(places, comes_first)
-  end
   return places
+end
+
+-- Returns the entry that comes first among the entries `places` for which `counts` returns true. Without `counts`, all
+-- entries count. Returns nil if there is none.
+local function first_of(places, counts)
+  local first
+  for _, place in ipairs(places) do
+    if (not counts or counts(place)) and (not first or comes_first(place, first)) then
+      first = place
+    end
+  end
+  return first
+end
+
+local function is_exclusive(place)
+  return place.exclusive
 end
 
 -- Returns the time at which the last of the entries `places` expires.
@@ -72,7 +85,8 @@ end
 -- returns nil.
 local function blocked_by_queue(key, ticket)
   local places = live_places(key)
-  if places[1] and not is_of(places[1], ticket) then
+  local first = first_of(places)
+  if first and not is_of(first, ticket) then
     return queue_reply(places)
   end
 end
@@ -81,12 +95,12 @@ end
 -- the reader in the queue. Else returns nil.
 local function blocked_by_writer(key, ticket)
   local places = live_places(key)
-  for _, place in ipairs(places) do
-    if is_of(place, ticket) then
-      return nil
-    elseif place.exclusive then
-      return queue_reply(places)
-    end
+  local writer = first_of(places, is_exclusive)
+  local own = first_of(places, function(place)
+    return is_of(place, ticket)
+  end)
+  if writer and not (own and (own == writer or comes_first(own, writer))) then
+    return queue_reply(places)
   end
 end
 

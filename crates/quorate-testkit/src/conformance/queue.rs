@@ -192,6 +192,12 @@ pub(super) async fn a_node_limits_the_places_of_a_queue<N: Node>(node: N) {
     let place = |client: &TestClient<N>, ticket: &Owner| client.queue(&resource, ticket, SECOND, LONG, true);
     let crowded = Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 });
     assert_eq!(client.ask(place(&client, &one_more)).await, crowded);
+    // The entries that come first stay, in whichever order the waiters arrive.
+    let earlier = client.queue(&resource, &one_more, 2 * SECOND, LONG, true);
+    assert_eq!(client.ask(earlier).await, ahead(0));
+    client.ask(leave_queue(&resource, &one_more)).await;
+    let last = owner(QUEUE_MAX as u64 - 1);
+    assert!(matches!(client.ask(place(&client, &last)).await, Reply::Queued { .. }), "it was left out");
     assert!(
         matches!(client.ask(place(&client, &owner(9))).await, Reply::Queued { .. }),
         "a stored place stays"

@@ -1,6 +1,7 @@
 //! The queue of a resource. Each waiter has a ticket, and the queue has one entry ([`PlaceRow`]) for each
 //! ticket. The entries are ordered by the time at which the waiter began to wait, then by ticket. The order
-//! in which the requests arrive does not count, so all nodes have the same first entry.
+//! in which the requests arrive does not count, so all nodes have the same first entry. A full queue keeps the entries
+//! that come first.
 //!
 //! If the queue is not empty, a free resource is granted only to the waiter whose ticket is first. Readers
 //! are granted together, up to the first waiter that needs exclusive access. Each entry expires unless its
@@ -43,7 +44,7 @@ impl<S: Store> RequestHandler<'_, S> {
     }
 
     /// Adds the entry `place` to the queue. If its ticket is already in the queue, extends the existing
-    /// entry.
+    /// entry. If the queue is full, the entry that comes last is left out.
     pub(super) fn queue(
         &mut self,
         resource: &Resource,
@@ -61,7 +62,13 @@ impl<S: Store> RequestHandler<'_, S> {
             let stored = places.remove(at);
             place = PlaceRow { until_nanos: place.until_nanos.max(stored.until_nanos), ..stored };
         } else if places.len() >= QUEUE_MAX {
-            return Ok(Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 }));
+            // The entries that come first stay. So all nodes keep the same entries, in whichever order the waiters
+            // arrive.
+            let comes_first = |last: &PlaceRow| (place.at, &place.ticket) < (last.at, &last.ticket);
+            if !places.last().is_some_and(comes_first) {
+                return Ok(Reply::Refused(Refusal::Crowded { most: QUEUE_MAX as u32 }));
+            }
+            places.pop();
         }
         let before = places.partition_point(|other| (other.at, &other.ticket) < (place.at, &place.ticket));
         let ahead = places[..before].iter().filter(|other| other.exclusive || place.exclusive).count();
