@@ -9,6 +9,9 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// On a cold start that still waits for a majority, the time after which the first warning is logged. A cold
 /// start on healthy nodes takes less time.
 const COLD_START: Duration = Duration::from_secs(1);
+/// A wait that begins within this time after the end of an earlier one continues the earlier one. Under a partial
+/// outage, some rounds find a majority and others do not, many times a second.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
 /// Logs that acquisitions wait for a majority. The quorum logs each line once, however many acquisitions
 /// wait:
@@ -17,15 +20,22 @@ const COLD_START: Duration = Duration::from_secs(1);
 ///   never had a majority, it logs an info line instead.
 /// * It logs a warning every minute while any acquisition waits. On a cold start, it logs the first of these
 ///   warnings after one second.
-/// * It logs an info line when a majority answers again.
+/// * It logs an info line when a majority answers again. If acquisitions wait again within ten seconds, that is
+///   the same wait: it is not logged again before its next minute, and neither is its end.
 #[derive(Debug, Default)]
 pub(crate) struct MajorityLog(Mutex<Option<Waiting>>);
+
+// The state is kept after the end of a wait, until another wait begins.
 
 #[derive(Debug)]
 struct Waiting {
     since: BootTime,
     /// The time at which the wait is logged again.
     next: BootTime,
+    /// The time at which a majority answered again. `None` while an acquisition waits.
+    ended: Option<BootTime>,
+    /// True if the latest line says that acquisitions wait.
+    is_logged: bool,
 }
 
 /// The line to log for an acquisition that found no majority.
@@ -55,22 +65,41 @@ impl MajorityLog {
 
     /// Logs the end of the wait, if there was one.
     pub(crate) fn reached(&self, now: BootTime) {
-        if let Some(waiting) = self.lock().take() {
-            tracing::info!("a quorum answers, after a wait of {:.1?}", waiting.since.until(now));
+        if let Some(waited) = self.end(now) {
+            tracing::info!("a quorum answers, after a wait of {waited:.1?}");
         }
+    }
+
+    /// Ends the wait. Returns its duration if its end is to be logged.
+    fn end(&self, now: BootTime) -> Option<Duration> {
+        let mut state = self.lock();
+        let waiting = state.as_mut()?;
+        if waiting.ended.is_some() {
+            return None;
+        }
+        waiting.ended = Some(now);
+        std::mem::take(&mut waiting.is_logged).then(|| waiting.since.until(now))
     }
 
     fn line(&self, now: BootTime, had_quorum: bool) -> Line {
         let mut waiting = self.lock();
+        let is_over = |waiting: &Waiting| waiting.ended.is_some_and(|ended| ended + SETTLED_AFTER <= now);
         match &mut *waiting {
+            Some(waiting) if now < waiting.next && !is_over(waiting) => {
+                waiting.ended = None;
+                Line::Quiet
+            }
             None => {
-                let pause = if had_quorum { REPEAT_AFTER } else { COLD_START };
-                *waiting = Some(Waiting { since: now, next: now + pause });
+                *waiting = Some(Waiting::new(now, had_quorum));
                 Line::Begins
             }
-            Some(waiting) if now < waiting.next => Line::Quiet,
+            Some(waiting) if is_over(waiting) => {
+                *waiting = Waiting::new(now, had_quorum);
+                Line::Begins
+            }
             Some(waiting) => {
                 waiting.next = now + REPEAT_AFTER;
+                (waiting.ended, waiting.is_logged) = (None, true);
                 Line::GoesOn(waiting.since.until(now))
             }
         }
@@ -78,6 +107,13 @@ impl MajorityLog {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn new(now: BootTime, had_quorum: bool) -> Self {
+        let pause = if had_quorum { REPEAT_AFTER } else { COLD_START };
+        Self { since: now, next: now + pause, ended: None, is_logged: true }
     }
 }
 
@@ -94,8 +130,24 @@ mod tests {
         assert_eq!(log.line(start + 59 * second, true), Line::Quiet);
         assert_eq!(log.line(start + 60 * second, true), Line::GoesOn(60 * second));
         assert_eq!(log.line(start + 61 * second, true), Line::Quiet);
-        log.reached(start + 62 * second);
-        assert_eq!(log.line(start + 63 * second, true), Line::Begins);
+        assert_eq!(log.end(start + 62 * second), Some(62 * second));
+        assert_eq!(log.line(start + 72 * second, true), Line::Begins);
+    }
+
+    /// Regression: under a partial outage, 149 pairs of lines were logged in 13 seconds.
+    #[test]
+    fn a_wait_that_comes_and_goes_is_one_wait() {
+        let (log, ms) = (MajorityLog::default(), Duration::from_millis(1));
+        let start = BootTime::from_nanos(7);
+        assert_eq!(log.line(start, true), Line::Begins);
+        let mut lines = Vec::new();
+        for round in 1..1_000 {
+            let at = start + 100 * round * ms;
+            lines.extend(log.end(at).map(|_| "answers"));
+            lines.extend((log.line(at + 50 * ms, true) != Line::Quiet).then_some("waits"));
+        }
+        assert_eq!(lines, ["answers", "waits", "answers"], "in 100 s");
+        assert_eq!(log.end(start + 120_000 * ms), None, "its end was logged");
     }
 
     #[test]
