@@ -205,7 +205,7 @@ fn when_the_majority_goes_the_command_is_dead_before_validity_ends() {
         assert!(ended.stderr.contains(name), "does not name {name}: {ended}");
     }
     let ended =
-        ended.says(&["the lease on job was lost", "2 of 5 nodes vote, 3 required", "no reply in time"]);
+        ended.says(&["the lease on job was lost", "2 of 5 nodes agreed, 3 required", "no reply in time"]);
     for pid in &pids {
         assert!(!is_alive(*pid), "process {pid} still runs: {ended}");
     }

@@ -140,17 +140,24 @@ pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
 /// Returns the failure of a round that did not reach a majority. Its text begins with `what`, followed by a
 /// line with the reason for each node that did not agree, and by the next step.
 pub(crate) fn no_quorum(what: &str, report: &NoMajority) -> Failure {
+    let mut text = format!("{what}: {}", outcomes(report));
+    text.push_str("\n`quorate doctor` shows what is wrong with each node, and how to fix it");
+    Failure::new(NO_QUORUM, text)
+}
+
+/// Describes a round that did not reach a majority: the number of nodes that agreed, and a line with the reason for
+/// each of the others.
+pub(crate) fn outcomes(report: &NoMajority) -> String {
     let agreed = report.count(|outcome| matches!(outcome, NodeOutcome::Granted));
     let mut text =
-        format!("{what}: {agreed} of {} nodes agreed, {} required", report.outcomes().len(), report.needed());
+        format!("{agreed} of {} nodes agreed, {} required", report.outcomes().len(), report.needed());
     for (node, outcome) in report.outcomes() {
         if !matches!(outcome, NodeOutcome::Granted) {
             // `write!` to a string never fails.
             let _ = write!(text, "\n  {node}: {}", without_name(node, &outcome.to_string()));
         }
     }
-    text.push_str("\n`quorate doctor` shows what is wrong with each node, and how to fix it");
-    Failure::new(NO_QUORUM, text)
+    text
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use quorate::{
     lease::{AcquireError, Heartbeat, Lease, Lock, TryAcquire},
     node::{Owner, Resource},
     plain::plain,
-    quorum::{NodeStatus, Quorum, QuorumConfig},
+    quorum::{NoMajority, NodeStatus, Quorum, QuorumConfig},
 };
 use std::{cell::Cell, time::Duration};
 
@@ -204,7 +204,8 @@ async fn under_lease(
     };
     let exit = guard.watch(quorum.env(), &mut supervisor, look, lease.step_down_token(), Some(signals)).await;
     stall.look(quorum.env());
-    let reason = lost_reason(stall.longest.get(), heartbeat.max_silence(), &quorum.nodes());
+    let report = lease.failed_extension();
+    let reason = lost_reason(stall.longest.get(), heartbeat.max_silence(), report, &quorum.nodes());
     let kept = if exit.is_complete() || !lease.is_valid() {
         release(lease).await;
         None
@@ -235,16 +236,22 @@ impl Stall {
 
 /// Returns the reason why a lease was not extended, as text. `stalled` is the longest pause during which this
 /// process did not run. `allowed` is the longest pause with which a lease can still be extended in time.
-fn lost_reason(stalled: Duration, allowed: Duration, nodes: &[NodeStatus]) -> String {
+/// `report` has the answer of each node to the extensions that failed.
+fn lost_reason(
+    stalled: Duration,
+    allowed: Duration,
+    report: Option<&NoMajority>,
+    nodes: &[NodeStatus],
+) -> String {
     if stalled > allowed {
         return format!(
             "quorate did not run for {stalled:.1?}: it was stopped, or the machine was suspended or overloaded"
         );
     }
-    if connect::is_quorum(nodes) {
-        return "too few nodes extended it in time; a majority votes now".to_owned();
+    match report {
+        Some(report) => format!("too few nodes extended it in time: {}", connect::outcomes(report)),
+        None => connect::explain(nodes),
     }
-    connect::explain(nodes)
 }
 
 /// Returns the exit status of the command, or a failure in its place. `kept` is the remaining time of a lease
@@ -327,7 +334,10 @@ fn signal_code(signal: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::{node::Cause, quorum::NodeState};
+    use quorate::{
+        node::{Cause, Refusal},
+        quorum::{NodeOutcome, NodeState},
+    };
 
     fn node(state: NodeState) -> NodeStatus {
         NodeStatus { name: "a".into(), state, version: None, round_trip: None }
@@ -338,11 +348,15 @@ mod tests {
         let second = Duration::from_secs(1);
         let away = || node(NodeState::Unreachable(Cause::TimedOut));
         let nodes = [node(NodeState::Trusted), node(NodeState::Trusted), away()];
-        let stalled = lost_reason(5 * second, second, &nodes);
+        let stalled = lost_reason(5 * second, second, None, &nodes);
         assert!(stalled.starts_with("quorate did not run for 5.0s"), "{stalled}");
-        let votes = lost_reason(second, second, &nodes);
-        assert!(votes.starts_with("too few nodes extended it"), "{votes}");
-        let explained = lost_reason(second, second, &[node(NodeState::Trusted), away(), away()]);
+        let full = NodeOutcome::Refused(Refusal::Failed("OOM command not allowed".into()));
+        let granted = ("b".into(), NodeOutcome::Granted);
+        let report = NoMajority::new(2, vec![("a".into(), full.clone()), granted, ("c".into(), full)]);
+        let refused = lost_reason(second, second, Some(&report), &nodes);
+        let expected = "too few nodes extended it in time: 1 of 3 nodes agreed, 2 required\n  a: refused: the node failed: OOM";
+        assert!(refused.starts_with(expected), "{refused}");
+        let explained = lost_reason(second, second, None, &[node(NodeState::Trusted), away(), away()]);
         assert!(explained.starts_with("1 of 3 nodes vote, 2 required\n  a: "), "{explained}");
     }
 

@@ -24,8 +24,8 @@ use serde::Serialize;
 const OWNER_MAX: usize = 200;
 
 const WARNING: &str = "\
-WARNING: the holder is not notified. It relies on its lease until its next extension, and until then two workers may
-act at once. Fencing tokens protect only targets that check them. Ask a live leader with: quorate election resign.";
+WARNING: the holder is not notified. It relies on its lease until its next extension (after a third of the TTL at most, if
+it reaches the nodes; else until its TTL is over), and until then two workers may act at once. Fencing tokens protect only targets that check them. Ask a live leader with: quorate election resign.";
 
 /// The output of `lock show`.
 #[derive(Debug, Serialize)]
@@ -67,6 +67,8 @@ struct OwnerRelease {
     owner: String,
     /// The number of nodes that no longer store the token.
     released_on: usize,
+    /// True if a majority of the nodes has counted the release, so that the holder cannot take the lock back.
+    r#final: bool,
     /// The other nodes, each with the reason.
     not_released_on: Vec<String>,
 }
@@ -133,6 +135,7 @@ async fn look_and_release(
             results.push(OwnerRelease {
                 owner: owner.as_str().to_owned(),
                 released_on: forced.freed,
+                r#final: forced.is_final(),
                 not_released_on: not_released_on(&forced),
             });
         }
@@ -263,7 +266,13 @@ impl ReleasePage {
             }
         }
         text += match self.released {
-            true => "released: a majority of the nodes no longer stores the holder\n",
+            true if self.results.iter().all(|result| result.r#final) => {
+                "released: a majority of the nodes no longer stores the holder, which cannot take the lock back\n"
+            }
+            true => {
+                "released: a majority of the nodes no longer stores the holder; but a holder that still runs may take the lock \
+                 back with its next extension, until another worker has held it\n"
+            }
             false => {
                 "NOT released: the holder is still stored, or too few nodes answered; run it again, or delete the key on \
                  the nodes\n"

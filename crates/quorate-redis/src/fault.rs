@@ -36,8 +36,10 @@ pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), 
 fn of_error(code: &str, details: &str) -> Cause {
     let text = server_text(code, details);
     match code {
-        // The server has lost the scripts. The driver opens another session, which loads them again.
-        "NOSCRIPT" => Cause::Closed,
+        // The driver opens another session, which loads the scripts again.
+        "NOSCRIPT" => {
+            Cause::Unreachable("the server has lost its scripts (SCRIPT FLUSH); a new session loads them again".into())
+        }
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{text}; {CREDENTIALS}").into()),
         "NOPERM" => Cause::Denied(format!("{text}; {RIGHTS}").into()),
         // These errors may end without an operator, for instance when memory is freed or a master returns.

@@ -278,6 +278,7 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
         ("full", []) => Refusal::CounterFull,
         ("notowner", []) => Refusal::NotOwner,
         ("superseded", []) => Refusal::Superseded,
+        ("later", [counter]) => Refusal::LaterGrants { counter: token(counter)? },
         ("crowded", [most]) => Refusal::Crowded { most: small(most)? },
         ("sealed", [by]) => Refusal::Sealed { by: token(by)? },
         ("pruned", []) => Refusal::Pruned,

@@ -70,6 +70,9 @@ mod fence {
         }
         let three = Fencing { attempts: 3, doubles: 0, apart: Some(0), prompt: true, ..plain };
         breaks("RepairKeepsMore", GROWING, Fencing { without: Some(Rule::RepairKeepsMore), ..three });
+        for rule in [Rule::RepairNoLater, Rule::Vouch] {
+            breaks(&format!("{rule:?}"), FINAL, Fencing { without: Some(rule), ..three });
+        }
         let forgetful = Fencing::forgetful();
         breaks("Quarantine", GROWING, Fencing { without: Some(Rule::Quarantine), ..forgetful });
         breaks("Seed", GROWING, Fencing { without: Some(Rule::Seed), ..Fencing::retiring() });

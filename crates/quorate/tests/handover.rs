@@ -318,9 +318,9 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
     let lease = a.lock("x").ttl(10 * SECOND).auto_extend(false).acquire().await.expect("free");
     let nothing = outside.force_release(&resource, &old_owner).await;
     assert_eq!((nothing.freed, nothing.clear), (0, 5), "of the one before nothing is left");
-    assert!(contended(&outside, "x").await);
     // The lease is extended to all nodes only a moment after it was acquired. The test waits until all nodes
-    // store the lease.
+    // store the lease. An attempt of another worker before that would be counted on the other nodes, for which a
+    // lease that is not extended automatically cannot vouch.
     let mut seen = outside.inspect(&resource).await.expect("a majority");
     let spread = async {
         while seen.named != [(lease.owner().clone(), 5)] {
@@ -333,13 +333,41 @@ async fn a_forced_release_applies_to_the_observed_holder_only() {
         .before(outside.env().now() + 8 * SECOND, spread)
         .await
         .expect("it is extended to all nodes");
+    assert!(contended(&outside, "x").await);
     let forced = outside.force_release(&resource, &seen.named[0].0).await;
-    assert!(forced.is_clear() && forced.freed == 5, "{forced:?}");
+    assert!(forced.is_clear() && forced.is_final() && forced.freed == 5, "{forced:?}");
     assert!(lease.is_valid(), "the holder does not know");
     let next = outside.lock("x").acquire().await.expect("free");
     assert!(next.token() > lease.token(), "which is what the sink compares");
     a.close().await;
     outside.close().await;
+}
+
+/// Regression: after a forced release and the whole lease of another worker, an extension of the old holder set its
+/// lease again.
+#[tokio::test]
+async fn a_holder_does_not_take_back_a_lock_that_was_released_by_force() {
+    for other_holds in [false, true] {
+        let nodes = nodes();
+        let (a, outside) = (quorum("a", &nodes), quorum("operator", &nodes));
+        let resource = Resource::lock("x").expect("a name");
+        let lease = a.lock("x").ttl(10 * SECOND).acquire().await.expect("free");
+        lease.extend().await.expect("all nodes answer");
+        assert!(outside.force_release(&resource, lease.owner()).await.is_final());
+        if other_holds {
+            let other = outside.lock("x").acquire().await.expect("free");
+            assert!(other.token() > lease.token());
+            other.release().await.expect("all nodes answer");
+        }
+        assert!(matches!(lease.extend().await, Err(LeaseError::Lost(_))), "{other_holds}");
+        assert!(!lease.is_valid() && lease.lost_token().is_cancelled());
+        assert_eq!(lease.step_down_cause(), Some(StepDownCause::NotExtended));
+        let why = lease.failed_extension().expect("a report").to_string();
+        assert!(why.contains("later grants have been counted"), "{why}");
+        assert!(!contended(&outside, "x").await);
+        a.close().await;
+        outside.close().await;
+    }
 }
 
 /// Regression: the lease was released at the end of its longest holding time, although the work may still have run.

@@ -70,15 +70,18 @@ Examples:
   # a message, a leadership: named as `quorate status` names them
   quorate lock release --force claim/orders/17
 
-The risk: the holder is not notified. It relies on its lease until the last
-extension that succeeded ends, almost a whole TTL later; until then two workers
-may act at once. Fencing tokens protect only targets that check them. A holder that extends
-while nodes delete its lock may store it again. Use this command when the holder
+The risk: the holder is not notified. It relies on its lease until its next
+extension finds that the lease is gone: after a third of the TTL at most. If it
+cannot reach the nodes, it relies on it until the last extension that succeeded
+ends, almost a whole TTL later. Until then two workers may act at once. Fencing
+tokens protect only targets that check them. Use this command when the holder
 is known to be gone or stuck for good, or when the key has no expiry and belongs
 to another client. Ask a live leader with `quorate election resign` instead.
 
 It deletes the lock only where the stored owner is the one that it has just
-shown. It deletes no other holder, no fencing counter and no done record.
+shown, and raises the fencing counter there, so that the holder cannot take the
+lock back. It deletes no other holder and no done record. Readers have no token:
+a released reader that still runs may become a reader again.
 
 Exit status: 0 if a majority of the nodes no longer stores the owner; 1 if no
 node stores an owner, or without --force; 69 if too few nodes answered; 78

@@ -1,4 +1,5 @@
--- Extends the claim to ttl from now, and never shortens it. Sets the owner again if the claim is free.
+-- Extends the claim to ttl from now, and never shortens it. Sets the owner again if the claim is free and no later
+-- grant has been counted.
 -- KEYS  the claim
 -- ARGV  owner, token
 -- SHARED  ttl (ms), retention of the counter (ms)
@@ -9,6 +10,9 @@ return serve(true, true, 1, 2, function(k, a, s)
   end
   if owner and owner ~= ARGV[a] then
     return held_claim(owner, held)
+  end
+  if not owner and count and less(ARGV[a + 1], count) then
+    refuse('later', count)
   end
   if not count or less(count, ARGV[a + 1]) then
     count = ARGV[a + 1]

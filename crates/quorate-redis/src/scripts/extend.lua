@@ -1,5 +1,5 @@
--- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free and its
--- queue is empty.
+-- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free, its queue is
+-- empty, and no later grant has been counted.
 -- KEYS  lock, counter; queue
 -- ARGV  owner, token
 -- SHARED  ttl (ms), retention of the counter (ms)
@@ -16,7 +16,11 @@ return serve(true, true, 2, 2, function(k, a, s, q)
       return first
     end
   end
-  count_to(fence, counter(fence), ARGV[a + 1], ARGV[s + 1])
+  local last = counter(fence)
+  if not holder and last and less(ARGV[a + 1], last) then
+    refuse('later', last)
+  end
+  count_to(fence, last, ARGV[a + 1], ARGV[s + 1])
   if not holder then
     call('SET', lock, owner, 'NX', 'PX', ttl)
   else

@@ -1,5 +1,5 @@
 use super::{TestClient, client::*};
-use quorate::node::{Node, Refusal, Reply, Request};
+use quorate::node::{FencingToken, Node, Refusal, Reply, Request};
 use std::time::Duration;
 
 pub(super) async fn raise_increases_the_holders_counter<N: Node>(node: N) {
@@ -84,10 +84,31 @@ pub(super) async fn extend_sets_the_owner_again_if_free<N: Node>(node: N) {
     assert_eq!(seen.counter, Some(70));
     let counted = client.must_acquire(&expired, &owner(1), Duration::from_millis(10)).await;
     client.wait_until(&expired, ResourceState::is_free).await;
-    assert_eq!(client.ask(extend(&expired, &owner(1), LONG, counted - 5)).await, Reply::Extended);
+    assert_eq!(client.ask(extend(&expired, &owner(1), LONG, counted)).await, Reply::Extended);
     let seen = client.inspect(&expired).await;
     assert!(seen.held_by(&owner(1)), "{seen:?}");
-    assert_eq!(seen.counter, Some(counted), "repair never lowers the counter");
+    assert_eq!(seen.counter, Some(counted));
+}
+
+pub(super) async fn extend_does_not_set_the_owner_after_later_grants<N: Node>(node: N) {
+    let mut client = TestClient::marked(node).await;
+    for resource in [lock("r"), claim("17")] {
+        let old = client.must_acquire(&resource, &owner(1), LONG).await;
+        client.ask(release(&resource, &owner(1))).await;
+        let new = client.must_acquire(&resource, &owner(2), LONG).await;
+        client.ask(release(&resource, &owner(2))).await;
+        let refused = client.ask(extend(&resource, &owner(1), LONG, old)).await;
+        let counter = FencingToken::new(new);
+        assert_eq!(refused, Reply::Refused(Refusal::LaterGrants { counter }), "{resource}");
+        let seen = client.inspect(&resource).await;
+        assert!(seen.is_free() && seen.counter == Some(new), "{seen:?}");
+        // The holder vouches for the later grants.
+        assert_eq!(client.ask(extend(&resource, &owner(1), LONG, new)).await, Reply::Extended);
+        assert!(client.inspect(&resource).await.held_by(&owner(1)));
+        // While it holds the resource, a smaller token is enough.
+        assert_eq!(client.ask(extend(&resource, &owner(1), LONG, old)).await, Reply::Extended);
+        assert_eq!(client.inspect(&resource).await.counter, Some(new), "never lower");
+    }
 }
 
 pub(super) async fn extend_leaves_anothers_lease<N: Node>(node: N) {

@@ -63,6 +63,7 @@ pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
             extend_lengthens_and_raises_the_counter
             extend_never_shortens
             extend_sets_the_owner_again_if_free
+            extend_does_not_set_the_owner_after_later_grants
             extend_leaves_anothers_lease
             extend_keeps_the_counter_alive
             release_frees_its_own_and_keeps_the_counter

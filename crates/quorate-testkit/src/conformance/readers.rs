@@ -179,9 +179,9 @@ pub(super) async fn downgrade_is_refused_after_another_grant<N: Node>(node: N) {
     let resource = lock("r");
     let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     client.ask(release(&resource, &owner(1))).await;
-    client.must_acquire(&resource, &owner(3), LONG).await;
+    let later = client.must_acquire(&resource, &owner(3), LONG).await;
     client.ask(release(&resource, &owner(3))).await;
-    assert_eq!(client.ask(extend(&resource, &owner(1), LONG, counted)).await, Reply::Extended);
+    assert_eq!(client.ask(extend(&resource, &owner(1), LONG, later)).await, Reply::Extended);
     let late = client.ask(downgrade(&resource, &owner(1), counted, &owner(2), LONG)).await;
     assert_eq!(late, Reply::Refused(Refusal::Superseded));
     assert!(client.inspect(&resource).await.held_by(&owner(1)));

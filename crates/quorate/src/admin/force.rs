@@ -1,10 +1,14 @@
 //! The forced release of a lock.
 
 use crate::{
-    node::{Owner, Reply, Request, Resource},
+    node::{FencingToken, Owner, Reply, Request, Resource},
     quorum::Quorum,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, vote_channel},
 };
+
+/// The tickets of the two requests to each node.
+const RELEASED: u64 = 0;
+const RAISED: u64 = 1;
 
 /// The result of [`Quorum::force_release`](crate::quorum::Quorum::force_release).
 #[derive(Clone, Debug)]
@@ -13,6 +17,9 @@ pub struct ForcedRelease {
     pub freed: usize,
     /// The number of nodes that executed the request. On these nodes, the owner does not hold the resource.
     pub clear: usize,
+    /// The number of nodes on which the fencing counter has been raised above the holder's token. The holder cannot
+    /// set its lease again on these nodes.
+    pub counted: usize,
     /// The outcome of each node. The outcome *agreed* means that the owner no longer holds the resource
     /// there.
     pub report: NoMajority,
@@ -24,6 +31,13 @@ impl ForcedRelease {
     pub fn is_clear(&self) -> bool {
         self.clear >= self.report.needed()
     }
+
+    /// Returns whether a majority of the nodes has raised the fencing counter. Then the holder loses its lease at
+    /// its next extension, and cannot take it back. Otherwise, it may set its lease again as long as no other
+    /// client has acquired the resource.
+    pub fn is_final(&self) -> bool {
+        self.counted >= self.report.needed()
+    }
 }
 
 impl Quorum {
@@ -31,10 +45,14 @@ impl Quorum {
     /// [inspection](Quorum::inspect) returned. A node that stores another owner token changes nothing, so no
     /// other holder is affected.
     ///
-    /// **The holder is not notified.** It considers its lease valid until the validity of its last successful
-    /// extension ends. That end may be almost a whole TTL away. Until then another worker may hold the
-    /// resource too. If no other worker has acquired the resource on a majority, the holder's next extension
-    /// may also set its keys again. Only a store that compares fencing tokens is safe in both cases.
+    /// **The holder is not notified.** It considers its lease valid until its next extension, which finds that the
+    /// lease is gone, and at most until the validity of its last extension ends. That end may be almost a whole TTL
+    /// away. Until then another worker may hold the resource too. Only a store that compares fencing tokens is safe
+    /// in this time.
+    ///
+    /// Before it releases the resource on a node, the call raises the node's fencing counter above the holder's
+    /// token. So the holder cannot set its lease again on this node ([`ForcedRelease::is_final`]). Readers have no
+    /// token: a released reader that is still running may become a reader again with its next extension.
     ///
     /// Use this call for a holder that is known to be dead or stuck, and for keys without a TTL that other
     /// clients left. If the holder is running, send it a request instead:
@@ -48,22 +66,35 @@ impl Quorum {
     #[doc(hidden)]
     pub async fn force_release(&self, resource: &Resource, owner: &Owner) -> ForcedRelease {
         let pool = self.pool();
+        // The holder's token is at most the largest counter that a majority has.
+        let token = self.inspect(resource).await.ok().and_then(|seen| seen.token);
+        let above = token.filter(|token| *token < FencingToken::MAX && owner.as_str() != Owner::READERS);
+        let above = above.map(|token| FencingToken::new(token.get() + 1));
         let (sender, mut votes) = vote_channel();
         // The release is sent only once. All readers share one owner token, so a late repetition would release
         // readers that acquired the lock since.
         for node in 0..pool.len() {
+            if let Some(to) = above {
+                let (resource, owner) = (resource.clone(), owner.clone());
+                let request = Request::Raise { resource, owner, to, keep: pool.config().fence_retention };
+                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: RAISED });
+            }
             let request = Request::Release { resource: resource.clone(), owner: owner.clone() };
-            pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });
+            pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: RELEASED });
         }
         drop(sender);
         let deadline = pool.env().now() + pool.config().node_timeout * 2;
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
-        let mut freed = 0;
+        let (mut freed, mut counted) = (0, 0);
         while let Some(Some(vote)) = pool.env().before(deadline, votes.recv()).await {
+            if vote.ticket == RAISED {
+                counted += usize::from(matches!(vote.answer, Answer::Reply(Reply::Raised)));
+                continue;
+            }
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
             freed += usize::from(matches!(vote.answer, Answer::Reply(Reply::Released(true))));
         }
         let clear = outcomes.iter().filter(|outcome| matches!(outcome, NodeOutcome::Granted)).count();
-        ForcedRelease { freed, clear, report: pool.report(outcomes) }
+        ForcedRelease { freed, clear, counted, report: pool.report(outcomes) }
     }
 }

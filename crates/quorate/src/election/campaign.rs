@@ -1,6 +1,6 @@
 use super::{
     Election, ElectionError, ElectionEvent, Term,
-    end::{End, Failure, LedTerm, WorkResult},
+    end::{End, Failure, LedTerm, WorkResult, lost_because},
     history_writer::HistoryWriter,
     log_limit::LogLimit,
     restart::{Failures, OnError},
@@ -284,23 +284,26 @@ fn pause_after<E: Display>(
     })
 }
 
-/// Logs the end of a term. A lost term is usually a warning, because another copy may lead by now.
+/// Logs the end of a term. A term whose lease ends or would have ended is usually a warning, because another copy may
+/// lead by now.
 fn log_end<E>(election: &Election, term: &Term, end: &End<E>, cause: Option<StepDownCause>) {
+    let why = lost_because(term.failed_extension());
     let (group, term) = (&**election.group(), term.token().get());
     match (end, cause) {
-        (End::Lost { .. }, Some(StepDownCause::MaxHold)) => {
+        (End::Lost { .. } | End::Done, Some(StepDownCause::MaxHold)) => {
             tracing::info!(group, term, "the longest term is over");
         }
-        (End::Lost { .. }, Some(StepDownCause::Unhealthy)) => {
+        (End::Lost { .. } | End::Done, Some(StepDownCause::Unhealthy)) => {
             tracing::warn!(group, term, "lost the term: the health check of this worker failed");
         }
         (End::Lost { without_notice: true }, _) => tracing::warn!(
             group,
             term,
-            "lost the term without notice: this process was paused or its runtime was blocked, or nodes lost their memory"
+            "lost the term without notice: this process was paused or its runtime was blocked, or nodes lost the lease: {why}"
         ),
-        (End::Lost { .. }, _) => {
-            tracing::warn!(group, term, "lost the term: too few nodes extended it in time");
+        (End::Lost { .. }, _) => tracing::warn!(group, term, "lost the term: {why}"),
+        (End::Done, Some(StepDownCause::NotExtended)) => {
+            tracing::warn!(group, term, "lost the term, and the work ended before the lease did: {why}");
         }
         _ => tracing::info!(group, term, "resigned"),
     }

@@ -1,4 +1,4 @@
-use crate::plain::plain;
+use crate::{plain::plain, vote::NoMajority};
 use std::{
     any::Any,
     fmt::{self, Display},
@@ -52,6 +52,11 @@ impl<E: Display> Display for Failure<E> {
             }
         }
     }
+}
+
+/// Returns the reason why too few nodes extended the lease of a term, with each node's answer if it is known.
+pub(super) fn lost_because(report: Option<&NoMajority>) -> String {
+    report.map_or_else(|| "too few nodes extended it in time".to_owned(), NoMajority::to_string)
 }
 
 /// A term that is over.

@@ -1,6 +1,6 @@
 use super::{
     Election, Term,
-    end::End,
+    end::{End, lost_because},
     history::{PastTerm, TermEnd, TermEndCause, TermRecords},
 };
 use crate::{
@@ -50,7 +50,7 @@ impl HistoryWriter {
     /// Writes the end of a term, for the reason `end`. A term whose lease expired ended with the lease. The leader may
     /// have noticed that later, after a pause of its process.
     pub(super) fn ended<E: Display>(&self, term: &Term, end: &End<E>, step_down: Option<StepDownCause>) {
-        let (cause, reason) = cause(end, step_down, term.successor());
+        let (cause, reason) = cause(end, step_down, term.successor(), &lost_because(term.failed_extension()));
         let late = term.lease().expired_at().map_or(Duration::ZERO, |at| at.until(term.env().now()));
         let at = term.quorum().wall() - late;
         self.enter(entry(term, Some(TermEnd { at, cause, reason: reason.into() })));
@@ -82,6 +82,7 @@ fn cause<E: Display>(
     end: &End<E>,
     step_down: Option<StepDownCause>,
     successor: Option<Arc<str>>,
+    lost_because: &str,
 ) -> (TermEndCause, String) {
     match end {
         End::ShutDown => (TermEndCause::ShutDown, String::new()),
@@ -100,15 +101,16 @@ fn cause<E: Display>(
         }
         // The work ended because it was asked to, since too few nodes extended the lease.
         End::Done if step_down == Some(StepDownCause::NotExtended) => {
-            (TermEndCause::LeaseLost, "the work ended before the lease did".to_owned())
+            (TermEndCause::LeaseLost, format!("the work ended before the lease did: {lost_because}"))
         }
         End::Done => (TermEndCause::WorkEnded, String::new()),
         End::Lost { without_notice: true } => (
             TermEndCause::LeaseLost,
-            "without notice: the process was paused or its runtime was blocked, or nodes lost their memory"
-                .to_owned(),
+            format!(
+                "without notice: the process was paused or its runtime was blocked, or nodes lost the lease: {lost_because}"
+            ),
         ),
-        End::Lost { .. } => (TermEndCause::LeaseLost, "too few nodes extended it in time".to_owned()),
+        End::Lost { .. } => (TermEndCause::LeaseLost, lost_because.to_owned()),
     }
 }
 
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn each_end_of_a_term_has_its_cause() {
-        let of = |end: End<&str>, step_down| cause(&end, step_down, None).0;
+        let of = |end: End<&str>, step_down| cause(&end, step_down, None, "").0;
         let lost = || End::Lost { without_notice: false };
         assert_eq!(of(End::ShutDown, None), TermEndCause::ShutDown);
         assert_eq!(of(End::Resigned, None), TermEndCause::Resigned);
@@ -174,9 +176,13 @@ mod tests {
         assert_eq!(of(End::Done, Some(StepDownCause::NotExtended)), TermEndCause::LeaseLost);
         assert_eq!(of(lost(), Some(StepDownCause::MaxHold)), TermEndCause::MaxHold);
         assert_eq!(of(End::Done, Some(StepDownCause::Unhealthy)), TermEndCause::Unhealthy);
-        let failed = cause(&End::Failed(Failure::Error("no such table")), None, None);
+        let failed = cause(&End::Failed(Failure::Error("no such table")), None, None, "");
         assert_eq!(failed, (TermEndCause::WorkFailed, "no such table".to_owned()));
-        let handed = cause(&End::<&str>::Resigned, None, Some("oak".into()));
+        let handed = cause(&End::<&str>::Resigned, None, Some("oak".into()), "");
         assert_eq!(handed.1, "the lease is handed over to oak");
+        for (end, step_down) in [(lost(), None), (End::Done, Some(StepDownCause::NotExtended))] {
+            let (_, reason) = cause(&end, step_down, None, "0 of 3 nodes agreed");
+            assert!(reason.ends_with("0 of 3 nodes agreed"), "{reason}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     lease::{Lease, LeaseError, LeaseLost, StepDownCause},
     node::FencingToken,
     quorum::Quorum,
+    vote::NoMajority,
 };
 use std::{
     fmt,
@@ -204,6 +205,12 @@ impl Term {
     /// example at a shutdown.
     pub fn step_down_cause(&self) -> Option<StepDownCause> {
         self.0.lease.step_down_cause()
+    }
+
+    /// Returns the answer of each node to the extensions that failed, if the lease asked the work to stop because
+    /// of them ([`StepDownCause::NotExtended`]).
+    pub fn failed_extension(&self) -> Option<&NoMajority> {
+        self.0.lease.failed_extension()
     }
 
     /// Returns the quorum that grants the leader's lease.

@@ -1,6 +1,9 @@
-use crate::{env::BootTime, lease::signal::Signal, measure::TermGauges};
+use crate::{env::BootTime, lease::signal::Signal, measure::TermGauges, vote::NoMajority};
 use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -41,6 +44,8 @@ pub(crate) struct LeaseDeadline {
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. The reason is stored before the signal `step_down` fires.
     why: AtomicU8,
+    /// The answer of each node when the work was asked to stop because too few nodes extended the lease.
+    report: OnceLock<Box<NoMajority>>,
     /// True if the keys must expire on the nodes when the lease ends.
     keeps_keys: AtomicBool,
     pub(crate) step_down: Signal,
@@ -56,6 +61,7 @@ impl LeaseDeadline {
             granted_on: Box::default(),
             valid_until: AtomicU64::new(stored(valid_until)),
             why: AtomicU8::new(NO_CAUSE),
+            report: OnceLock::new(),
             keeps_keys: AtomicBool::new(false),
             step_down: Signal::default(),
             lost: Signal::default(),
@@ -82,7 +88,7 @@ impl LeaseDeadline {
     /// Reports the deadline and each later change of it to these gauges.
     pub(crate) fn report_to(&self, gauges: TermGauges, now: BootTime) {
         self.gauges.set(gauges);
-        self.report(self.remaining(now).unwrap_or_default());
+        self.report_validity(self.remaining(now).unwrap_or_default());
     }
 
     /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
@@ -110,7 +116,7 @@ impl LeaseDeadline {
             }
             match self.swap(seen, ENDED | seen) {
                 Ok(()) => {
-                    self.report(Duration::ZERO);
+                    self.report_validity(Duration::ZERO);
                     return None;
                 }
                 Err(other) => seen = other,
@@ -129,7 +135,7 @@ impl LeaseDeadline {
             let alive = now < BootTime::from_nanos(seen) && now < until;
             match self.swap(seen, if alive { stored(until) } else { ENDED | seen }) {
                 Ok(()) => {
-                    self.report(if alive { now.until(until) } else { Duration::ZERO });
+                    self.report_validity(if alive { now.until(until) } else { Duration::ZERO });
                     return alive;
                 }
                 Err(other) => seen = other,
@@ -160,13 +166,23 @@ impl LeaseDeadline {
         [NotExtended, MaxHold, Unhealthy, Released].into_iter().find(|cause| *cause as u8 == recorded)
     }
 
+    /// Records the answer of each node to the extensions that failed. The first report is kept.
+    pub(crate) fn record_report(&self, report: NoMajority) {
+        self.report.get_or_init(|| Box::new(report));
+    }
+
+    /// Returns the answer of each node to the extensions that failed.
+    pub(crate) fn report(&self) -> Option<&NoMajority> {
+        self.report.get().map(|report| &**report)
+    }
+
     /// Ends the lease.
     pub(crate) fn end(&self) {
         // An error means that the holder has ended the lease. The value `RELEASED` is kept then.
         let end = |seen| (!is_over(seen)).then_some(ENDED | seen);
         let ended = self.valid_until.fetch_update(Ordering::AcqRel, Ordering::Acquire, end);
         if ended.is_ok() {
-            self.report(Duration::ZERO);
+            self.report_validity(Duration::ZERO);
         }
     }
 
@@ -182,13 +198,13 @@ impl LeaseDeadline {
     pub(crate) fn release(&self) {
         self.record_cause(StepDownCause::Released);
         self.valid_until.store(RELEASED, Ordering::Release);
-        self.report(Duration::ZERO);
+        self.report_validity(Duration::ZERO);
         self.step_down.fire();
         self.lost.fire();
     }
 
     /// Reports the time for which the lease is valid.
-    fn report(&self, left: Duration) {
+    fn report_validity(&self, left: Duration) {
         self.gauges.remaining(left);
         // Another thread may have ended the lease, and reported that, before the line above.
         if is_over(self.valid_until.load(Ordering::Acquire)) {

@@ -146,6 +146,12 @@ impl Lease {
         self.deadline.why()
     }
 
+    /// Returns the answer of each node to the extensions that failed, if the work was asked to stop because of
+    /// them ([`StepDownCause::NotExtended`]). The text of the report is the reason for logs and errors.
+    pub fn failed_extension(&self) -> Option<&NoMajority> {
+        self.deadline.report()
+    }
+
     /// Returns the token that is cancelled when validity ends.
     pub fn lost_token(&self) -> &CancellationToken {
         self.deadline.lost.token()

@@ -222,7 +222,7 @@ impl LeaseRenewer {
             self.wheel.remove(&(kept.wake, id));
             let released = kept.deadline.is_released();
             if !released {
-                kept.deadline.record_cause(kept.held.cause(now));
+                kept.record_cause(now, &self.pool);
             }
             kept.finish();
             // If the lease has ended because its time was over, its keys are released, even if an extension
@@ -240,17 +240,20 @@ impl LeaseRenewer {
         kept.end_renewal_if_won();
         for event in kept.held.advance(now) {
             if event == LeaseEvent::StepDown {
-                kept.deadline.record_cause(kept.held.cause(now));
+                kept.record_cause(now, &self.pool);
             }
             kept.tell(event);
         }
         kept.answer_extensions(&self.pool);
         if !due.is_empty() {
             let LeaseState { resource, owner, params, token, .. } = &kept.held;
-            let request = Arc::new(params.extend(resource.clone(), owner.clone(), *token));
+            let extend = |token| Arc::new(params.extend(resource.clone(), owner.clone(), token));
+            let request = extend(*token);
             for node in due {
                 let reply = ReplyTo { sender: self.sender.clone(), ticket: id };
-                self.pool.ask(node, Arc::clone(&request), reply);
+                let vouched = kept.held.token_for(node);
+                let request = if vouched == *token { Arc::clone(&request) } else { extend(vouched) };
+                self.pool.ask(node, request, reply);
             }
         }
         let mut wake = kept.held.wake();
@@ -372,6 +375,16 @@ impl RenewalEntry {
         for (_, done) in self.callers.iter_mut().flat_map(|callers| callers.extending.drain(..)) {
             let _ = done.send(Err(LeaseLost.into()));
         }
+    }
+
+    /// Records why the work is asked to stop. If too few nodes extended the lease, also records each node's answer.
+    fn record_cause(&self, now: BootTime, pool: &NodePool) {
+        let cause = self.held.cause(now);
+        if cause == StepDownCause::NotExtended {
+            let report = pool.report(self.held.outcomes());
+            self.deadline.record_report(report.of("too few nodes extended the lease in time"));
+        }
+        self.deadline.record_cause(cause);
     }
 
     fn tell(&mut self, event: LeaseEvent) {

@@ -4,7 +4,7 @@ use crate::{
     config::{QuorumConfig, majority},
     env::BootTime,
     lease::{StepDownCause, event::LeaseEvent, params::LeaseParams, spread::Spread},
-    node::{FencingToken, Owner, Reply, Resource},
+    node::{FencingToken, Owner, Refusal, Reply, Resource},
     vote::{Answer, NodeOutcome, Vote, quorum_th},
 };
 use std::{sync::Arc, time::Duration};
@@ -35,6 +35,40 @@ pub(crate) struct LeaseState {
     /// True if a caller has requested the next round of extensions. The round then takes place even if the
     /// lease does not need it.
     asked_for: bool,
+    extra_round: ExtraRound,
+}
+
+/// The round of extensions that follows at once after a node reported
+/// [later grants](Refusal::LaterGrants). If a majority of the other nodes extends the lease in it, no other
+/// owner has held a lease in the meantime, and the lease may be set again on the node. A node on which many
+/// attempts compete may report still later grants then. So there is only one such round between two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExtraRound {
+    /// No such round has taken place since the last other round.
+    Unused,
+    /// The next round is the extra one. It does not ask the nodes that reported later grants.
+    Due,
+    /// The latest round was the extra one.
+    Used,
+}
+
+/// The last answer of a node that did not extend the lease.
+#[derive(Debug)]
+struct Refused {
+    /// The time at which the answer arrived. If the node repeats that it has counted the same later grants, the
+    /// time of the first such answer.
+    at: BootTime,
+    outcome: NodeOutcome,
+}
+
+impl Refused {
+    /// Returns the counter of a node that reported later grants.
+    fn later_grants(&self) -> Option<FencingToken> {
+        match self.outcome {
+            NodeOutcome::Refused(Refusal::LaterGrants { counter }) => Some(counter),
+            _ => None,
+        }
+    }
 }
 
 /// The state of one node. It is kept small, because a worker may hold very many leases.
@@ -46,21 +80,40 @@ struct Slot {
     memory: u64,
     /// The time at which the node is asked again. [`NEVER`] if it is not.
     retry_at: BootTime,
-    /// The last reply of the node, if the node did not grant. Nearly always, it granted.
-    otherwise: Option<Box<NodeOutcome>>,
-    has_granted: bool,
+    /// The last answer of the node, if the node did not grant. Nearly always, it granted.
+    otherwise: Option<Box<Refused>>,
     asked: bool,
 }
 
 impl Slot {
     fn new() -> Self {
-        Self { sent: NEVER, memory: 0, retry_at: NEVER, otherwise: None, has_granted: false, asked: false }
+        Self { sent: NEVER, memory: 0, retry_at: NEVER, otherwise: None, asked: false }
     }
 
     /// Returns the time at which the latest request that this node granted was sent.
     fn granted(&self) -> Option<BootTime> {
         (self.sent < NEVER).then_some(self.sent)
     }
+
+    /// Notes that the node did not extend the lease.
+    fn refused(&mut self, now: BootTime, outcome: NodeOutcome) {
+        let before = self.otherwise.take().filter(|before| before.later_grants().is_some());
+        let mut refused = Refused { at: now, outcome };
+        if let Some(before) = before.filter(|before| before.later_grants() == refused.later_grants()) {
+            refused.at = before.at;
+        }
+        self.otherwise = Some(Box::new(refused));
+    }
+
+    /// Returns the counter of a node that reported later grants.
+    fn later_grants(&self) -> Option<FencingToken> {
+        self.otherwise.as_ref()?.later_grants()
+    }
+}
+
+/// Returns whether the node may still store the lease according to its answer to an extension.
+fn stores_lease(answer: &Answer) -> bool {
+    !matches!(answer, Answer::Reply(Reply::Held { .. } | Reply::Refused(Refusal::LaterGrants { .. })))
 }
 
 /// The shortest pause before a node that has not extended the lease is asked again.
@@ -92,6 +145,7 @@ impl LeaseState {
             hold_until: None,
             unhealthy: false,
             asked_for: false,
+            extra_round: ExtraRound::Unused,
             params,
         }
     }
@@ -139,7 +193,7 @@ impl LeaseState {
     /// one of the same memory epoch.
     pub(crate) fn granted(&mut self, node: usize, sent: BootTime, epoch: u64) {
         let slot = &mut self.slots[node];
-        (slot.has_granted, slot.otherwise) = (true, None);
+        slot.otherwise = None;
         slot.retry_at = NEVER;
         if slot.granted().is_none_or(|before| slot.memory != epoch || before < sent) {
             (slot.sent, slot.memory) = (sent, epoch);
@@ -157,12 +211,54 @@ impl LeaseState {
                 // present round began. So the node has not been asked in this round, and is asked now.
                 let behind = self.round.is_some_and(|began| sent < began);
                 self.slots[vote.node].retry_at = if behind { now } else { NEVER };
+                self.retry_vouched(now);
             }
-            (answer, _) => {
-                slot.otherwise = Some(Box::new(NodeOutcome::of(answer)));
+            (answer, sent) => {
+                if !stores_lease(answer) && sent >= slot.granted() {
+                    // The node no longer stores the lease, so its earlier grant has ended too.
+                    slot.sent = NEVER;
+                }
+                slot.refused(now, NodeOutcome::of(answer));
                 // A node that must not vote is not asked again before the next round.
                 let again = !matches!(answer, Answer::Untrusted(_));
                 self.ask_again(now, vote.node, again);
+                self.count_later_grants(now, vote.node);
+            }
+        }
+    }
+
+    /// Returns the token with which `node` is asked to extend the lease. It is the lease's fencing token, or the
+    /// counter that the node reported with later grants, if the holder can vouch that none of these grants
+    /// became a lease: a majority has extended this lease by requests that were sent after that report.
+    pub(crate) fn token_for(&self, node: usize) -> FencingToken {
+        self.vouched(&self.slots[node]).map_or(self.token, |counter| counter.max(self.token))
+    }
+
+    fn vouched(&self, slot: &Slot) -> Option<FencingToken> {
+        let refused = slot.otherwise.as_ref()?;
+        refused.later_grants().filter(|_| self.round_since(refused.at) == Some(true))
+    }
+
+    /// If `node` has just reported later grants, lets it be asked again at once if the holder can vouch for them, or
+    /// lets an extra round begin after which the holder may.
+    fn count_later_grants(&mut self, now: BootTime, node: usize) {
+        if self.slots[node].later_grants().is_none() {
+            return;
+        }
+        self.retry_vouched(now);
+        let waits = self.vouched(&self.slots[node]).is_none();
+        if waits && self.params.extended && self.extra_round == ExtraRound::Unused {
+            self.extra_round = ExtraRound::Due;
+            self.renew_at = now;
+        }
+    }
+
+    /// Lets the nodes that have reported later grants be asked now, as far as the holder can vouch for them.
+    fn retry_vouched(&mut self, now: BootTime) {
+        for node in 0..self.slots.len() {
+            let slot = &self.slots[node];
+            if slot.later_grants().is_some() && self.vouched(slot).is_some() {
+                self.slots[node].retry_at = now;
             }
         }
     }
@@ -214,13 +310,17 @@ impl LeaseState {
             self.renew_at = NEVER;
         }
         let whole_round = now >= self.renew_at;
+        let extra = whole_round && self.extra_round == ExtraRound::Due;
         if whole_round {
+            self.extra_round = if extra { ExtraRound::Used } else { ExtraRound::Unused };
             self.asked_for = false;
             self.round = Some(now);
             self.renew_at = next_renewal(now, &self.params);
         }
         let settled = self.settled();
-        let ask = |slot: &Slot| whole_round || (!settled && now >= slot.retry_at);
+        let in_round = |slot: &Slot| whole_round && !(extra && slot.later_grants().is_some());
+        let again = |slot: &Slot| now >= slot.retry_at && (!settled || self.vouched(slot).is_some());
+        let ask = |slot: &Slot| in_round(slot) || again(slot);
         let due = |node: &usize| {
             let slot = &self.slots[*node];
             !slot.asked && (ask(slot) || self.spread.is_due(*node, now))
@@ -301,8 +401,9 @@ impl LeaseState {
     /// Returns the time at which nodes are asked again to extend the lease. There are no requests after the
     /// step-down has begun.
     fn asks_at(&self) -> BootTime {
-        let retries = self.slots.iter().filter(|slot| !slot.asked).map(|slot| slot.retry_at);
-        let retry = if self.settled() { None } else { retries.min() };
+        let settled = self.settled();
+        let wants = |slot: &&Slot| !slot.asked && (!settled || self.vouched(slot).is_some());
+        let retry = self.slots.iter().filter(wants).map(|slot| slot.retry_at).min();
         retry.map_or(self.renew_at, |retry| retry.min(self.renew_at))
     }
 
@@ -326,11 +427,11 @@ impl LeaseState {
         }
     }
 
-    /// Returns the last reply of each node.
+    /// Returns the last answer of each node. A node whose grant does not count in the present round is *pending*.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = NodeOutcome> {
         self.slots.iter().map(|slot| match &slot.otherwise {
-            Some(what) => (**what).clone(),
-            None if slot.has_granted => NodeOutcome::Granted,
+            Some(refused) => refused.outcome.clone(),
+            None if slot.granted() >= self.round.or(Some(BootTime::default())) => NodeOutcome::Granted,
             None => NodeOutcome::Pending,
         })
     }

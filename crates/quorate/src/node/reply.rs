@@ -112,6 +112,13 @@ pub enum Refusal {
     /// the resource since. For *count*: the stored number of attempts does not fit the request.
     #[error("a later attempt has been counted")]
     Superseded,
+    /// *Extend*: the resource is free, and its counter is larger than the token in the request. So the node has
+    /// counted later grants. Some of them may have been part of a lease of another owner.
+    #[error("the lock is free there, and later grants have been counted (up to {counter})")]
+    LaterGrants {
+        /// The counter.
+        counter: FencingToken,
+    },
     /// The resource has the maximum number of readers on this node, or its queue has the maximum number of
     /// waiters.
     #[error("the node keeps no more than {most} of these for one resource")]
@@ -203,7 +210,7 @@ pub enum Cause {
     #[error("cannot be used: {0}")]
     Misconfigured(Arc<str>),
     /// No reply arrived within the node timeout.
-    #[error("no reply in time")]
+    #[error("no reply in time (within node_timeout, which must be longer than a round trip)")]
     TimedOut,
     /// The connection broke before the reply arrived, or the node may have lost its memory since its reply.
     #[error("the connection closed")]

@@ -48,9 +48,9 @@ pub enum Request {
         /// The time for which the counter is kept after this request.
         keep: Duration,
     },
-    /// Extends the lease to `ttl` from now, and never shortens it. If the resource is free and its queue is
-    /// empty, sets the owner again, which repairs a node that lost the lease. The counter becomes at least
-    /// `token`.
+    /// Extends the lease to `ttl` from now, and never shortens it. If the resource is free, its queue is empty and
+    /// its counter is at most `token`, sets the owner again, which repairs a node that lost the lease. The counter
+    /// becomes at least `token`.
     Extend {
         /// The resource that is held.
         resource: Resource,
@@ -58,7 +58,8 @@ pub enum Request {
         owner: Owner,
         /// The duration of the lease from now.
         ttl: Duration,
-        /// The lease's fencing token.
+        /// The lease's fencing token, or a larger counter for which the holder vouches: none of the grants up to it
+        /// became a lease of another owner.
         token: FencingToken,
         /// The time for which the counter is kept after this request.
         keep: Duration,

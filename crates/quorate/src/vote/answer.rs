@@ -64,13 +64,13 @@ impl fmt::Display for NodeOutcome {
             Self::Done => f.write_str("done already"),
             Self::Pending => f.write_str("had not answered yet"),
             Self::Contended { holder, remaining: Some(left) } if holder.as_str() == Owner::READERS => {
-                write!(f, "held by readers for {left:.1?}")
+                write!(f, "held by readers for another {left:.1?}")
             }
             Self::Contended { holder, remaining: Some(left) } if holder.as_str() == Owner::QUEUE => {
-                write!(f, "others come first in its queue, for {left:.1?} at least")
+                write!(f, "others come first in its queue, for another {left:.1?} at least")
             }
             Self::Contended { holder, remaining: Some(left) } => {
-                write!(f, "held by {} for {left:.1?}", plain(holder.worker(), 200))
+                write!(f, "held by {} for another {left:.1?}", plain(holder.worker(), 200))
             }
             Self::Contended { holder, remaining: None } => {
                 write!(f, "held by {} without an end", plain(holder.worker(), 200))
@@ -179,6 +179,19 @@ impl NoMajority {
         named().find(|owner| named().filter(|other| other == owner).count() >= self.needed)
     }
 
+    /// Returns the outcome that names the holder, for the beginning of the text: that of the owner that most nodes
+    /// name. The other nodes of a round that found a holder may not have been asked.
+    fn contention(&self) -> Option<&NodeOutcome> {
+        let named = || {
+            self.nodes.iter().filter_map(|(_, outcome)| match outcome {
+                NodeOutcome::Contended { holder, .. } => Some((holder, outcome)),
+                _ => None,
+            })
+        };
+        let times = |holder: &Owner| named().filter(|(other, _)| *other == holder).count();
+        named().rev().max_by_key(|(holder, _)| times(holder)).map(|(_, outcome)| outcome)
+    }
+
     /// Returns the time after which the resource may be free on a majority of the nodes, by the remaining
     /// times that the nodes reported. Returns `None` if this time is unknown.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
@@ -223,6 +236,9 @@ impl fmt::Display for NoMajority {
         let agreed = self.count(|outcome| matches!(outcome, NodeOutcome::Granted));
         if !self.failed.is_empty() {
             write!(f, "{}: ", self.failed)?;
+        }
+        if let Some(NodeOutcome::Contended { holder, remaining }) = self.contention() {
+            write!(f, "{}; ", NodeOutcome::Contended { holder: holder.clone(), remaining: *remaining })?;
         }
         write!(f, "{agreed} of {} nodes agreed, {} needed", self.nodes.len(), self.needed)?;
         for (name, outcome) in &self.nodes {

@@ -16,6 +16,9 @@ pub const UNIQUE: &str = "tokens are unique";
 /// The property that an attempt that begins after a grant gets a larger token.
 pub const GROWING: &str = "a later grant has the larger token";
 
+/// The property that an attempt is not extended by a majority once a later attempt has won.
+pub const FINAL: &str = "a holder does not return after a later grant";
+
 /// The model, within bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Fencing {
@@ -68,6 +71,11 @@ pub enum Rule {
     RaiseByOwner,
     /// A repair (an extension that sets a key again) never lowers a counter.
     RepairKeepsMore,
+    /// A node does not set a lease again if its counter is larger than the token of the extension.
+    RepairNoLater,
+    /// A holder extends with the counter that a node reported only after a majority has extended its lease by
+    /// requests that were sent after this report.
+    Vouch,
     /// A node without a counter starts one at the time that the worker proposes. That time must be within
     /// `max_clock_offset` of the node's clock.
     Seed,

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::model::lease_store::{LeaseStore, owner, pack, resource, tally};
 use quorate::{
-    internals::{Tally, Verdict},
-    node::{FencingToken, NodeTime, Reply, Request, engine::Clocks},
+    internals::{Tally, Verdict, majority},
+    node::{FencingToken, NodeTime, Refusal, Reply, Request, engine::Clocks},
 };
 use std::time::Duration;
 
@@ -133,6 +133,9 @@ impl Fencing {
         for site in &mut state.sites {
             let Line { acquire, raise, .. } = site.lines[attempt];
             site.lines[attempt] = Line { acquire, raise, ..Line::default() };
+            for (other, line) in state.attempts.iter().zip(&mut site.lines) {
+                line.kept &= other.token > state.attempts[attempt].token;
+            }
         }
     }
 
@@ -167,18 +170,39 @@ impl Fencing {
     pub(super) fn repair(&self, state: &mut State, at: usize, attempt: usize) {
         let mut site = state.sites[at];
         let token = state.attempts[attempt].token;
-        let request = Request::Extend {
+        let extend = |token| Request::Extend {
             resource: resource(),
             owner: owner(attempt as u8),
             ttl: FOR_EVER,
             token: token_of(token),
             keep: self.keep(),
         };
-        let reply = self.ask(state, &mut site, request);
-        if let (true, Reply::Extended, Some(counter)) =
-            (self.leaves_out(Rule::RepairKeepsMore), reply, &mut site.store.counter)
+        let extended = state.sites.iter().filter(|site| site.lines[attempt].extended).count();
+        let vouches = extended >= majority(state.sites.len()) || self.leaves_out(Rule::Vouch);
+        let refused = if vouches { site.lines[attempt].refused } else { 0 };
+        let mut reply = self.ask(state, &mut site, extend(token.max(refused)));
+        if self.leaves_out(Rule::RepairNoLater)
+            && let Reply::Refused(Refusal::LaterGrants { counter }) = reply
+        {
+            reply = self.ask(state, &mut site, extend(pack(counter.get())));
+        }
+        if let (true, Reply::Extended | Reply::Refused(Refusal::LaterGrants { .. }), Some(counter)) =
+            (self.leaves_out(Rule::RepairKeepsMore), &reply, &mut site.store.counter)
         {
             counter.0 = token;
+        }
+        let line = &mut site.lines[attempt];
+        match reply {
+            Reply::Extended => (line.refused, line.extended, line.kept) = (0, true, true),
+            Reply::Refused(Refusal::LaterGrants { counter }) => {
+                let counter = pack(counter.get());
+                if std::mem::replace(&mut line.refused, counter) != counter {
+                    line.extended = false;
+                    state.sites.iter_mut().for_each(|site| site.lines[attempt].extended = false);
+                }
+                site.lines[attempt].kept = false;
+            }
+            _ => {}
         }
         state.sites[at] = site;
     }

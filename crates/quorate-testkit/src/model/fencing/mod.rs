@@ -15,7 +15,7 @@
 //! key is refused, which has the same effect as a lost request.)
 //!
 //! An attempt that has won may repair any node at any later moment, any number of times, even long after its
-//! lease has ended. The votes are evaluated as soon as a majority has granted.
+//! lease has ended. The reply to a repair arrives at once. An operator's forced release is the end of a key. The votes are evaluated as soon as a majority has granted.
 //!
 //! Clocks matter only where a node starts a missing counter at the time that a worker proposes. Time advances
 //! in steps of about `max_clock_offset`. A node's wall clock may be ahead by up to [`ahead`](Fencing::ahead)
@@ -37,11 +37,12 @@ mod effects;
 mod state;
 
 pub use action::Action;
-pub use bounds::{ATTEMPTS, Fencing, GROWING, Rule, UNIQUE};
+pub use bounds::{ATTEMPTS, FINAL, Fencing, GROWING, Rule, UNIQUE};
 pub use state::State;
 
 use super::{NODES, Name, lease_store::LeaseStore};
 use bounds::{BEGIN, OFFSET, STEP};
+use quorate::internals::majority;
 use state::{Attempt, Line, Phase, Site};
 use stateright::{Model, Property};
 
@@ -204,6 +205,16 @@ impl Model for Fencing {
                 state.attempts.iter().any(|attempt| attempt.phase == Phase::Raising)
             }),
         ];
+        if self.repair {
+            properties.push(Property::always(FINAL, |_, state: &State| {
+                let newest = won(state).map(|attempt| attempt.token).max();
+                let returned = |number: usize| {
+                    let kept = state.sites.iter().filter(|site| site.lines[number].kept).count();
+                    kept >= majority(NODES) && Some(state.attempts[number].token) < newest
+                };
+                !(0..ATTEMPTS).any(returned)
+            }));
+        }
         if self.forgets + self.returns > 0 {
             properties.push(Property::sometimes("a node voted again", |_, state: &State| {
                 state.sites.iter().flat_map(|site| site.lines).any(|line| line.vote.since >= BEGIN)

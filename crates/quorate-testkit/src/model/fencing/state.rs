@@ -46,6 +46,12 @@ pub(super) struct Line {
     pub(super) raised: bool,
     /// The grant that has arrived.
     pub(super) vote: Grant,
+    /// The counter with which the node refused to set the attempt's key again. Zero if it did not refuse.
+    pub(super) refused: u32,
+    /// True if the node has extended the attempt's lease since any node refused to set its key again.
+    pub(super) extended: bool,
+    /// True if the node has extended the attempt's lease since an attempt with a larger token won.
+    pub(super) kept: bool,
 }
 
 /// A grant, as its reply reports it: the counter, the time at which the node's memory began, and the time from

@@ -252,3 +252,70 @@ fn a_node_that_did_not_extend_is_asked_again_after_a_while_under_all_accepted_ti
         assert!(state.retry_every <= ms(10).max(ms(timeout)).max(ms(ttl / 10)), "{:?}", state.retry_every);
     }
 }
+
+fn held_by_another(node: usize, sent: u64) -> Vote {
+    let remaining = Some(Duration::from_secs(3));
+    vote(node, sent, Answer::Reply(Reply::Held { owner: Owner::from_node("b"), remaining }))
+}
+
+fn later_grants(node: usize, sent: u64, counter: u64) -> Vote {
+    let counter = FencingToken::new(counter);
+    vote(node, sent, Answer::Reply(Reply::Refused(Refusal::LaterGrants { counter })))
+}
+
+/// Regression: after a forced release, the holder ignored that all nodes named another owner.
+#[test]
+fn a_lease_that_too_few_nodes_still_store_ends_at_once() {
+    for gone in [held_by_another, |node, sent| later_grants(node, sent, 9)] {
+        let mut held = held();
+        assert_eq!(held.due(at(4400)), [0, 1, 2, 3, 4]);
+        (3..5).for_each(|node| held.count(at(4401), &extended(node, 4400)));
+        (0..2).for_each(|node| held.count(at(4401), &gone(node, 4400)));
+        assert_eq!(held.valid_until(), Some(at(1000 + 9698)), "three nodes store it");
+        held.count(at(4402), &gone(2, 4400));
+        assert_eq!(held.valid_until(), None);
+        assert_eq!(held.advance(at(4402)), [LeaseEvent::StepDown, LeaseEvent::Lost]);
+    }
+}
+
+#[test]
+fn a_holder_vouches_for_later_grants_only_after_a_majority_has_extended_its_lease_since() {
+    let mut held = thrifty();
+    let token = FencingToken::new;
+    assert_eq!(held.due(at(1050)), [3, 4]);
+    held.count(at(1051), &extended(4, 1050));
+    held.count(at(1051), &later_grants(3, 1050, 9));
+    assert_eq!(held.token_for(3), token(7));
+    assert_eq!(held.due(at(1051)), [0, 1, 2, 4], "a round of its own, at once");
+    (0..2).for_each(|node| held.count(at(1052), &extended(node, 1051)));
+    assert_eq!((held.token_for(3), held.due(at(1052)).len()), (token(7), 0), "two are no majority");
+    held.count(at(1053), &extended(2, 1051));
+    assert_eq!((held.token_for(3), held.token_for(0)), (token(9), token(7)));
+    assert_eq!(held.wake(), at(1053));
+    assert_eq!(held.due(at(1053)), [3]);
+    // Another attempt has been granted in the meantime. There is no second extra round.
+    held.count(at(1054), &later_grants(3, 1053, 10));
+    assert_eq!((held.token_for(3), held.due(at(1054)).len()), (token(7), 0));
+    held.count(at(1055), &extended(4, 1051));
+    let next = held.wake();
+    assert!(next > at(4000), "{next:?}");
+    assert_eq!(held.due(next), [0, 1, 2, 3, 4]);
+    let sent = next.as_nanos() / 1_000_000 + 1;
+    (0..3).for_each(|node| held.count(at(sent), &extended(node, sent)));
+    held.count(at(sent), &later_grants(3, sent, 10));
+    assert_eq!((held.token_for(3), held.due(at(sent))), (token(10), vec![3]));
+    held.count(at(sent + 1), &extended(3, sent));
+    assert_eq!(held.token_for(3), token(7), "it stores the lease");
+}
+
+#[test]
+fn the_outcomes_of_a_lease_keep_each_node_s_answer() {
+    let mut held = held();
+    held.due(at(4400));
+    let full = Answer::Reply(Reply::Refused(Refusal::Failed("OOM".into())));
+    held.count(at(4401), &vote(0, 4400, full));
+    held.count(at(4401), &extended(1, 4400));
+    let outcomes: Vec<String> = held.outcomes().map(|outcome| outcome.to_string()).collect();
+    let pending = "had not answered yet";
+    assert_eq!(outcomes, ["refused: the node failed: OOM", "agreed", pending, pending, pending]);
+}

@@ -101,7 +101,12 @@ impl<S: Store> RequestHandler<'_, S> {
         {
             return Ok(queued); // A free resource goes to the first waiter, not back to its former holder.
         }
-        let count = self.live_counter(resource)?.map_or(token, |count| count.max(token));
+        let counter = self.live_counter(resource)?;
+        if let Some(counter) = counter.filter(|counter| current_end == 0 && *counter > token) {
+            // Later grants have been counted. One of them may have been a whole lease that has ended since.
+            return Ok(Reply::Refused(Refusal::LaterGrants { counter }));
+        }
+        let count = counter.map_or(token, |count| count.max(token));
         self.set_counter(resource, count, keep)?;
         if current_end < self.expiry(ttl) {
             self.set_owner(resource, owner, ttl)?;
