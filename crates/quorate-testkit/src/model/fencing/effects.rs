@@ -30,7 +30,10 @@ impl Fencing {
 
     fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
         if !matches!(request, Request::Raise { .. }) {
-            site.store.lease = None; // A key may end at any moment.
+            if let Some((holder, _)) = site.store.lease.take() {
+                // A key may end at any moment. The validity of its lease has ended before.
+                site.lines[usize::from(holder)].lapsed = true;
+            }
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
         site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
@@ -49,7 +52,7 @@ impl Fencing {
             true => BEGIN / 2,
         };
         let floor = floor.unwrap_or_default();
-        state.attempts[number] = Attempt { phase: Phase::Acquiring, propose, token: 0, floor };
+        state.attempts[number] = Attempt { phase: Phase::Acquiring, propose, floor, ..Attempt::default() };
         state.begun += 1;
         state.sites.iter_mut().for_each(|site| site.lines[number].acquire = true);
     }
@@ -71,6 +74,7 @@ impl Fencing {
         state.doubles -= u8::from(again);
         if let Reply::Granted { counter, .. } = reply {
             let mut counter = pack(counter.get());
+            site.lines[attempt].lapsed = false;
             if let (true, Some((last, until))) = (self.leaves_out(Rule::Increment), before) {
                 counter = last;
                 site.store.counter = Some((last, until));
@@ -129,11 +133,16 @@ impl Fencing {
     /// run.
     /// run.
     fn win(state: &mut State, attempt: usize) {
-        state.attempts[attempt].phase = Phase::Won;
+        let stored = state.sites.iter().filter(|site| {
+            let line = &site.lines[attempt];
+            line.vote.counter > 0 && !line.lapsed
+        });
+        let valid = stored.count() >= majority(state.sites.len());
+        (state.attempts[attempt].phase, state.attempts[attempt].valid) = (Phase::Won, valid);
         for site in &mut state.sites {
             let Line { acquire, raise, .. } = site.lines[attempt];
             site.lines[attempt] = Line { acquire, raise, ..Line::default() };
-            for (other, line) in state.attempts.iter().zip(&mut site.lines) {
+            for (other, line) in state.attempts.iter().zip(&mut site.lines).filter(|_| valid) {
                 line.kept &= other.token > state.attempts[attempt].token;
             }
         }

@@ -207,7 +207,7 @@ impl Model for Fencing {
         ];
         if self.repair {
             properties.push(Property::always(FINAL, |_, state: &State| {
-                let newest = won(state).map(|attempt| attempt.token).max();
+                let newest = won(state).filter(|attempt| attempt.valid).map(|attempt| attempt.token).max();
                 let returned = |number: usize| {
                     let kept = state.sites.iter().filter(|site| site.lines[number].kept).count();
                     kept >= majority(NODES) && Some(state.attempts[number].token) < newest

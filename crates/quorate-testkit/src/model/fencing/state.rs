@@ -46,6 +46,9 @@ pub(super) struct Line {
     pub(super) raised: bool,
     /// The grant that has arrived.
     pub(super) vote: Grant,
+    /// True if the attempt's key on this node has certainly ended, because a request of another attempt did not find
+    /// it.
+    pub(super) lapsed: bool,
     /// The counter with which the node refused to set the attempt's key again. Zero if it did not refuse.
     pub(super) refused: u32,
     /// True if the node has extended the attempt's lease since any node refused to set its key again.
@@ -70,6 +73,8 @@ pub(super) struct Attempt {
     pub(super) propose: u32,
     /// The token, or the value that will become the token once a majority has been raised to it.
     pub(super) token: u32,
+    /// True if no more than a minority of the keys had ended when the attempt won, so that its lease was valid.
+    pub(super) valid: bool,
     /// The largest token that had been given when the attempt began. The attempt must get a larger token.
     pub(super) floor: u32,
 }
