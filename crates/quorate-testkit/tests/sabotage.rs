@@ -152,6 +152,7 @@ const CASES: &[Case] = &[
     // --- records ---
     Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
     Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).from(20),
+    Case::worker("skipped ticks are not closed", &[Sabotage::SkipsNotClosed], "outcomes", 20),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
     Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(25),

@@ -74,6 +74,8 @@ pub enum Sabotage {
     /// The worker starts an open run as soon as it has the run's claim, before a majority has counted the
     /// attempt.
     SlotUncounted,
+    /// The leader enters a skipped tick in the history, and does not close the tick in the ledger.
+    SkipsNotClosed,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.
     FreezeNotTakenOver,
     /// A leader does not end the freeze of the group at its end.

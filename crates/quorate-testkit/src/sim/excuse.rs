@@ -80,6 +80,8 @@ excuses! {
     TicksPostponed, "ticks: the tick is postponed", JOBS;
     /// A tick of an at-most-once job did not start, and was reported as lost for a true reason.
     TicksLost, "ticks: the tick was reported as lost", FORGOTTEN;
+    /// A skipped tick of an at-least-once job was reported as lost, and too few servers remember it.
+    TicksSkipForgotten, "ticks: servers lost data since a skip", FAILURES;
     /// A leader reported a tick as unknown although a majority remembers it, because too few of these servers
     /// answered its seal.
     TicksUnanswered, "ticks: too few servers answered the seal", FORGOTTEN;
@@ -118,8 +120,8 @@ excuses! {
     NodeSetsForgot, "node-sets: a joining server lost its marker", VOTERS;
     /// A skipped or lost entry of an any-worker job does not follow the rules for leader-placed jobs.
     HistoriesAnyWorker, "histories: an any-worker job's entry", FORGOTTEN;
-    /// A tick of an at-least-once job is entered as lost: a pause left it out, and servers lost data since.
-    HistoriesLost, "histories: servers lost data since a pause", FAILURES;
+    /// A tick of an at-least-once job is entered as lost: it was skipped, and servers lost data since.
+    HistoriesLost, "histories: servers lost data since a skip", FAILURES;
     /// A tick may be left out as paused after its job was resumed: servers lost the end of the pause.
     PauseEndForgotten, "histories, runs: servers lost the end of a pause", FAILURES;
     /// A tick ran although its entry says that it was skipped.
@@ -132,6 +134,8 @@ excuses! {
     HistoriesLate, "histories: the leader had no time", NOT_GUARANTEED;
     /// A run's entry is missing from a short history, because pruning removed it.
     HistoriesPruned, "histories: the entry was pruned", JOBS;
+    /// A tick has a second outcome after it was entered as skipped, and a server lost data since it was due.
+    OutcomesForgotten, "outcomes: a server lost data since the tick", FAILURES;
     /// A tick started before it was due, by clocks of a majority of the servers that were ahead.
     RunsAhead, "runs: the servers' clocks were ahead", QUORUM_CLOCK;
     /// A run is active beside one in a process that is paused or was resumed only just now.

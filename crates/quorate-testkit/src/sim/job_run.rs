@@ -191,7 +191,7 @@ impl Promises {
         skips_are_final: false,
         every_end_is_entered: false,
     };
-    /// All of these guarantees. The library does not give them: two leaders may each enter the same skipped tick, a
+    /// All of these guarantees. The library does not give them: a
     /// leader enters a skip as lost if too few nodes remember the tick (rule R2b of `docs/design/scheduler.md`), and an
     /// any-worker job may wait for the end of a slot whose record too few nodes remember. Only tests of the invariants use this value.
     pub const ALL: Self = Self {

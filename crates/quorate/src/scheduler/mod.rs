@@ -49,8 +49,11 @@
 //! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the
 //!   last entries. The next leader writes the lost entries again from the records of the ticks. The records
 //!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of
-//!   requested runs, and of most skipped ticks, are not written again. A history is lost if a majority of its
-//!   nodes loses it.
+//!   ticks that a pause, a freeze or a changed schedule left out, or that are older than the misfire window, are
+//!   not written again. A history is lost if a majority of its nodes loses it.
+//! * *The memory of nodes that have all lost their data.* A leader that finds no row of a job begins the job anew:
+//!   earlier ticks and unfinished runs are neither run nor entered in the history. It logs a warning if it led with
+//!   the job before.
 //! * *A state that matches its run.* The leader stores the state ([`RunContext::set_state`]) just before it
 //!   records that the run is done. If the leader crashes in between, the run is repeated, and may find the
 //!   state that its first execution set.
@@ -64,7 +67,7 @@
 //!
 //! | outcome | cause | repeated? |
 //! | --- | --- | --- |
-//! | done | the handler returned `Ok` | no |
+//! | done | the handler returned `Ok`, also after its cancellation; see [`RunContext::interrupted`] | no |
 //! | failed, timed-out | the last attempt failed or timed out ([`Job::retries`], [`Job::timeout`]) | no |
 //! | cancelled | on request, for a later tick ([`Overlap::CancelOld`]), or because the job was removed before the run started | no |
 //! | cancelled | at a step-down | at-least-once: by the next leader, with an entry of its own |
@@ -85,8 +88,9 @@
 //! * The ticks of a pause get one entry together, when the job is resumed or the end of the pause has come
 //!   ([`Jobs::pause_until`]). A pause also skips the ticks that wait, and an at-least-once tick that was
 //!   interrupted before; each of them gets an entry at once.
-//! * Each request of [`Jobs`] has an id. A leader that receives a request again recognizes it by this id. So
-//!   each request is carried out once. The overlap rule never skips the runs of a request. Requested runs
+//! * Each request of [`Jobs`] has an id, which the handler sees ([`RunContext::request`]). A leader that receives a
+//!   request again recognizes it by this id. So each request is carried out once. The tick of a triggered run is the
+//!   time of the request; of two requests for a job in one microsecond, one run is a microsecond later. The overlap rule never skips the runs of a request. Requested runs
 //!   alternate with the ticks of the schedule, and run one after another.
 //! * If the next leader has another schedule for a job, the runs of a back-fill that have not ended are
 //!   dropped, without entries in the history. The run of a trigger is kept, because it does not depend on the

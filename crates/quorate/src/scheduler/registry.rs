@@ -3,7 +3,7 @@ use crate::scheduler::{
     job::Job,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
@@ -30,6 +30,8 @@ struct Inner {
     /// The number of calls of `SchedulerRun::until` and `Scheduler::lead` that have not returned.
     users: watch::Sender<usize>,
     counts: Counts,
+    /// The jobs whose rows the ledger had when this scheduler last planned them, in this term or an earlier one.
+    stored: Mutex<BTreeSet<Arc<str>>>,
     /// A lock that is held by the task that refreshes the retention of the jobs' data. Several calls of `until`
     /// share the registry and start such a task each, but one task at a time suffices.
     vouching: tokio::sync::Mutex<()>,
@@ -68,6 +70,7 @@ impl JobRegistry {
             leads: Mutex::new(0),
             users: watch::Sender::new(0),
             counts,
+            stored: Mutex::default(),
             vouching: tokio::sync::Mutex::new(()),
         }))
     }
@@ -75,6 +78,21 @@ impl JobRegistry {
     /// Returns the jobs, by name.
     pub(super) fn jobs(&self) -> JobMap {
         Arc::clone(&self.lock())
+    }
+
+    /// Notes that the ledger has the rows of all present jobs.
+    pub(super) fn note_stored(&self) {
+        let jobs = self.jobs();
+        *self.stored() = jobs.keys().cloned().collect();
+    }
+
+    /// Returns whether the ledger had a row of this job when this scheduler planned it before.
+    pub(super) fn was_stored(&self, job: &str) -> bool {
+        self.stored().contains(job)
+    }
+
+    fn stored(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.0.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets `change` modify a copy of the map of jobs, replaces the map with the copy, and notifies the leader.
@@ -90,6 +108,8 @@ impl JobRegistry {
         let present = Arc::clone(&jobs);
         // The event loops wait for the lock, and the measurements of many new jobs take a while.
         drop(jobs);
+        // A leader removes the row of a removed job. If the job is added again, it is a new job.
+        self.stored().retain(|job| present.contains_key(job));
         self.0.counts.forget_all_but(&present);
         self.0.counts.measures().add(present.keys());
         self.0.version.send_modify(|version| *version += 1);
@@ -210,6 +230,20 @@ mod tests {
         registry.drain();
         assert_eq!(registry.phase(), Phase::Drained);
         assert!(registry.lead().is_none());
+    }
+
+    #[test]
+    fn a_job_that_was_removed_is_no_longer_known() {
+        let job = |name: &str| {
+            let schedule = crate::scheduler::every(std::time::Duration::from_secs(1)).unwrap();
+            Job::new(name, schedule, |_| async { Ok::<(), String>(()) })
+        };
+        let registry = JobRegistry::new(&"g".into(), &[job("a"), job("b")]);
+        assert!(!registry.was_stored("a"));
+        registry.note_stored();
+        registry.change(|jobs| Ok::<_, String>(jobs.remove("b"))).unwrap();
+        registry.change(|jobs| Ok::<_, String>(jobs.insert("b".into(), Arc::new(job("b"))))).unwrap();
+        assert!(registry.was_stored("a") && !registry.was_stored("b"));
     }
 
     #[test]

@@ -23,8 +23,14 @@ use std::{
     time::Duration,
 };
 
-/// The beginnings of the reasons in entries of ticks that a pause or a freeze left out.
-const PAUSED: [&str; 2] = ["the job was paused", "the group was frozen"];
+/// The beginnings of the reasons in entries of ticks that a pause, a freeze, or the overlap or misfire rule left out.
+const LEFT_OUT: [&str; 5] = [
+    "the job was paused",
+    "the group was frozen",
+    "it came due while",
+    "it waited for longer",
+    "they were missed",
+];
 /// The time within which the leader must enter the end of a run that another worker executed. The leader
 /// inspects the slot at least once a second, closes the run, and then writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
@@ -192,19 +198,20 @@ impl Histories {
             RunOutcome::Lost => {
                 spec.delivery == Delivery::AtMostOnce
                     || Excuse::HistoriesAnyWorker.excuses(!self.judges(spec))
-                    || Excuse::HistoriesLost.excuses(self.may_be_lost_in_a_pause(entry))
+                    || Excuse::HistoriesLost.excuses(self.may_be_lost_after_a_skip(entry))
             }
             _ => return self.not_skipped(spec, entry),
         };
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
     }
 
-    /// Returns `true` if a leader may have recorded the tick as skipped by a pause, and the next leader as lost: servers
-    /// lost data since, so too few of them remember that the run was not started (rule R2b).
-    fn may_be_lost_in_a_pause(&self, entry: &HistoryEntry) -> bool {
-        let by_pause = PAUSED.iter().any(|reason| entry.reason.starts_with(reason));
+    /// Returns `true` if a leader may have recorded the tick as skipped, and the next leader as lost: servers lost data
+    /// since, so too few of them remember that the run was not started (rule R2b).
+    fn may_be_lost_after_a_skip(&self, entry: &HistoryEntry) -> bool {
+        let skipped = LEFT_OUT.iter().position(|reason| entry.reason.starts_with(reason));
         let forgot = || self.memories.forgot().any(|forgot| entry.tick <= forgot + OFFSET * 2);
-        by_pause && forgot() && self.log.may_be_paused(&entry.job, entry.tick)
+        let is_paused = || self.log.may_be_paused(&entry.job, entry.tick);
+        skipped.is_some_and(|which| which > 1 || is_paused()) && forgot()
     }
 
     /// Returns `true` if the guarantees that the plan requires apply to this job. The reasons of skipped and

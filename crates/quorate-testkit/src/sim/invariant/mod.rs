@@ -21,6 +21,7 @@ mod memories;
 mod node_sets;
 mod open_records;
 mod order;
+mod outcomes;
 mod parsed;
 mod payloads;
 mod pool_log;
@@ -89,6 +90,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<requests::Requests>::default(),
         Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),
+        Box::<outcomes::Outcomes>::default(),
         Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::<readers::Readers>::default(),

@@ -40,6 +40,9 @@ const WAKE_EVERY: Duration = Duration::from_millis(500);
 /// grace period, but at most this long.
 const FLUSH: Duration = Duration::from_millis(100);
 
+/// The number of jobs that the warning about forgotten jobs names.
+const FORGOTTEN_NAMED: usize = 5;
+
 /// The event loop, and the tasks that it owns. The [`Planner`] makes all decisions.
 pub(in crate::scheduler) struct EventLoop<'a> {
     leading: &'a Leading,
@@ -66,6 +69,10 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     checking: Option<ScopedTask<Vec<Arc<str>>>>,
     /// True once that task was started in this term.
     has_checked: bool,
+    /// True until the leader has noted in the registry that the ledger has the rows of its jobs.
+    notes_stored: bool,
+    /// The jobs that the ledger has lost: it had their rows in an earlier term of this scheduler.
+    forgotten: Vec<Arc<str>>,
 }
 
 /// The result of the write of a request's row.
@@ -113,6 +120,8 @@ impl<'a> EventLoop<'a> {
             pruning: None,
             checking: None,
             has_checked: false,
+            notes_stored: true,
+            forgotten: Vec::new(),
         }
     }
 
@@ -213,6 +222,9 @@ impl<'a> EventLoop<'a> {
             return None;
         }
         let now = self.env.now();
+        if self.planner.is_complete() && !self.planner.has_jobs_to_take() {
+            self.note_stored();
+        }
         // The ledger is pruned only once every job is taken over. Before that, a job may still need old records
         // to find its missed ticks.
         if self.planner.is_complete() && !more {
@@ -258,7 +270,27 @@ impl<'a> EventLoop<'a> {
         self.leading.term.quorum().config().sabotaged(mechanism)
     }
 
+    /// Reports the jobs that the ledger has lost, and notes that it has the rows of all jobs, once that is so.
+    fn note_stored(&mut self) {
+        if !self.forgotten.is_empty() {
+            let jobs = std::mem::take(&mut self.forgotten);
+            let named: Vec<&str> = jobs.iter().take(FORGOTTEN_NAMED).map(|job| &**job).collect();
+            tracing::warn!(
+                group = &**self.leading.term.group(),
+                jobs = jobs.len(),
+                "the nodes have lost what they stored of {}{}: these jobs begin anew. Their ticks until now are neither \
+                 run nor entered in the history, runs that had begun are not repeated, and pauses have ended",
+                named.join(", "),
+                if jobs.len() > named.len() { ", …" } else { "" }
+            );
+        }
+        if self.registering.is_empty() && std::mem::take(&mut self.notes_stored) {
+            self.leading.registry.note_stored();
+        }
+    }
+
     fn jobs_changed(&mut self) {
+        self.notes_stored = true;
         self.runs.next_start().change();
         let effects = self.planner.change(&self.leading.registry.jobs(), self.now());
         self.carry_out(effects);
@@ -317,6 +349,9 @@ impl<'a> EventLoop<'a> {
                 Effect::PutRow { key, value } => self.rows.put(&key, value),
                 Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
                 Effect::Register { place, job, key, value, due } => {
+                    if self.leading.registry.was_stored(&job) {
+                        self.forgotten.push(Arc::clone(&job));
+                    }
                     let written = self.rows.register(&key, value, due).boxed();
                     self.register(place, job, written);
                 }
@@ -330,7 +365,12 @@ impl<'a> EventLoop<'a> {
                     if &*why == FROZEN && self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
                 Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
                 Effect::Release { key } => self.runs.release(&key),
-                Effect::Report(report) => self.history.enter(*report),
+                Effect::Report(mut report) => {
+                    if report.entry.end.is_skipped() && self.leaves_out(Sabotage::SkipsNotClosed) {
+                        report.close = None;
+                    }
+                    self.history.enter(*report);
+                }
                 Effect::CountLate { job, by } => self.leading.registry.counts().late(&job, by),
                 Effect::CloseHistory(job) => self.history.close(&job),
             }

@@ -34,12 +34,12 @@ impl Recurring {
 }
 
 impl Housekeeping {
-    /// Makes the first pruning and the first check due at `now`. The first mark is due later, because the
-    /// leader has not made decisions on any tick yet.
+    /// Makes all work due at `now`. The leader does it once it has taken over all jobs. It has then decided on the
+    /// ticks that were missed before its term, and its first mark prevents that the next leader enters them again.
     pub(in crate::scheduler) fn new(now: BootTime, check_every: Duration) -> Self {
         Self {
             prune: Recurring { at: now, every: PRUNE_EVERY },
-            mark: Recurring { at: now + MARK_EVERY, every: MARK_EVERY },
+            mark: Recurring { at: now, every: MARK_EVERY },
             check: Recurring { at: now, every: check_every },
         }
     }
@@ -75,7 +75,7 @@ mod tests {
     fn each_kind_of_work_recurs_by_its_own_time() {
         let start = BootTime::from_nanos(7);
         let mut work = Housekeeping::new(start, 20 * SECOND);
-        assert!(work.take_prune(start) && work.take_check(start) && !work.take_mark(start));
+        assert!(work.take_prune(start) && work.take_check(start) && work.take_mark(start));
         let later = start + 10 * SECOND;
         assert!(!work.take_prune(later) && !work.take_check(later) && work.take_mark(later));
         let late = start + 60 * SECOND;

@@ -12,8 +12,8 @@ use crate::{
     env::WallTime,
     node::FencingToken,
     scheduler::{
-        DUE_MAX, Decision, DueTicks, Job, Misfire, Overlap, Placement, RunCause, RunKey, policy::Jitter,
-        policy::due_with,
+        DUE_MAX, Decision, DueTicks, Job, Misfire, Overlap, Placement, RunCause, RunKey, SkipReason,
+        policy::Jitter, policy::due_with,
     },
 };
 use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};
@@ -168,8 +168,8 @@ impl JobPlan {
         self.planned = self.planned.max(self.jitter.upto(schedule, now));
         self.next = self.next_due(next);
         let behind = self.is_busy() || !self.waiting.is_empty();
-        // If a tick has a record, an earlier leader planned it. Such a tick was not missed, so it gets no entry
-        // as missed.
+        // If a tick has a record, or the record of a later tick closes it, an earlier leader decided on it. Such a
+        // tick was not missed, so it gets no entry as missed.
         let missed = skipped
             .into_iter()
             .flat_map(|span| span.without(schedule, sealed.recorded(&self.job.name, span.first, span.last)));
@@ -244,17 +244,25 @@ impl JobPlan {
             // The tick has a record. If that record is not closed, the run was added to the plan when the
             // leader took the job over, and must not be added again.
             _ if decided.seen.is_some() => {}
+            Decision::Run | Decision::AskAgain | Decision::Skip(SkipReason::Unknown)
+                if sealed.is_closed_with_later(&self.job.name, tick, at) =>
+            {
+                decisions.skipped.push(SkippedTick::Decided(tick, SkipReason::Final));
+            }
             Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
             Decision::Run | Decision::AskAgain => {
                 let catch_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
-                if behind && !catch_up && self.job.overlap == Overlap::Skip {
+                let is_behind = behind && !catch_up && self.job.overlap == Overlap::Skip;
+                if is_behind && !self.is_catching_up() {
                     decisions.skipped.push(SkippedTick::Overlapped(tick));
                     return;
                 }
                 if self.is_busy() && !catch_up && self.job.overlap == Overlap::CancelOld {
                     decisions.cancel_for = Some(tick);
                 }
-                self.waiting.push_back(PendingRun {
+                let place =
+                    if is_behind { self.clear_way(&mut decisions.skipped) } else { self.waiting.len() };
+                let run = PendingRun {
                     tick,
                     cause: if catch_up { RunCause::CatchUp } else { RunCause::Scheduled },
                     key,
@@ -264,9 +272,30 @@ impl JobPlan {
                     seen: None,
                     unknown: decided.unknown,
                     interruptions: 0,
-                });
+                };
+                self.waiting.insert(place, run);
             }
         }
+    }
+
+    /// Returns whether the job is busy only because of catch-up runs. Under the overlap rule skip, a tick that comes
+    /// due then is not skipped: otherwise a backlog would keep the job from its present ticks.
+    fn is_catching_up(&self) -> bool {
+        let waits = || self.waiting.iter().any(|run| run.cause == RunCause::CatchUp);
+        self.active.iter().all(|run| run.catch_up) && (self.is_busy() || waits())
+    }
+
+    /// Skips the waiting ticks that came due during catch-up runs, because a later tick now replaces them. Returns the
+    /// place of that tick: it runs before the remaining catch-up runs, but after runs that may have been started before.
+    fn clear_way(&mut self, skipped: &mut Vec<SkippedTick>) -> usize {
+        let is_live = |run: &PendingRun| run.cause == RunCause::Scheduled && !run.is_unfinished();
+        self.waiting.retain(|run| {
+            let goes = is_live(run);
+            skipped.extend(goes.then_some(SkippedTick::Overtaken(run.tick)));
+            !goes
+        });
+        let place = self.waiting.iter().position(|run| !run.is_unfinished());
+        place.unwrap_or(self.waiting.len())
     }
 
     /// Skips waiting ticks that are replaced by a later tick, but never unfinished runs. By default only the
@@ -277,14 +306,17 @@ impl JobPlan {
             (Misfire::RunAll { .. }, Overlap::Queue | Overlap::Skip | Overlap::Allow) => DUE_MAX,
             _ => 1,
         };
-        let ticks = self.waiting.iter().filter(|run| !run.is_unfinished()).count();
-        let mut excess = ticks.saturating_sub(most);
+        let waiting = self.waiting.iter().filter(|run| !run.is_unfinished()).map(|run| run.tick);
+        let mut ticks: Vec<WallTime> = waiting.collect();
+        let excess = ticks.len().saturating_sub(most);
+        if excess == 0 {
+            return;
+        }
+        ticks.sort_unstable();
+        let first_kept = ticks.get(excess).copied();
         self.waiting.retain(|run| {
-            let goes = excess > 0 && !run.is_unfinished();
-            if goes {
-                excess -= 1;
-                skipped.push(SkippedTick::Overtaken(run.tick));
-            }
+            let goes = !run.is_unfinished() && first_kept.is_none_or(|first| run.tick < first);
+            skipped.extend(goes.then_some(SkippedTick::Overtaken(run.tick)));
             !goes
         });
     }
@@ -396,6 +428,11 @@ impl JobPlan {
         let postponed = self.postponed.iter().map(|(_, run)| run);
         let waiting = self.waiting.iter().chain(&self.requested).chain(postponed).map(|run| run.at);
         waiting.chain(self.active.iter().map(|run| run.at)).chain(self.left_to_next).min()
+    }
+
+    /// Returns the first tick whose run waits and has no record yet. The next leader must look at this tick again.
+    pub(in crate::scheduler) fn first_waiting(&self) -> Option<WallTime> {
+        self.waiting.iter().filter(|run| run.seen.is_none()).map(|run| run.tick).min()
     }
 
     /// Adds a started run to the active runs.

@@ -2,10 +2,10 @@ use super::*;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, Misfire, OpenRun, RequestId, RunRecord, SkipReason, every,
+        Delivery, Misfire, OpenRun, RequestId, RunOutcome, RunRecord, SkipReason, every,
         plan::takeover::{due_after, unfinished},
         policy::{MisfireReason, MisfiredTicks},
-        store::snapshot::tests::{SECOND, at, sealed},
+        store::snapshot::tests::{SECOND, at, node, sealed},
     },
 };
 
@@ -161,14 +161,102 @@ fn a_tick_that_waits_for_room_is_overtaken_too() {
 fn the_rule_skip_skips_only_ticks_that_come_due_during_a_run() {
     let sealed = sealed(&[], &[]);
     let mut plan = plan(job(Delivery::AtMostOnce).overlap(Overlap::Skip), at(10));
-    let decisions = plan.plan_due(&sealed, at(13));
-    assert_eq!(decisions, DueDecisions::default(), "missed ticks wait for their turn");
-    assert_eq!(start(&mut plan, at(13)), Some(at(11)));
-    assert_eq!(plan.plan_due(&sealed, at(14)).skipped, [SkippedTick::Overlapped(at(14))]);
+    let decisions = plan.plan_due(&sealed, at(12));
+    assert_eq!(decisions, DueDecisions::default(), "ticks that come due together wait for their turn");
+    assert_eq!(start(&mut plan, at(12)), Some(at(11)));
+    assert_eq!(plan.plan_due(&sealed, at(13)).skipped, [SkippedTick::Overlapped(at(13))]);
     plan.active.clear();
-    assert_eq!(ticks(&mut plan, at(14)), [(at(12), false), (at(13), false)]);
-    plan.plan_due(&sealed, at(15));
-    assert_eq!(ticks(&mut plan, at(15)), [(at(15), false)]);
+    assert_eq!(ticks(&mut plan, at(13)), [(at(12), false)]);
+    plan.plan_due(&sealed, at(14));
+    assert_eq!(ticks(&mut plan, at(14)), [(at(14), false)]);
+}
+
+/// Regression: the catch-up runs of a takeover made every tick be skipped that came due meanwhile.
+#[test]
+fn catch_up_runs_do_not_make_the_rule_skip_leave_out_the_present_ticks() {
+    let sealed = sealed(&[], &[]);
+    let mut all = plan(job(Delivery::AtMostOnce).overlap(Overlap::Skip), at(10));
+    all.plan_due(&sealed, at(15));
+    assert_eq!(start(&mut all, at(15)), Some(at(11)));
+    assert_eq!(
+        all.plan_due(&sealed, at(16)).skipped,
+        [SkippedTick::Overtaken(at(14)), SkippedTick::Overtaken(at(15))],
+        "the latest tick replaces those that were on time at the takeover"
+    );
+    assert_eq!(all.plan_due(&sealed, at(17)).skipped, [SkippedTick::Overtaken(at(16))]);
+    all.active.clear();
+    assert_eq!(start(&mut all, at(17)), Some(at(17)), "before the remaining catch-up runs");
+    assert_eq!(
+        all.plan_due(&sealed, at(18)).skipped,
+        [SkippedTick::Overlapped(at(18))],
+        "the run of a tick is active"
+    );
+    all.active.clear();
+    assert_eq!(ticks(&mut all, at(18)), [(at(12), true), (at(13), true)]);
+
+    let mut once = plan(latest().overlap(Overlap::Skip), at(10));
+    once.plan_due(&sealed, at(15));
+    let catch_up = once.waiting.pop_front().unwrap();
+    once.waiting.clear();
+    once.waiting.push_back(catch_up);
+    assert_eq!(
+        once.plan_due(&sealed, at(16)).skipped,
+        [SkippedTick::Overtaken(at(13))],
+        "the one catch-up run for all missed ticks, which has not begun, is replaced"
+    );
+    assert_eq!(ticks(&mut once, at(16)), [(at(16), false)]);
+
+    let least = job(Delivery::AtLeastOnce).overlap(Overlap::Skip);
+    let interrupted = crate::scheduler::store::snapshot::tests::sealed(&[3], &[]);
+    let (runs, _) = unfinished(&least, &interrupted);
+    let mut repeats = JobPlan::new(Arc::new(least), at(14), runs, false);
+    assert_eq!(repeats.plan_due(&interrupted, at(15)), DueDecisions::default());
+    assert_eq!(
+        ticks(&mut repeats, at(15)),
+        [(at(3), true), (at(15), false)],
+        "a run that was begun comes first"
+    );
+}
+
+#[test]
+fn a_tick_that_the_record_of_a_later_one_closes_has_its_decision() {
+    let spans = |memories: [u64; 3], stored_on: usize| {
+        let skipped = RunRecord::closed("old", RunOutcome::SkippedMisfire, "").closing_from(Some(at(12)));
+        let record =
+            skipped.remembered(at(14), FencingToken::new(1)).into_record(at(14), FencingToken::new(1));
+        let records = |node: usize| {
+            let stored = node < stored_on;
+            stored.then(|| (RunKey::new("j", at(14)).key(), record.clone())).into_iter().collect()
+        };
+        let nodes = (0..3).map(|i| node(at(memories[i]), records(i)));
+        LedgerSnapshot::new(nodes.collect(), 2, SECOND)
+    };
+    let runs = |job: Job, sealed: &LedgerSnapshot| {
+        let mut plan = plan(job, at(10));
+        let skipped = plan.plan_due(sealed, at(16)).skipped;
+        let missed = skipped.iter().filter(|skipped| matches!(skipped, SkippedTick::Missed(_))).count();
+        (ticks(&mut plan, at(16)).into_iter().map(|(tick, _)| tick).collect::<Vec<_>>(), missed)
+    };
+    let all = || job(Delivery::AtLeastOnce);
+    for stored_on in [2, 1] {
+        let sealed = spans([0, 0, 0], stored_on);
+        assert_eq!(runs(all(), &sealed), (vec![at(11), at(15), at(16)], 0), "on {stored_on} nodes");
+        let (_, closes) = unfinished(&all(), &sealed);
+        assert_eq!(closes.len(), 2 - stored_on, "a leader writes an end again that a minority stores");
+    }
+    let forgot = |stored_on| spans([0, 14, 14], stored_on);
+    assert_eq!(
+        runs(all(), &forgot(2)).0,
+        [at(11), at(12), at(13), at(15), at(16)],
+        "it may have been started"
+    );
+    // All missed ticks but the latest are left out, and those that the record closes are not entered again.
+    let once = latest().misfire(Misfire::run_once(100 * SECOND));
+    let missed = MisfireReason::Replaced { by: at(14) };
+    let missed = MisfiredTicks { first: at(11), last: at(11), why: missed };
+    let mut plan = plan(once, at(10));
+    let skipped = plan.plan_due(&spans([0, 0, 0], 2), at(16)).skipped;
+    assert_eq!(skipped, [SkippedTick::Missed(missed), SkippedTick::Decided(at(14), SkipReason::Final)]);
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl LedJobs {
         if replaced.moved {
             self.withdraw(place, |_| true, RunOutcome::SkippedMisfire, CHANGED, out);
         }
-        self.skip(&replaced.before, replaced.skipped, out);
+        self.skip(&replaced.before, replaced.skipped, now, out);
     }
 
     /// Removes a job, so that none of its runs starts from now on. Closes the job's row, so that pruning
@@ -253,7 +253,7 @@ impl LedJobs {
             self.cancel(place, |_| true, &why, out);
         }
         let skipped = !decisions.skipped.is_empty();
-        self.skip(&job, decisions.skipped, out);
+        self.skip(&job, decisions.skipped, now, out);
         if skipped {
             self.on_end(place, now, out);
         }
@@ -300,7 +300,7 @@ impl LedJobs {
                 out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: why.into() });
             }
         }
-        self.skip(&job, too_late, out);
+        self.skip(&job, too_late, now, out);
         true
     }
 
@@ -398,8 +398,9 @@ impl LedJobs {
         out.push(Effect::Report(Box::new(self.reporter.not_run(job, ticks))));
     }
 
-    fn skip(&self, job: &Arc<Job>, skipped: Vec<SkippedTick>, out: &mut Vec<Effect>) {
-        let reports = skipped.into_iter().filter_map(|tick| self.reporter.skipped(job, tick, &self.sealed));
+    fn skip(&self, job: &Arc<Job>, skipped: Vec<SkippedTick>, now: WallTime, out: &mut Vec<Effect>) {
+        let report = |tick| self.reporter.skipped(job, tick, now, &self.sealed);
+        let reports = skipped.into_iter().filter_map(report);
         out.extend(reports.map(|report| Effect::Report(Box::new(report))));
     }
 

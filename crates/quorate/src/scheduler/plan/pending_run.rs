@@ -67,8 +67,15 @@ impl PendingRun {
                 RecordedRun::Continue(Self { cause, not_before, ..run })
             }
             (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let end = inherited(end, run.remembering);
-                RecordedRun::Close(RunToClose { run, end, why: Some(outcome) })
+                let inherited = inherited(end, run.remembering);
+                let why = match inherited == end {
+                    true => outcome,
+                    false => {
+                        format!("{outcome}; {end}, but too few nodes remember whether it was started since")
+                            .into()
+                    }
+                };
+                RecordedRun::Close(RunToClose { run, end: inherited, why: Some(why) })
             }
             (_, Delivery::AtLeastOnce) => RecordedRun::Continue(run),
             (_, Delivery::AtMostOnce) => {
@@ -115,6 +122,8 @@ pub(in crate::scheduler) struct ActiveRun {
     /// The time before which no worker starts the run.
     pub(in crate::scheduler) not_before: WallTime,
     pub(in crate::scheduler) request: Option<RequestId>,
+    /// True if the run is the catch-up run of a tick.
+    pub(in crate::scheduler) catch_up: bool,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
 }
@@ -128,6 +137,7 @@ impl ActiveRun {
             at: pending.at,
             not_before: pending.not_before,
             request: pending.request(),
+            catch_up: pending.cause == RunCause::CatchUp,
             here: !pending.is_for_workers(job),
         }
     }
@@ -163,8 +173,8 @@ pub(in crate::scheduler) enum SkippedTick {
     Missed(MisfiredTicks),
     /// The tick waited to run. Then it was replaced by a later tick, or too many ticks waited.
     Overtaken(WallTime),
-    /// The tick was due while an earlier run of the job was active or waited, and the overlap rule skips such
-    /// ticks.
+    /// The tick was due while an earlier run of the job, which is no catch-up run, was active or waited, and the
+    /// overlap rule skips such ticks.
     Overlapped(WallTime),
     /// The tick waited for longer than the misfire window.
     TooLate(WallTime),

@@ -316,7 +316,10 @@ impl Planner {
     /// are due. The next leader reports a tick as missed if the tick is later than the mark, older than the
     /// misfire window, and has no record.
     pub(in crate::scheduler) fn mark(&self) -> Option<Effect> {
-        let value = self.decided?.as_micros().to_string().into();
+        let waiting = self.jobs.table().entries().filter_map(|entry| entry.plan().first_waiting()).min();
+        let waits = waiting.map(|tick| tick - Duration::from_micros(1));
+        let decided = self.decided?;
+        let value = waits.map_or(decided, |tick| tick.min(decided)).as_micros().to_string().into();
         Some(Effect::PutRow { key: MARK.into(), value })
     }
 

@@ -42,6 +42,12 @@ pub(in crate::scheduler) fn window(job: &Job) -> Duration {
     Duration::from_millis(u64::try_from(window.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
+/// Returns whether the ledger keeps a record of a tick, which has the time `at`, for a while after `now`. A new leader
+/// looks at the tick for no longer than that.
+pub(in crate::scheduler) fn is_kept(job: &Job, at: WallTime, now: WallTime) -> bool {
+    now <= at + window(job).saturating_add(KEPT_BESIDES / 2)
+}
+
 /// Returns the time for which the ledger keeps every record. `longest` is the longest [`window`] of all jobs.
 pub(in crate::scheduler) fn kept(longest: Duration, max_clock_offset: Duration) -> Duration {
     longest.max(LATE_AFTER).saturating_add(max_clock_offset * 2 + KEPT_BESIDES)

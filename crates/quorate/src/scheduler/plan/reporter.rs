@@ -4,7 +4,7 @@
 use crate::scheduler::{
     plan::{
         pending_run::{PendingRun, RunToClose, SkippedTick},
-        record_life::record_from,
+        record_life::{is_kept, record_from},
     },
     run::on_leader::RunSummary,
     store::{
@@ -131,74 +131,79 @@ impl Reporter {
             None => "too few nodes remember its time, so an earlier leader may have started it".into(),
         };
         let reason: Arc<str> = why.unwrap_or_else(lost);
-        let (term, took, ended) = match (written, seen) {
-            (Some(RunRecord::Closed { term, took, .. }), Some(seen)) => {
-                (term, took, Some(recorded_end(seen, took)))
+        let (term, took, from, ended) = match (written, seen) {
+            (Some(RunRecord::Closed { term, took, from, .. }), Some(seen)) => {
+                (term, took, from, Some(recorded_end(seen, took)))
             }
-            _ => (None, None, None),
+            _ => (None, None, None, None),
         };
         let term = term.or(seen.map(|seen| seen.term)).unwrap_or(self.term);
-        let record = RunRecord::ended(&worker, end, took, &reason);
+        let record = RunRecord::ended(&worker, end, took, &reason).closing_from(from);
         let cause = if run.cause == RunCause::CatchUp { RunCause::Scheduled } else { run.cause };
-        let entry = self.entry(job, run.tick, cause, end);
-        let attempts = u32::from(took.is_some());
-        let entry = HistoryEntry { worker, term, reason, took, attempts, ..entry };
+        let entry = self.entry(job, from.unwrap_or(run.tick), cause, end);
+        let (attempts, until) = (u32::from(took.is_some()), from.map(|_| run.tick));
+        let entry = HistoryEntry { until, worker, term, reason, took, attempts, ..entry };
         let close = self.record(run.run(), run.seen, record, term);
         RunReport { job: Arc::clone(job), entry, close: Some(close), ended }
     }
 
     /// Returns the report of a tick that was skipped, or `None` if the record of the tick is already closed.
+    ///
+    /// The report closes the tick in the ledger as long as a later leader may still look at the tick. Otherwise that
+    /// leader would find no decision on the tick, and enter it again, or run it. For ticks that a change of the job
+    /// left out, the job's row tells later leaders of the decision.
     pub(in crate::scheduler) fn skipped(
         &self,
         job: &Arc<Job>,
         skipped: SkippedTick,
+        now: WallTime,
         sealed: &LedgerSnapshot,
     ) -> Option<RunReport> {
         let not_run = |tick, end, why: &str| {
             let (until, cause) = (None, RunCause::Scheduled);
             self.not_run(job, NotRun { tick, until, cause, end, why: why.into() })
         };
-        let closed = |run: RunId, seen: Option<Record>, report: RunReport| {
-            let close = self.close(run, seen, report.entry.end, &report.entry.reason);
-            RunReport { close: Some(close), ..report }
+        let closed = |report: RunReport| {
+            let HistoryEntry { tick, until, end, reason, .. } = &report.entry;
+            let run = unseen(job, until.unwrap_or(*tick), sealed);
+            let record = RunRecord::closed(&self.worker, *end, reason).closing_from(until.map(|_| *tick));
+            let close = is_kept(job, run.at, now).then(|| self.record(run, None, record, self.term));
+            RunReport { close, ..report }
         };
         Some(match skipped {
             SkippedTick::Missed(missed) => {
                 let until = (missed.last != missed.first).then_some(missed.last);
                 let report = not_run(missed.first, RunOutcome::SkippedMisfire, &missed.why.to_string());
-                RunReport { entry: HistoryEntry { until, ..report.entry }, ..report }
+                closed(RunReport { entry: HistoryEntry { until, ..report.entry }, ..report })
             }
             SkippedTick::Overtaken(tick) => {
                 let why = "it came due while the job ran or waited, and a later one did too";
-                not_run(tick, RunOutcome::SkippedOverlap, why)
+                closed(not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::Overlapped(tick) => {
                 let why = "it came due while an earlier run of the job went on";
-                // The tick gets a closed record. Without this record the next leader would find no decision on
-                // the tick, and might run it.
-                closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::SkippedOverlap, why))
+                closed(not_run(tick, RunOutcome::SkippedOverlap, why))
             }
             SkippedTick::TooLate(tick) => {
                 let why = "it waited for longer than the misfire window";
-                not_run(tick, RunOutcome::SkippedMisfire, why)
+                closed(not_run(tick, RunOutcome::SkippedMisfire, why))
             }
             SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.left_out(job, run, PAUSED),
-            SkippedTick::Frozen(run) => self.left_out(job, run, FROZEN),
+            SkippedTick::Paused(run) => self.left_out(job, run, now, PAUSED),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, FROZEN),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
             }
-            SkippedTick::Decided(tick, why) => {
-                closed(unseen(job, tick, sealed), None, not_run(tick, RunOutcome::Lost, &why.to_string()))
-            }
+            SkippedTick::Decided(tick, why) => closed(not_run(tick, RunOutcome::Lost, &why.to_string())),
         })
     }
 
     /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(&self, job: &Arc<Job>, run: PendingRun, why: &str) -> RunReport {
+    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: &str) -> RunReport {
         let end = RunOutcome::SkippedPaused;
-        let close = run.seen.is_some().then(|| self.close(run.run(), run.seen.clone(), end, why));
+        let closes = run.seen.is_some() || is_kept(job, run.at, now);
+        let close = closes.then(|| self.close(run.run(), run.seen.clone(), end, why));
         let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
         RunReport { close, ..self.not_run(job, ticks) }
     }
@@ -230,9 +235,13 @@ fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        every,
+        Misfire, MisfiredTicks, every,
         plan::takeover::unfinished,
-        store::snapshot::tests::{SECOND, at, sealed},
+        policy::MisfireReason,
+        store::{
+            recorded_ends::recorded_entries,
+            snapshot::tests::{SECOND, at, node, sealed},
+        },
     };
 
     fn job(delivery: Delivery) -> Arc<Job> {
@@ -275,20 +284,52 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_overlaps_is_closed_and_a_tick_that_is_late_has_no_record() {
-        let (most, sealed) = (job(Delivery::AtMostOnce), sealed(&[], &[]));
-        let skipped = |tick| reporter().skipped(&most, tick, &sealed);
-        let report = skipped(SkippedTick::Overlapped(at(7))).unwrap();
-        let close = report.close.unwrap();
-        assert_eq!((close.run.at, close.run.remembering, close.seen.is_none()), (at(7), true, true));
-        assert!(matches!(closed(&close).1, RunRecord::Closed { end: RunOutcome::SkippedOverlap, .. }));
-        for tick in [SkippedTick::TooLate(at(7)), SkippedTick::Changed(at(7)), SkippedTick::Overtaken(at(7))]
-        {
-            assert!(skipped(tick).unwrap().close.is_none());
+    fn a_skipped_tick_is_closed_as_long_as_a_later_leader_looks_at_it() {
+        let once = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+        let most = Arc::new(once.delivery(Delivery::AtMostOnce).misfire(Misfire::run_once(10 * SECOND)));
+        let sealed = sealed(&[], &[]);
+        let at_time = |tick, now| reporter().skipped(&most, tick, now, &sealed);
+        let skipped = |tick| at_time(tick, at(17));
+        let missed = || MisfiredTicks { first: at(5), last: at(7), why: MisfireReason::Rule };
+        for (tick, end, from) in [
+            (SkippedTick::Overlapped(at(7)), RunOutcome::SkippedOverlap, None),
+            (SkippedTick::Overtaken(at(7)), RunOutcome::SkippedOverlap, None),
+            (SkippedTick::TooLate(at(7)), RunOutcome::SkippedMisfire, None),
+            (SkippedTick::Missed(missed()), RunOutcome::SkippedMisfire, Some(at(5))),
+        ] {
+            let report = skipped(tick).unwrap();
+            let close = report.close.unwrap();
+            assert_eq!((close.run.at, close.run.remembering, close.seen.is_none()), (at(7), true, true));
+            assert_eq!(close.run.key, RunKey::new("j", at(7)).key());
+            let RunRecord::Closed { end: stored, from: first, .. } = closed(&close).1 else { panic!() };
+            assert_eq!((stored, first, report.entry.end), (end, from, end));
         }
+        assert!(skipped(SkippedTick::Changed(at(7))).unwrap().close.is_none(), "the row says it");
+        let late = at_time(SkippedTick::Missed(missed()), at(23)).unwrap();
+        assert!(late.close.is_none(), "the ledger may have pruned that time");
         assert!(skipped(SkippedTick::Decided(at(7), SkipReason::Final)).is_none());
         let lost = skipped(SkippedTick::Decided(at(7), SkipReason::Unknown)).unwrap();
         assert!(lost.entry.end == RunOutcome::Lost && lost.close.is_some());
+    }
+
+    #[test]
+    fn the_next_leader_enters_and_closes_all_ticks_that_one_record_closes() {
+        let most = job(Delivery::AtMostOnce);
+        let skipped = RunRecord::closed("old", RunOutcome::SkippedMisfire, "late").closing_from(Some(at(3)));
+        let skipped =
+            skipped.remembered(at(7), FencingToken::new(1)).into_record(at(7), FencingToken::new(1));
+        let answers = |stored: [bool; 2]| {
+            let records = |stored: bool| stored.then(|| (RunKey::new("j", at(7)).key(), skipped.clone()));
+            let node = |stored| node(at(0), records(stored).into_iter().collect());
+            LedgerSnapshot::new(stored.map(node).into(), 2, SECOND)
+        };
+        let (_, mut closes) = unfinished(&most, &answers([true, false]));
+        let report = reporter().closed(&most, closes.remove(0));
+        assert_eq!((report.entry.tick, report.entry.until), (at(3), Some(at(7))));
+        let (term, RunRecord::Closed { from, end, .. }) = closed(&report.close.unwrap()) else { panic!() };
+        assert_eq!((term, from, end), (9, Some(at(3)), RunOutcome::SkippedMisfire));
+        let [(entry, _)] = &recorded_entries(&most.name, &answers([true, true]))[..] else { panic!() };
+        assert_eq!((entry.tick, entry.until, entry.key()), (at(3), Some(at(7)), report.entry.key()));
     }
 
     #[test]

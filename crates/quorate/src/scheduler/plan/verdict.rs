@@ -152,28 +152,14 @@ pub fn goes_forward(before: &Record, next: &Record) -> bool {
 /// later than *skipped* may have had a majority, and the nodes may have forgotten it. The run may then have
 /// been started, so *skipped* becomes *lost*.
 pub fn inherited(end: RunOutcome, remembering: bool) -> RunOutcome {
-    match end {
-        RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
-            if !remembering =>
-        {
-            RunOutcome::Lost
-        }
-        end => end,
-    }
+    if end.is_skipped() && !remembering { RunOutcome::Lost } else { end }
 }
 
 /// Returns the outcome of a generation that the leader ended through its slot. `end` is the outcome that the
 /// leader intended. If `end` is *skipped*, a generation after the first is *cancelled* instead, because an
 /// earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
-    match end {
-        RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
-            if generation > 1 =>
-        {
-            RunOutcome::Cancelled
-        }
-        end => end,
-    }
+    if end.is_skipped() && generation > 1 { RunOutcome::Cancelled } else { end }
 }
 
 /// Returns the number of the generation that a leader opens if it found no *open* record of the run.

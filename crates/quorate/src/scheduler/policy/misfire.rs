@@ -103,20 +103,22 @@ pub struct MisfiredTicks {
 }
 
 impl MisfiredTicks {
-    /// Removes the ticks in `recorded` from this span, because they have a record in the ledger. Returns the
-    /// spans that are left, oldest first.
+    /// Removes the ticks in the spans `recorded` from this span, because the ledger has records of them. These
+    /// spans are sorted by their first ticks. Returns the spans that are left, oldest first.
     pub(in crate::scheduler) fn without(
         self,
         schedule: &Schedule,
-        recorded: impl Iterator<Item = WallTime>,
+        recorded: impl IntoIterator<Item = (WallTime, WallTime)>,
     ) -> Vec<Self> {
         let (mut rest, mut after) = (Vec::new(), before(self.first));
         // The closure `take` adds the span between two recorded ticks. It computes only the ends of the span,
         // and does not list the ticks of the span, because there may be millions.
         let mut take = |after, until| rest.extend(span(schedule, after, until, self.why));
-        for tick in recorded.filter(|tick| (self.first..=self.last).contains(tick)) {
-            take(after, before(tick));
-            after = tick;
+        for (from, until) in
+            recorded.into_iter().filter(|(from, until)| *from <= self.last && self.first <= *until)
+        {
+            take(after, before(from));
+            after = after.max(until);
         }
         take(after, self.last);
         rest

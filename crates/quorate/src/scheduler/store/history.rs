@@ -93,6 +93,11 @@ impl RunOutcome {
         Self::Lost,
     ];
 
+    /// Returns whether the tick was left out without a run.
+    pub const fn is_skipped(self) -> bool {
+        matches!(self, Self::SkippedOverlap | Self::SkippedMisfire | Self::SkippedPaused)
+    }
+
     /// Returns the name of the outcome in JSON, in log events and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -47,6 +47,10 @@ pub enum RunRecord {
         /// The term of the run's history entry, if it differs from the term of this record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         term: Option<FencingToken>,
+        /// The first of several ticks in a row that this record closes: those from this tick to the tick of the
+        /// record's key that have no record of their own. `None` if the record closes one tick.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<WallTime>,
     },
 }
 
@@ -117,7 +121,7 @@ impl RunRecord {
     /// end is cut off.
     pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
         let outcome = crate::node::engine::cut(outcome, REASON_MAX).into();
-        Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None }
+        Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None, from: None }
     }
 
     /// Sets two more fields of this closed record, and returns the record. A node counts for the record only if
@@ -125,6 +129,14 @@ impl RunRecord {
     pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
         if let Self::Closed { memory, term, .. } = &mut self {
             (*memory, *term) = (Some(since), Some(under));
+        }
+        self
+    }
+
+    /// Sets the first of the ticks that this closed record closes, and returns the record.
+    pub(in crate::scheduler) fn closing_from(mut self, first: Option<WallTime>) -> Self {
+        if let Self::Closed { from, .. } = &mut self {
+            *from = first;
         }
         self
     }
@@ -244,6 +256,11 @@ mod tests {
                 RunRecord::closed("d", RunOutcome::Lost, "")
                     .remembered(WallTime::from_micros(5), FencingToken::new(3)),
                 r#"{"state":"closed","worker":"d","end":"lost","outcome":"","memory":5,"term":3}"#,
+            ),
+            (
+                RunRecord::closed("d", RunOutcome::SkippedMisfire, "")
+                    .closing_from(Some(WallTime::from_micros(5))),
+                r#"{"state":"closed","worker":"d","end":"skipped-misfire","outcome":"","from":5}"#,
             ),
             (
                 RunRecord::Open(open()),

@@ -105,7 +105,7 @@ pub(in crate::scheduler) fn requested_ends(
 /// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
 /// or is not closed.
 fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &Record) -> Option<RecordedEnd> {
-    let RunRecord::Closed { worker, end, outcome: why, took, term, .. } =
+    let RunRecord::Closed { worker, end, outcome: why, took, term, from, .. } =
         RunRecord::parse(&record.value).ok()?
     else {
         return None;
@@ -116,7 +116,8 @@ fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &Record) 
         reason: format!("{why}{between}entered by the next leader").into(),
         took,
         attempts: u32::from(took.is_some()),
-        ..HistoryEntry::new(job, tick, cause, end, &worker, term)
+        until: from.map(|_| tick),
+        ..HistoryEntry::new(job, from.unwrap_or(tick), cause, end, &worker, term)
     };
     Some(RecordedEnd { entry, at: recorded_end(record, took) })
 }

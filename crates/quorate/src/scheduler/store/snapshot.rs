@@ -32,6 +32,8 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     quorum: usize,
     pub(in crate::scheduler) max_clock_offset: Duration,
     runs: BTreeMap<Arc<str>, SealedRun>,
+    /// For each job, the spans of ticks that one closed record closes, by their last ticks.
+    spans: BTreeMap<Arc<str>, BTreeMap<WallTime, Span>>,
     rows: SealedRows,
     /// The keys of the rows that the nodes have pruned since the seal.
     pruned: BTreeSet<Arc<str>>,
@@ -54,8 +56,17 @@ struct SealedRun {
     closed: bool,
     /// For a closed record: a node counts only if its memory began before this time.
     memory: Option<WallTime>,
+    /// For a record that closes several ticks: the first of them.
+    from: Option<WallTime>,
     /// The number of nodes that store exactly this record and count for it.
     stored_on: usize,
+}
+
+/// Ticks in a row that one closed record closes.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: WallTime,
+    is_settled: bool,
 }
 
 /// The leader's decision on a run, and the records on which the decision is based.
@@ -76,11 +87,17 @@ pub(in crate::scheduler) struct Decided {
 impl SealedRun {
     fn new(record: Record) -> Self {
         let written = RunRecord::parse(&record.value).ok();
-        let memory = match &written {
-            Some(RunRecord::Closed { memory, .. }) => *memory,
-            _ => None,
+        let (memory, from) = match &written {
+            Some(RunRecord::Closed { memory, from, .. }) => (*memory, *from),
+            _ => (None, None),
         };
-        Self { closed: written.is_some_and(|written| written.is_closed()), memory, record, stored_on: 0 }
+        Self {
+            closed: written.is_some_and(|written| written.is_closed()),
+            memory,
+            from,
+            record,
+            stored_on: 0,
+        }
     }
 
     /// Returns whether a majority stores this end. If so, every later leader finds the same end, and this
@@ -121,6 +138,7 @@ impl LedgerSnapshot {
             }
         }
         sealed.rows = Arc::new(rows.sort().await);
+        sealed.find_spans();
         sealed
     }
 
@@ -129,8 +147,9 @@ impl LedgerSnapshot {
             .iter()
             .map(|answer| Node { since: answer.memory.since, low_water: answer.state.low_water })
             .collect();
-        let (runs, rows, pruned) = (BTreeMap::new(), SealedRows::default(), BTreeSet::new());
-        Self { nodes, quorum, max_clock_offset, runs, rows, pruned }
+        let (runs, spans) = (BTreeMap::new(), BTreeMap::new());
+        let (rows, pruned) = (SealedRows::default(), BTreeSet::new());
+        Self { nodes, quorum, max_clock_offset, runs, spans, rows, pruned }
     }
 
     /// Adds the record of a run that a node stores.
@@ -150,6 +169,16 @@ impl LedgerSnapshot {
             }
         };
         known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
+    }
+
+    /// Lists the spans of ticks that one record closes.
+    fn find_spans(&mut self) {
+        for (key, known) in &self.runs {
+            let Some(first) = known.from else { continue };
+            let Ok(Some(RunKey { job, tick })) = RunKey::parse(key) else { continue };
+            let span = Span { first, is_settled: known.is_settled(self.quorum) };
+            self.spans.entry(job).or_default().insert(tick, span);
+        }
     }
 
     #[cfg(test)]
@@ -184,6 +213,15 @@ impl LedgerSnapshot {
         let decision = delivery.decide(&verdict);
         let unknown = verdict == RunVerdict::Unknown;
         Decided { decision, seen: seen.cloned(), unknown, remembering, unsettled: None }
+    }
+
+    /// Returns whether an earlier leader closed a tick that has no record of its own, with the record of a later
+    /// tick. `at` is the earliest time at which a record of the tick may have been written. If the seal does not
+    /// show that a majority stores the record of the later tick, a leader that did not find it may have started
+    /// the tick. So that record then counts only if the nodes would remember such a start.
+    pub(in crate::scheduler) fn is_closed_with_later(&self, job: &str, tick: WallTime, at: WallTime) -> bool {
+        let later = self.spans.get(job).into_iter().flat_map(|spans| spans.range(tick..));
+        later.filter(|(_, span)| span.first <= tick).any(|(_, span)| span.is_settled || self.remembers(at))
     }
 
     /// Returns whether a majority of the nodes that answered the seal would still have a record from the time
@@ -241,15 +279,22 @@ impl LedgerSnapshot {
         self.runs.range::<str, _>((Bound::Included(&*first), Bound::Included(&*last)))
     }
 
-    /// Returns those ticks of a job between `first` and `last`, both included, that have a record.
+    /// Returns the spans of a job's ticks between `first` and `last`, both included, that have a record, or that
+    /// the record of a later tick closes. They are sorted by their first ticks, and may overlap.
     pub(in crate::scheduler) fn recorded(
         &self,
         job: &str,
         first: WallTime,
         last: WallTime,
-    ) -> impl Iterator<Item = WallTime> + '_ {
-        let of_job = self.between(job, first, last);
-        of_job.filter_map(|(key, _)| Some(RunKey::parse(key).ok()??.tick))
+    ) -> Vec<(WallTime, WallTime)> {
+        let ticks = self.between(job, first, last);
+        let ticks =
+            ticks.filter_map(|(key, _)| Some(RunKey::parse(key).ok()??.tick)).map(|tick| (tick, tick));
+        let spans = self.spans.get(job).into_iter().flat_map(|spans| spans.range(first..));
+        let spans = spans.map(|(until, span)| (span.first, *until)).filter(|(from, _)| *from <= last);
+        let mut recorded: Vec<_> = ticks.chain(spans).collect();
+        recorded.sort_unstable();
+        recorded
     }
 
     /// Returns the last tick of a job before `before` that has a record.
@@ -284,6 +329,7 @@ impl LedgerSnapshot {
     pub(in crate::scheduler) fn forget(&mut self, job: &str, rows: &[Arc<str>]) {
         let ticks: Vec<Arc<str>> = self.of_job(job).map(|(key, _)| Arc::clone(key)).collect();
         ticks.iter().for_each(|key| drop(self.runs.remove(key)));
+        self.spans.remove(job);
         self.pruned.extend(rows.iter().filter(|key| self.rows.contains_key(*key)).cloned());
     }
 

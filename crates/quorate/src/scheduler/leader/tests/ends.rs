@@ -18,6 +18,26 @@ async fn ok() -> Result<(), String> {
     Ok(())
 }
 
+/// The lines that the tasks of a test log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Returns a handler that waits until it is cancelled, and then returns `result`.
 fn until_cancelled(
     result: Result<(), &'static str>,
@@ -148,6 +168,109 @@ async fn a_tick_that_comes_due_during_a_run_is_skipped_cancels_it_or_overlaps() 
     let ran = |tick| ends(&more, RunOutcome::Done).iter().any(|entry| entry.tick == tick);
     assert!(skipped.iter().all(|entry| !ran(entry.tick)), "{more:#?}");
     again.resigns().await;
+}
+
+/// Regression: a tick that a later one had replaced had no record. So the next leader entered it a second time, as
+/// missed, or ran it.
+#[tokio::test]
+async fn a_tick_that_one_leader_skipped_has_no_other_outcome_under_the_next() {
+    let stage = Stage::new();
+    let slow = |name: &str| {
+        Job::new(name, often(), |tick: RunContext| async move {
+            tick.term().expect("a leader's").quorum().env().sleep(PERIOD * 5 / 2).await;
+            ok().await
+        })
+    };
+    let jobs = [
+        slow("queue").misfire(Misfire::run_once(60 * SECOND)),
+        slow("skip").overlap(Overlap::Skip).misfire(Misfire::run_all(60 * SECOND)),
+        slow("cancel").overlap(Overlap::CancelOld).misfire(Misfire::run_all(60 * SECOND)),
+    ];
+    for worker in ["a", "b"] {
+        let leader = stage.candidate(worker, &jobs);
+        for job in ["queue", "skip"] {
+            let enough = |all: &[HistoryEntry]| {
+                let of_worker: Vec<_> =
+                    all.iter().filter(|entry| &*entry.worker == worker).cloned().collect();
+                let skipped = ends(&of_worker, RunOutcome::SkippedOverlap).len();
+                skipped > 3 && ends(&of_worker, RunOutcome::Done).len() > 2
+            };
+            stage.history_when(job, enough).await;
+        }
+        leader.resigns().await;
+    }
+    for job in ["queue", "skip", "cancel"] {
+        let history = stage.history(job).await;
+        let last = |entry: &HistoryEntry| entry.until.unwrap_or(entry.tick);
+        for skipped in history.iter().filter(|entry| entry.end.is_skipped()) {
+            let is_of_tick =
+                |entry: &&HistoryEntry| skipped.tick <= last(entry) && entry.tick <= last(skipped);
+            let of_tick: Vec<_> = history.iter().filter(is_of_tick).collect();
+            assert_eq!(of_tick.len(), 1, "{job}: {of_tick:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_at_least_once_run_that_succeeds_after_its_cancellation_says_so_or_is_repeated() {
+    let stage = Stage::new();
+    let begun = Begun::default();
+    let obeys = |interrupted: bool| {
+        let starts = Arc::clone(&begun);
+        move |tick: RunContext| {
+            starts.lock().unwrap().push(tick.at());
+            async move {
+                tick.cancellation_token().cancelled().await;
+                if interrupted { tick.interrupted() } else { Ok::<(), String>(()) }
+            }
+        }
+    };
+    let jobs = [
+        Job::new("succeeds", often(), obeys(false)),
+        Job::new("repeats", often(), obeys(true)),
+        Job::new("once", often(), obeys(false)).delivery(Delivery::AtMostOnce),
+    ];
+    let first = stage.candidate("a", &jobs);
+    stage.when("they run", || begun.lock().unwrap().len() == 3).await;
+    first.resigns().await;
+    let ended = |history: Vec<HistoryEntry>| {
+        let entry = history.iter().find(|entry| entry.started.is_some()).cloned().expect("a run");
+        (entry.end, entry.reason.to_string())
+    };
+    let late = "it succeeded after it was asked to stop, so it is not repeated";
+    assert_eq!(ended(stage.history("succeeds").await), (RunOutcome::Done, late.to_owned()));
+    assert_eq!(ended(stage.history("once").await), (RunOutcome::Done, String::new()), "never repeated");
+    let (end, reason) = ended(stage.history("repeats").await);
+    assert_eq!(end, RunOutcome::Cancelled);
+    assert!(reason.contains("the next leader runs it again"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_leader_that_knows_a_job_warns_if_the_nodes_have_lost_its_row() {
+    let mut stage = Stage::new();
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _logged = tracing::subscriber::set_default(lines);
+    let jobs = [Job::new("known", often(), |_| ok())];
+    let first = stage.candidate("a", &jobs);
+    stage.history_when("known", |all| all.len() > 1).await;
+    let registry = first.registry.clone();
+    first.resigns().await;
+    let again = stage.candidate_with("a", &registry, usize::MAX);
+    stage.history_when("known", |all| all.len() > 4).await;
+    again.resigns().await;
+    assert!(!log.text().contains("the nodes have lost"), "{}", log.text());
+    stage.forget(0..5).await;
+    let new = Job::new("new", often(), |_| ok());
+    registry.change(|jobs| Ok::<_, String>(jobs.insert("new".into(), Arc::new(new)))).unwrap();
+    let last = stage.candidate_with("a", &registry, usize::MAX);
+    stage.history_when("known", |all| all.len() > 1).await;
+    last.resigns().await;
+    let text = log.text();
+    let warned: Vec<_> = text.lines().filter(|line| line.contains("the nodes have lost")).collect();
+    let [line] = &warned[..] else { panic!("{text}") };
+    assert!(line.contains("WARN") && line.contains("stored of known: these jobs begin anew"), "{line}");
 }
 
 #[tokio::test]

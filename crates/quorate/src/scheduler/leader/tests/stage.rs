@@ -78,12 +78,20 @@ impl Stage {
 
     /// Starts a candidate that executes at most `max_running` runs at once.
     pub(in crate::scheduler) fn limited(&self, worker: &str, jobs: &[Job], max_running: usize) -> Candidate {
+        self.candidate_with(worker, &JobRegistry::new(&"g".into(), jobs), max_running)
+    }
+
+    /// Starts a candidate that has the registry of an earlier one, as a scheduler has over all its terms.
+    pub(in crate::scheduler) fn candidate_with(
+        &self,
+        worker: &str,
+        registry: &JobRegistry,
+        max_running: usize,
+    ) -> Candidate {
         let quorum = quorum(worker, &self.nodes);
         let election = Election::new(&quorum, "g").ttl(SECOND).step_down_grace(SECOND / 4);
-        let (registry, requests) = (
-            JobRegistry::new(&"g".into(), jobs),
-            Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default(),
-        );
+        let (registry, requests) =
+            (registry.clone(), Arc::<Mutex<Option<mpsc::Sender<IncomingRequest>>>>::default());
         let stop = CancellationToken::new();
         let (mine, ledger, senders) =
             (registry.clone(), Ledger::new(&quorum, "g").unwrap(), Arc::clone(&requests));

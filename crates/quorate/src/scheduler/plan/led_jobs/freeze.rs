@@ -40,7 +40,7 @@ impl LedJobs {
             let Some((job, skipped)) = self.table.change(place, freeze) else { continue };
             let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, frozen.until);
             self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, FROZEN, out);
-            self.skip(&job, skipped, out);
+            self.skip(&job, skipped, now, out);
         }
     }
 

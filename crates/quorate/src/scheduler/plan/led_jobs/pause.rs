@@ -24,14 +24,14 @@ impl LedJobs {
         paused: Paused,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let until = paused.until;
+        let (now, until) = (paused.at, paused.until);
         let pause = |entry: &mut JobEntry| Some((Arc::clone(entry.job()), entry.pause(request, paused)?));
         let Some((job, skipped)) = self.table.change(place, pause).flatten() else { return false };
         // A pause skips scheduled ticks only. Requested runs continue, and so do runs of ticks after the end of
         // the pause.
         let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, until);
         self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, PAUSED, out);
-        self.skip(&job, skipped, out);
+        self.skip(&job, skipped, now, out);
         true
     }
 
