@@ -51,8 +51,9 @@ and the stream, and without control characters; with --log-format json it is a
 JSON object. `output` in the file also keeps the lines in a file for each run.
 
 A command has these variables in its environment: QUORATE_JOB, QUORATE_TICK (RFC
-3339), QUORATE_CAUSE, QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN
-and, with a timeout, QUORATE_DEADLINE. It runs under a supervisor process, which
+3339), QUORATE_CAUSE, QUORATE_ATTEMPT, QUORATE_RESOURCE, QUORATE_FENCING_TOKEN,
+with a timeout QUORATE_DEADLINE, and in a run on request QUORATE_REQUEST, the id
+of the request. It runs under a supervisor process, which
 ends it in time even if quorate is killed, stopped or stuck. It does not inherit
 QUORATE_NODES, which may contain passwords: a job that calls quorate itself
 inherits QUORATE_CONFIG, or sets QUORATE_NODES in its `env`. While a process that

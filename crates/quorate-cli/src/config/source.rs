@@ -18,12 +18,13 @@ const SETTINGS: [&str; 5] =
 /// runs do not inherit it, and neither do the supervisor processes that guard these commands.
 pub(crate) const NODES_VARIABLE: &str = "QUORATE_NODES";
 /// The environment variables that `exec`, `run` and `[[notify]]` set for commands, which may call `quorate` again.
-pub(crate) const COMMAND_VARIABLES: [&str; 12] = [
+pub(crate) const COMMAND_VARIABLES: [&str; 13] = [
     "QUORATE_RESOURCE",
     "QUORATE_FENCING_TOKEN",
     "QUORATE_JOB",
     "QUORATE_TICK",
     "QUORATE_CAUSE",
+    "QUORATE_REQUEST",
     "QUORATE_ATTEMPT",
     "QUORATE_DEADLINE",
     "QUORATE_EVENT",

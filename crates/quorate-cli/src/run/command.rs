@@ -142,6 +142,11 @@ fn spec(job: &JobConfig, env: &Env, tick: &RunContext) -> Result<CommandSpec, St
         .env("QUORATE_CAUSE", tick.cause().to_string())
         .env("QUORATE_ATTEMPT", tick.attempt().to_string())
         .env("QUORATE_FENCING_TOKEN", token.to_string());
+    // A process that was itself started as a command of a job must not pass the request of that outer run on.
+    spec = match tick.request() {
+        Some(id) => spec.env("QUORATE_REQUEST", id.to_string()),
+        None => spec.env_remove("QUORATE_REQUEST"),
+    };
     // A run on any worker executes under a claim, and has no term.
     spec = match tick.term() {
         Some(term) => spec.env("QUORATE_RESOURCE", format!("election/{}", term.group())),

@@ -135,6 +135,15 @@ impl OpenRequest {
         Ok(Self { row, job: Arc::clone(job), ticks, found: None })
     }
 
+    /// Gives the run of a trigger this tick, which is the time of the request unless another run has it.
+    pub(in crate::scheduler) fn at_tick(mut self, tick: WallTime) -> Self {
+        if matches!(self.row.request.what, JobAction::Trigger { .. }) {
+            self.ticks = [tick].into();
+            self.row.next = Some(tick);
+        }
+        self
+    }
+
     /// Creates a request that the leader refuses with `answer`. It has no runs, so the leader closes its row as
     /// soon as the row is stored.
     pub(in crate::scheduler) fn refused(
@@ -152,11 +161,15 @@ impl OpenRequest {
     /// back-fill has no runs left, because its ticks were those of the old schedule. The run of a trigger does
     /// not depend on the schedule.
     pub(in crate::scheduler) fn resume(row: RequestRow, job: &Arc<Job>) -> Self {
-        let is_valid = matches!(row.request.what, JobAction::Trigger { .. })
-            || *row.schedule == *job.schedule.to_string();
-        let ticks =
-            ticks(&row.request.what, row.request.at, job).ok().filter(|_| is_valid).unwrap_or_default();
-        let ticks = ticks.into_iter().filter(|tick| row.next.is_some_and(|next| next <= *tick)).collect();
+        let ticks = match row.request.what {
+            JobAction::Trigger { .. } => row.next.into_iter().collect(),
+            _ => {
+                let is_valid = *row.schedule == *job.schedule.to_string();
+                let ticks = ticks(&row.request.what, row.request.at, job).ok().filter(|_| is_valid);
+                let is_left = |tick: &WallTime| row.next.is_some_and(|next| next <= *tick);
+                ticks.unwrap_or_default().into_iter().filter(is_left).collect()
+            }
+        };
         let found = Some(row.moved);
         Self { row, job: Arc::clone(job), ticks, found }
     }

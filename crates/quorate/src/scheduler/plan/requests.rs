@@ -18,6 +18,7 @@ use refusal::{FOLLOWED, being_removed, place_of, too_late};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// The largest number of open requests for runs.
@@ -37,6 +38,8 @@ pub(in crate::scheduler) struct Requests {
     unconfirmed: BTreeMap<RequestId, Arc<str>>,
     /// The number of requests whose rows are being written now.
     storing: usize,
+    /// The ticks of the triggered runs, by job. Requests of one microsecond get different ticks.
+    triggered: BTreeMap<(Arc<str>, WallTime), RequestId>,
 }
 
 /// The decision on a request, or the answer to it.
@@ -85,6 +88,9 @@ impl Requests {
             // the request stays open for a later leader.
             let Some(entry) = place.and_then(|place| jobs.table().get(place)) else { continue };
             let request = OpenRequest::resume(row, entry.job());
+            for tick in request.remaining() {
+                self.triggered.insert((Arc::clone(request.row().job()), *tick), id);
+            }
             put(&request, out);
             self.open.insert(id, request);
             self.enqueue_next(id, jobs, now, out);
@@ -219,9 +225,23 @@ impl Requests {
         self.open.iter().filter(|(_, request)| **request.row().job() == *job).map(|(id, _)| *id).collect()
     }
 
+    /// Returns the tick of the run that a request triggers: the time of the request, or the first microsecond after it
+    /// that no other request for the job has. A request that arrives again keeps its tick.
+    fn tick_of(&mut self, request: &JobRequest) -> WallTime {
+        let (mut tick, job) = (request.at, request.what.job());
+        while self.triggered.get(&(Arc::clone(job), tick)).is_some_and(|id| *id != request.id) {
+            tick = tick + Duration::from_micros(1);
+        }
+        if self.triggered.len() >= ANSWERS_MAX {
+            self.triggered.pop_first();
+        }
+        self.triggered.insert((Arc::clone(job), tick), request.id);
+        tick
+    }
+
     /// Accepts a request for runs, unless the leader cannot start them or too many requests are open.
     fn accept(
-        &self,
+        &mut self,
         request: &JobRequest,
         place: usize,
         is_open: bool,
@@ -237,6 +257,7 @@ impl Requests {
         }
         let id = request.id;
         let open = OpenRequest::accept(request, entry.job(), now)?;
+        let open = open.at_tick(self.tick_of(request));
         let (answer, value) = (open.row().answer().clone(), open.row().to_value());
         let granted = Granted { id, answer, key: id.key(), value, open: Some(open) };
         Ok(Asked::Store(Box::new(granted)))

@@ -111,6 +111,39 @@ fn a_request_is_answered_and_run_once_its_row_is_stored_however_often_it_comes()
     assert!(matches!(again, Asked::Answer(answer) if answer == answers[0]));
 }
 
+#[test]
+fn requests_of_one_microsecond_have_ticks_of_their_own_which_the_next_leader_keeps() {
+    let (mut jobs, mut requests) = led();
+    let mut out = Vec::new();
+    let mut tick_of = |id| {
+        let granted = to_store(requests.ask(trigger(id), true, &mut jobs, at(NOW), &mut out));
+        let open = granted.open.as_ref().unwrap();
+        (open.remaining()[0], granted.to_store())
+    };
+    let micro = Duration::from_micros(1);
+    let (first, _) = tick_of(1);
+    let (second, (key, value)) = tick_of(2);
+    assert_eq!(
+        (first, second, tick_of(2).0),
+        (at(NOW), at(NOW) + micro, at(NOW) + micro),
+        "also if it comes again"
+    );
+    let row = Record { at: FOR_EVER.as_micros(), term: FencingToken::new(8), last: false, value };
+    let nodes = vec![node(at(0), vec![(Arc::clone(&key), row.clone())]), node(at(0), vec![(key, row)])];
+    let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
+    requests.resume(&mut jobs, at(NOW), &mut out);
+    assert!(jobs.start_next(at(NOW), &mut out), "its run starts");
+    let started = out.iter().find_map(|effect| match effect {
+        Effect::Execute(start) => Some((start.run.tick, start.run.request())),
+        _ => None,
+    });
+    assert_eq!(started, Some((second, Some(RequestId::from_u128(2)))));
+    let third = to_store(requests.ask(trigger(3), true, &mut jobs, at(NOW), &mut out));
+    assert_eq!(third.open.unwrap().remaining()[0], at(NOW));
+    let fourth = to_store(requests.ask(trigger(4), true, &mut jobs, at(NOW), &mut out));
+    assert_eq!(fourth.open.unwrap().remaining()[0], second + micro);
+}
+
 /// Tests that the leader stores the row again before it answers. The leader found the row on one node of three,
 /// so the next leader might not find it.
 #[test]
