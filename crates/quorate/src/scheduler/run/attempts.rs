@@ -64,8 +64,20 @@ impl ExecutionEnd {
     }
 }
 
+/// The reason in the history if an at-least-once run succeeded after it was asked to stop.
+const DONE_LATE: &str = "it succeeded after it was asked to stop, so it is not repeated";
+
 /// The reason in the history if the handler marked the run as interrupted and returned `Ok`.
 const MARKED: &str = "the handler marked this run as interrupted";
+
+/// The result of one call of the handler.
+struct Attempt {
+    end: ExecutionEnd,
+    /// The text of the error; empty if there is none.
+    error: String,
+    /// True if the handler's cancellation token was cancelled before the handler returned.
+    asked_to_stop: bool,
+}
 
 /// The signals that decide, together with the result of an attempt, whether the run gets another attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +111,14 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Returns whether a run that was asked to stop, and ended as `end`, would have been repeated if its handler had said
+    /// that work was left. A handler that stops its loop at the cancellation and returns `Ok` loses that work.
+    fn may_hide_lost_work(self, end: ExecutionEnd, delivery: Delivery) -> bool {
+        end == ExecutionEnd::Done && delivery == Delivery::AtLeastOnce && !self.for_good
+    }
+}
+
 /// Returns how an interrupted run ends. If the job is at-most-once, the run ends as cancelled, because it is
 /// not executed again.
 fn interrupted(delivery: Delivery) -> ExecutionEnd {
@@ -120,12 +140,20 @@ impl Execution {
                 break (ExecutionEnd::Cancelled, String::new());
             }
             attempts += 1;
-            let (attempt, error) = self.attempt(attempts).await;
+            let Attempt { end: attempt, error, asked_to_stop } = self.attempt(attempts).await;
             if attempt != ExecutionEnd::Done {
                 last_error = Some(error.as_str().into());
             }
             let signals = self.signals();
             if let Some(end) = signals.decide(attempt, self.job.delivery) {
+                if asked_to_stop && signals.may_hide_lost_work(end, self.job.delivery) {
+                    tracing::warn!(
+                        job = &*self.job.name,
+                        "{DONE_LATE}. If work was left undone, a handler must return `RunContext::interrupted()` or an \
+                         error, and a command must exit with another code"
+                    );
+                    break (end, DONE_LATE.to_owned());
+                }
                 let error =
                     if attempt == ExecutionEnd::Done && signals.marked { MARKED.to_owned() } else { error };
                 break (end, error);
@@ -168,8 +196,8 @@ impl Execution {
         }
     }
 
-    /// Calls the handler once. Returns *done*, *failed* or *timed out*, and the text of the error.
-    async fn attempt(&self, attempt: u32) -> (ExecutionEnd, String) {
+    /// Calls the handler once. The attempt ends as *done*, *failed* or *timed out*.
+    async fn attempt(&self, attempt: u32) -> Attempt {
         let env = self.guard.env();
         let stop = self.guard.step_down_token().child_token();
         let timeout_at = self.job.timeout.map(|timeout| env.now() + timeout);
@@ -190,7 +218,7 @@ impl Execution {
             stop.cancel();
             env.sleep(self.grace).await;
         };
-        tokio::select! { biased;
+        let (end, error) = tokio::select! { biased;
             done = &mut work => match done {
                 Ok(Ok(())) => (ExecutionEnd::Done, String::new()),
                 Ok(Err(error)) => (ExecutionEnd::Failed, error),
@@ -204,7 +232,8 @@ impl Execution {
                 let _ = env.before(env.now() + self.grace, work).await;
                 (ExecutionEnd::TimedOut, format!("timed out after {:.1?}", self.job.timeout.unwrap_or_default()))
             }
-        }
+        };
+        Attempt { end, error, asked_to_stop: stop.is_cancelled() }
     }
 }
 
@@ -236,6 +265,12 @@ mod tests {
         for signals in [none, ending, cancelled, for_good] {
             assert_eq!(signals.decide(Done, least), Some(Done), "{signals:?}: the handler succeeded");
         }
+        for signals in [none, ending, cancelled] {
+            assert!(signals.may_hide_lost_work(Done, least), "{signals:?}");
+            assert!(!signals.may_hide_lost_work(Done, most), "it is not repeated in any case");
+            assert!(!signals.may_hide_lost_work(Interrupted, least));
+        }
+        assert!(!for_good.may_hide_lost_work(Done, least), "it was cancelled for good");
         for result in [Failed, TimedOut] {
             assert_eq!(none.decide(result, least), None);
             assert_eq!(

@@ -4,7 +4,7 @@ use crate::{
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::{RunCause, run::RunGuard, store::tail},
+    scheduler::{RequestId, RunCause, run::RunGuard, store::tail},
 };
 use std::{
     sync::{
@@ -72,6 +72,11 @@ impl RunContext {
         self.cause
     }
 
+    /// Returns the id of the request that caused the run, if a request did. Runs of two requests have different ids.
+    pub fn request(&self) -> Option<RequestId> {
+        self.cause.request()
+    }
+
     /// Returns whether this is the catch-up run of a tick that was missed or interrupted.
     pub fn is_catch_up(&self) -> bool {
         self.cause == RunCause::CatchUp
@@ -112,7 +117,8 @@ impl RunContext {
 
     /// Returns the token that is cancelled when the run should end. This happens at a step-down, at a shutdown,
     /// at the timeout of the attempt, or when the run is cancelled. A handler that still runs when the validity
-    /// of the term or the claim ends is dropped.
+    /// of the term or the claim ends is dropped. A handler that returns with work left to do should return an error, or
+    /// [`RunContext::interrupted`]: `Ok` means that the work is done.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
@@ -188,8 +194,39 @@ impl RunContext {
         self.output.texts().note = Some(text.into());
     }
 
+    /// Marks this run as interrupted, and returns `Ok`, for the end of a handler that obeys its cancellation:
+    ///
+    /// ```
+    /// use quorate::{Job, scheduler::{RunContext, every}};
+    /// use std::{convert::Infallible, time::Duration};
+    ///
+    /// async fn sweep(run: RunContext) -> Result<(), Infallible> {
+    ///     for _part in 0..100 {
+    ///         if run.cancellation_token().is_cancelled() {
+    ///             return run.interrupted(); // parts are left: an at-least-once run is repeated
+    ///         }
+    ///         // Work on the part here.
+    ///     }
+    ///     Ok(()) // all parts are done: the run is not repeated
+    /// }
+    /// # drop(Job::new("sweep", every(Duration::from_secs(60))?, sweep));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A plain `Ok` always means that the work is done, also after the cancellation: the run is recorded as done, and
+    /// not repeated. A warning is logged, and the history has the reason, because a handler that only stops its loop at
+    /// the cancellation would lose work in this way. [`RunContext::mark_interrupted`] says what the mark does.
+    ///
+    /// # Errors
+    /// None. The type of the error is that of the handler.
+    pub fn interrupted<E>(&self) -> Result<(), E> {
+        self.mark_interrupted();
+        Ok(())
+    }
+
     /// Marks this run as interrupted: its work was cut short, although the term or the claim may continue. Call
     /// this if the work did not complete, for instance because a process that did the work was killed.
+    /// [`RunContext::interrupted`] also returns a result for the handler.
     ///
     /// The mark has precedence over the result of the handler, which may return `Ok` or an error, panic, or
     /// time out. The result is not recorded, the attempt is not retried, and the [state](RunContext::set_state)
