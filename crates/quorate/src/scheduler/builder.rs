@@ -104,8 +104,10 @@ impl Scheduler {
         self
     }
 
-    /// Sets how many runs of all jobs a worker executes at once. The limit applies separately to the runs that
-    /// the worker executes as the leader, and to the open runs that it takes. Further runs wait, in order of
+    /// Sets how many runs of all jobs this worker executes at once. It is a limit of one worker, not of the group. It
+    /// applies separately to the runs that the worker executes as the leader, and to the open runs
+    /// ([`Placement::AnyWorker`](crate::scheduler::Placement::AnyWorker)) that it takes, so that the leader may execute
+    /// twice as many. Further runs wait, in order of
     /// priority and then of time. A tick that waits for longer than its misfire window is skipped. Default no
     /// limit.
     pub fn max_running(mut self, limit: usize) -> Self {
