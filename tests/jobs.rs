@@ -18,7 +18,7 @@ shell = "echo $QUORATE_TICK >> beats"
 [[job]]
 name = "nightly-report"
 schedule = "0 3 * * *"
-shell = "echo $QUORATE_TICK $QUORATE_CAUSE $QUORATE_ATTEMPT $QUORATE_FENCING_TOKEN ${QUORATE_DEADLINE:-none} >> reports; echo written"
+shell = "echo $QUORATE_TICK $QUORATE_CAUSE $QUORATE_ATTEMPT $QUORATE_FENCING_TOKEN ${QUORATE_DEADLINE:-none} $QUORATE_REQUEST >> reports; echo written"
 keep_output = "1KiB"
 timeout = "1m"
 
@@ -154,6 +154,7 @@ fn jobs_are_shown_and_controlled_from_outside() {
         words[3].parse::<u64>().is_ok() && words[4].starts_with("20"),
         "a token and a deadline: {report}"
     );
+    assert_eq!(request["id"], words[5], "the id of the request: {report}");
 
     // A back-fill runs the ticks of a span, oldest first.
     let span = ["--from", "2026-11-01T03:00:00Z", "--until", "2026-11-04T03:00:00Z"];
