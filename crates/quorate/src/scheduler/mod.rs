@@ -51,7 +51,7 @@
 //!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of
 //!   ticks that a pause, a freeze or a changed schedule left out, or that are older than the misfire window, are
 //!   not written again. A history is lost if a majority of its nodes loses it.
-//! * *The memory of nodes that have all lost their data.* A leader that finds no row of a job begins the job anew:
+//! * *The memory of nodes that have all lost their data.* A leader that finds no row of a job starts the job as a new one:
 //!   earlier ticks and unfinished runs are neither run nor entered in the history. It logs a warning if it led with
 //!   the job before.
 //! * *A state that matches its run.* The leader stores the state ([`RunContext::set_state`]) just before it

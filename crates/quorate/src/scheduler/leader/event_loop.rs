@@ -278,7 +278,7 @@ impl<'a> EventLoop<'a> {
             tracing::warn!(
                 group = &**self.leading.term.group(),
                 jobs = jobs.len(),
-                "the nodes have lost what they stored of {}{}: these jobs begin anew. Their ticks until now are neither \
+                "the nodes have lost what they stored of {}{}: these jobs start as new ones. Their ticks until now are neither \
                  run nor entered in the history, runs that had begun are not repeated, and pauses have ended",
                 named.join(", "),
                 if jobs.len() > named.len() { ", …" } else { "" }

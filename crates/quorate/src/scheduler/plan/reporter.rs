@@ -151,7 +151,7 @@ impl Reporter {
     ///
     /// The report closes the tick in the ledger as long as a later leader may still look at the tick. Otherwise that
     /// leader would find no decision on the tick, and enter it again, or run it. For ticks that a change of the job
-    /// left out, the job's row tells later leaders of the decision.
+    /// left out, the job's row shows the decision to later leaders.
     pub(in crate::scheduler) fn skipped(
         &self,
         job: &Arc<Job>,
