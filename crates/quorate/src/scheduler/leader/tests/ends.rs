@@ -270,7 +270,10 @@ async fn a_leader_that_knows_a_job_warns_if_the_nodes_have_lost_its_row() {
     let text = log.text();
     let warned: Vec<_> = text.lines().filter(|line| line.contains("the nodes have lost")).collect();
     let [line] = &warned[..] else { panic!("{text}") };
-    assert!(line.contains("WARN") && line.contains("stored of known: these jobs start as new ones"), "{line}");
+    assert!(
+        line.contains("WARN") && line.contains("stored of known: these jobs start as new ones"),
+        "{line}"
+    );
 }
 
 #[tokio::test]
