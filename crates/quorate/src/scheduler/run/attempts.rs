@@ -178,7 +178,11 @@ impl Execution {
         };
         let reason: Arc<str> = match end {
             ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
-            ExecutionEnd::Done => self.output.take_note().unwrap_or_default(),
+            ExecutionEnd::Done => match self.output.take_note() {
+                Some(note) if reason.is_empty() => note,
+                Some(note) => format!("{reason}; {note}").into(),
+                None => reason.into(),
+            },
             _ => reason.into(),
         };
         let error = last_error.filter(|_| !matches!(end, ExecutionEnd::Failed | ExecutionEnd::TimedOut));
