@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::env::WallTime;
+use quorate_testkit::redis::RedisServer;
 use quorate_tests::support::{
     Beats, Ended, Nodes, PATIENCE, Program, Running, is_alive, now, parent_of, signal, until,
 };
@@ -151,6 +152,62 @@ fn without_a_quorum_it_says_which_nodes_and_why() {
     waits.until_it_says("waiting for a quorum");
     bench.nodes[2].resume();
     waits.wait(PATIENCE).expect(0);
+}
+
+#[test]
+fn nodes_that_answer_and_refuse_what_a_lock_needs_do_not_vote() {
+    let bench = Bench::new(5);
+    let (list, began, ends) = (bench.nodes.list(), bench.program.file("began"), bench.program.file("ends"));
+    let script = format!("touch {}; until [ -e {} ]; do sleep 0.1; done", began.display(), ends.display());
+    let hold = ["exec", "--nodes", &list, "--lock", "held", "--ttl", "3s", "--", "sh", "-c", &script];
+    let holder = bench.program.start(hold);
+    // An acquire asks a majority first. The first extension stores the lease on the other nodes too.
+    let is_stored = |node: &RedisServer| node.command(&["EXISTS", "quorate:held"]) == "1";
+    until("lease on each node", PATIENCE, || {
+        (began.exists() && bench.nodes.iter().all(is_stored)).then_some(())
+    });
+    for index in 0..3 {
+        bench.nodes[index].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    bench.nodes[3].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    bench.nodes[4].command(&["ACL", "SETUSER", "default", "-set"]);
+    // The clocks of this node and of the worker are an hour apart.
+    let apart = Bench {
+        program: Program::new(env!("CARGO_BIN_EXE_quorate-under-test")),
+        nodes: Nodes::with_own_clocks(1),
+    };
+    apart.nodes[0].step_clock(3_600 * SECOND, true);
+    apart.nodes.admit(&apart.program, &[]);
+    // Without `--wait`, each of these gives up after ten seconds, also if a majority names a holder.
+    let free = bench.start(&[], &["true"]);
+    let taken = bench.program.start(["exec", "--nodes", &list, "--lock", "held", "--", "true"]);
+    let by_clock = apart.start(&[], &["true"]);
+    let causes = [
+        "0 of 5 nodes vote, 3 required",
+        "OOM command not allowed",
+        "raise the server's maxmemory",
+        "NOREPLICAS",
+        "set min-replicas-to-write 0",
+        "`quorate doctor` prints the smallest sufficient rule",
+    ];
+    bench.program.run(["status", "--nodes", &list]).expect(69).tells(&causes);
+    bench
+        .program
+        .run(["doctor", "--nodes", &list])
+        .tells(&["0 of 5 nodes vote", "does not vote: it refuses"]);
+    bench.run(&["--wait", "300ms"], &["true"]).expect(69).says(&causes);
+    let waits = bench.start(&["--wait", "60s"], &["true"]);
+    free.wait(PATIENCE).expect(69).says(&causes);
+    taken.wait(PATIENCE).expect(69).says(&causes);
+    by_clock.wait(PATIENCE).expect(69).says(&["0 of 1 nodes vote", "its clock and this worker's are"]);
+    // A lease that is held can be extended without memory. As soon as a majority serves again, it votes.
+    for index in 0..3 {
+        bench.nodes[index].command(&["CONFIG", "SET", "maxmemory", "0"]);
+    }
+    waits.wait(PATIENCE).expect(0);
+    bench.program.run(["status", "--nodes", &list]).expect(0).tells(&["3 of 5 nodes vote"]);
+    std::fs::write(&ends, "").expect("a file");
+    holder.wait(PATIENCE).expect(0);
 }
 
 #[test]

@@ -149,6 +149,7 @@ impl Node for Road {
             eviction: Some("noeviction".into()),
             durable: Some(false),
             volatile: None,
+            unable: None,
         };
         server.travel(server.env.now() + server.back).await;
         Ok((RoadSession::start(Arc::clone(server)), hello))

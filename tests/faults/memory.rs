@@ -39,10 +39,13 @@ async fn full_servers_refuse_new_leases_by_name_and_extend_those_that_stand() {
     fill(&bench, 5);
     let error = worker.must_not_acquire("y").await.expect("no worker holds it");
     let report = error.report().expect("a round");
-    let full = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::Failed(why)) if why.contains("OOM"));
+    let full = |outcome: &NodeOutcome| matches!(outcome, NodeOutcome::Refused(Refusal::Unable(why)) if why.contains("OOM"));
     assert!(report.count(full) >= report.needed(), "{error}");
     for (name, _) in report.outcomes().iter().filter(|(_, outcome)| full(outcome)) {
-        assert!(error.to_string().contains(&format!("{name}: refused: the node failed: OOM")), "{error}");
+        assert!(
+            error.to_string().contains(&format!("{name}: refused: the node cannot serve leases: OOM")),
+            "{error}"
+        );
     }
     assert!(!error.is_permanent(), "memory comes back");
     // Extensions and releases need no memory, so they still work.

@@ -70,7 +70,7 @@ pub fn file_node(bytes: &[u8]) {
 }
 
 fn served_or_named(reply: &Reply, spoilt: &Path) {
-    if let Reply::Refused(Refusal::Failed(why)) = reply {
+    if let Reply::Refused(Refusal::Failed(why) | Refusal::Unable(why)) = reply {
         assert!(why.contains(&*spoilt.to_string_lossy()), "{why} is not about {}", spoilt.display());
         super::fit_to_print(why);
     }

@@ -139,7 +139,7 @@ fn has_known_kinds(mut bytes: &[u8]) -> bool {
 
 fn is_bounded(reply: &Reply) {
     match reply {
-        Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_))) => {
+        Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_) | Refusal::Unable(_))) => {
             fit_to_print(&refusal.to_string());
         }
         Reply::Held { owner, .. } | Reply::State { holder: Some((owner, _)), .. } => {

@@ -19,7 +19,7 @@ use quorate::{
 };
 use std::{cell::Cell, time::Duration};
 
-/// The longest wait for a majority of nodes that can be reached, if `--wait` is not given. The wait for a lock
+/// The longest wait for a majority of nodes that vote, if `--wait` is not given. The wait for a lock
 /// that another worker holds has no limit in that case.
 const QUORUM_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest wait for the first connections, after which the first attempt is made anyway.
@@ -94,7 +94,13 @@ async fn acquire(
 
 /// Makes a last attempt without waiting. Its error has the reason for each node.
 async fn last_attempt(lock: Lock, args: &ExecArgs, quorum: &Quorum) -> Result<Lease, Failure> {
-    lock.wait(Duration::ZERO).acquire().await.map_err(|error| refusal(&error, args, quorum))
+    lock.wait(Duration::ZERO).acquire().await.map_err(|error| match error {
+        // The nodes name a holder, but too few of them would grant the lock after it.
+        AcquireError::Contended { resource, report } if is_away(&quorum.nodes()) => {
+            refusal(&AcquireError::Unreachable { resource, report }, args, quorum)
+        }
+        error => refusal(&error, args, quorum),
+    })
 }
 
 /// Watches the nodes during the wait for the lock, to report the holder and to notice a missing majority.
@@ -104,13 +110,13 @@ struct Waiting<'a> {
     /// True once the holder of the lock was reported. It is true from the beginning if the command does not
     /// wait.
     reported: bool,
-    /// The last time at which a majority of the nodes could be reached.
+    /// The last time at which a majority of the nodes voted, or was in quarantine.
     quorum_seen: BootTime,
 }
 
 impl Waiting<'_> {
     /// Reports the holder of the lock, once. If `gives_up` is true, returns after [`QUORUM_PATIENCE`] without a
-    /// majority of reachable nodes. A node in quarantine counts as reachable, because its quarantine ends by
+    /// majority of nodes that vote. A node in quarantine counts as one that votes, because its quarantine ends by
     /// itself.
     async fn watch(&mut self, env: &Env, gives_up: bool) {
         loop {
@@ -144,11 +150,10 @@ impl Waiting<'_> {
     }
 }
 
-/// Returns whether so many nodes are unreachable that the others are not a majority.
+/// Returns whether the nodes that vote, or will vote once their quarantine ends, are no majority.
 fn is_away(nodes: &[NodeStatus]) -> bool {
-    let away = |node: &&NodeStatus| node.is_away();
-    let reachable = nodes.len() - nodes.iter().filter(away).count();
-    reachable < quorate::internals::majority(nodes.len())
+    let votes = |node: &&NodeStatus| node.votes() || node.quarantined_until().is_some();
+    nodes.iter().filter(votes).count() < quorate::internals::majority(nodes.len())
 }
 
 fn refusal(error: &AcquireError, args: &ExecArgs, quorum: &Quorum) -> Failure {
@@ -336,7 +341,7 @@ mod tests {
     use super::*;
     use quorate::{
         node::{Cause, Refusal},
-        quorum::{NodeOutcome, NodeState},
+        quorum::{NodeOutcome, NodeState, VoteRejection},
     };
 
     fn node(state: NodeState) -> NodeStatus {
@@ -361,9 +366,16 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_away_when_a_majority_cannot_be_reached() {
+    fn a_quorum_is_away_when_a_majority_does_not_vote() {
         let away = || node(NodeState::Unreachable(Cause::TimedOut));
         assert!(!is_away(&[node(NodeState::Trusted), node(NodeState::Trusted), away()]));
         assert!(is_away(&[node(NodeState::Trusted), node(NodeState::Connecting), away()]));
+        // A node that answers and refuses does not count, and a quarantine ends by itself.
+        let refuses = || node(NodeState::Refused(VoteRejection::Unable("OOM".into())));
+        assert!(is_away(&[node(NodeState::Trusted), refuses(), refuses()]));
+        assert!(!is_away(&[node(NodeState::Trusted), node(NodeState::Trusted), refuses()]));
+        let why = VoteRejection::Unmet;
+        let waits = || node(NodeState::Quarantined { until: BootTime::default(), why: why.clone() });
+        assert!(!is_away(&[waits(), waits(), refuses()]));
     }
 }

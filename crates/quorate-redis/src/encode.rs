@@ -44,6 +44,11 @@ impl Keys {
         format!("{}node", self.prefix)
     }
 
+    /// Returns a key under which nothing is ever stored. No other key has a brace directly after the prefix.
+    pub(crate) fn never_stored(&self) -> String {
+        format!("{}{{doctor}}", self.prefix)
+    }
+
     /// Returns the key of a lock's holder. For a claim, returns the only key, which holds everything that is
     /// stored of the claim.
     fn lock<'a>(&'a self, resource: &'a Resource) -> Joined<'a, 2> {

@@ -57,6 +57,21 @@ fn of_error(code: &str, details: &str) -> Cause {
     }
 }
 
+/// Returns the text and the fix of an error with which the server refuses a write whatever its key is. Returns `None` for
+/// any other error. `error` is the text of the error, with its code.
+pub(crate) fn of_refused_write(error: &str) -> Option<String> {
+    let fix = match error.split(' ').next()? {
+        "OOM" => "raise the server's maxmemory, or remove other data from it",
+        "MISCONF" => "check the server's disk",
+        "NOREPLICAS" => "set min-replicas-to-write 0 on the server, because a node needs no replicas",
+        "NOPERM" => RIGHTS,
+        // Redis 7 gives this text to a script whose user lacks a permission.
+        "ERR" if error.starts_with("ERR The user executing the script can't") => RIGHTS,
+        _ => return None,
+    };
+    Some(format!("{}; {fix}", plain(error, 400).trim_end_matches('.')))
+}
+
 /// Returns the cause for a failed connection to the node called `name`.
 pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
     if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -95,6 +110,7 @@ pub(crate) fn redact(cause: Cause, secret: &str) -> Cause {
         Cause::Unreachable(text) => Cause::Unreachable(clean(text)),
         Cause::Denied(text) => Cause::Denied(clean(text)),
         Cause::Misconfigured(text) => Cause::Misconfigured(clean(text)),
+        Cause::Changed(text) => Cause::Changed(clean(text)),
         Cause::Protocol(text) => Cause::Protocol(clean(text)),
         other => other,
     }
@@ -102,4 +118,34 @@ pub(crate) fn redact(cause: Cause, secret: &str) -> Cause {
 
 fn server_text(code: &str, details: &str) -> String {
     format!("{} {}", plain(code, 32), plain(details, 200).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_every_write_gets_is_told_from_one_of_a_single_key_and_has_a_fix() {
+        for (error, fix) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                "maxmemory'; raise the server's maxmemory",
+            ),
+            (
+                "MISCONF Errors writing to the AOF file: No space left on device",
+                "device; check the server's disk",
+            ),
+            ("NOREPLICAS Not enough good replicas to write.", "write; set min-replicas-to-write 0"),
+            ("NOPERM this user has no permissions to run the 'set' command", "`quorate doctor`"),
+            ("ERR The user executing the script can't run this command or subcommand", "`quorate doctor`"),
+        ] {
+            let text = of_refused_write(error).unwrap_or_else(|| panic!("{error}"));
+            assert!(text.contains(fix), "{text}");
+        }
+        for error in ["", "ERR value is not an integer or out of range", "WRONGTYPE x", "BUSY x", "OOMS x"] {
+            assert_eq!(of_refused_write(error), None, "{error}");
+        }
+        let hostile = of_refused_write("OOM \u{1b}[2J").unwrap();
+        assert!(!hostile.contains('\u{1b}'), "{hostile:?}");
+    }
 }

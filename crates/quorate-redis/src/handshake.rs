@@ -1,9 +1,10 @@
 use crate::{
     address::Login,
-    durability::{self, Durability, durability},
+    durability::{self, Durability},
     encode::Keys,
     fault, reply,
     scripts::{Loaded, Script},
+    server_facts::ServerFacts,
     server_version,
     wire::{Reader, Writer},
 };
@@ -18,6 +19,10 @@ const MARKER_MAX: usize = 64 << 10;
 pub(crate) struct Handshake {
     pub(crate) scripts: Loaded,
     pub(crate) hello: Hello,
+    /// The facts on which the quorum decides. They may change while the session is open.
+    pub(crate) facts: ServerFacts,
+    /// True if the server accepts several sections in one INFO.
+    pub(crate) has_sections: bool,
     /// True if the connection now uses RESP3, so that the server can push.
     pub(crate) pushes: bool,
 }
@@ -39,6 +44,7 @@ pub(crate) async fn perform(
             handshake.hello.version = clean(&handshake.hello.version);
             handshake.hello.eviction = handshake.hello.eviction.as_ref().map(clean);
             handshake.hello.volatile = handshake.hello.volatile.as_ref().map(clean);
+            handshake.hello.unable = handshake.hello.unable.as_ref().map(clean);
             Ok(handshake)
         }
         Err(cause) => Err(fault::redact(cause, password.reveal())),
@@ -95,6 +101,8 @@ enum HandshakeStep {
     Time,
     Marker,
     Setting(&'static str),
+    /// A write that changes nothing, because its key does not exist.
+    Write,
     Load,
     Pushes,
 }
@@ -114,6 +122,8 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     for name in durability::SETTINGS {
         all.push((HandshakeStep::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
     }
+    let write = redis::cmd("SET").arg(keys.never_stored()).arg("").arg("XX").arg("PX").arg(1).take();
+    all.push((HandshakeStep::Write, write));
     for script in Script::LOADED {
         all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
     }
@@ -130,6 +140,8 @@ struct Replies {
     node_time: NodeTime,
     marker: Option<Arc<str>>,
     settings: BTreeMap<String, String>,
+    /// The reason why the server refused a write, with the fix.
+    unable: Option<Arc<str>>,
     scripts: Vec<String>,
     pushes: bool,
 }
@@ -140,6 +152,12 @@ impl Replies {
             return match step {
                 // Managed servers and strict ACLs may refuse these commands. A session works without them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
+                // The session is opened nevertheless: the server still answers reads and releases.
+                HandshakeStep::Write => {
+                    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+                    self.unable = fault::of_refused_write(&text).map(Into::into);
+                    Ok(())
+                }
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
@@ -174,26 +192,24 @@ impl Replies {
             }
             (HandshakeStep::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
             (HandshakeStep::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
-            (HandshakeStep::Auth | HandshakeStep::Select | HandshakeStep::SetName, _) => {}
+            (
+                HandshakeStep::Auth | HandshakeStep::Select | HandshakeStep::SetName | HandshakeStep::Write,
+                _,
+            ) => {}
         }
         Ok(())
     }
 
     fn finish(self) -> Result<Handshake, Cause> {
         let fact = |name: &str| self.info.get(name).map(String::as_str);
-        let need = |name: &str| {
-            fact(name)
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| reply::unexpected(&format!("INFO reports no {name}; is this a Redis server?")))
-        };
-        let uptime = need("uptime_in_seconds")?;
-        let uptime =
-            uptime.parse().map_err(|_| reply::unexpected(&format!("uptime_in_seconds is {uptime:?}")))?;
+        let facts = ServerFacts::read(&self.info, &self.settings)?;
+        // The uptime is only shown. It follows the server's wall clock, so it is negative if that clock was set back.
+        let uptime: i64 = fact("uptime_in_seconds").and_then(|text| text.parse().ok()).unwrap_or_default();
         let version = match fact("valkey_version") {
             Some(version) => format!("valkey {version}"),
             None => fact("redis_version").unwrap_or("unknown").to_owned(),
         };
-        let (durable, volatile) = match durability(&self.info, &self.settings) {
+        let (durable, volatile) = match &facts.durability {
             Durability::Durable => (Some(true), None),
             Durability::Rewriting => (None, None),
             Durability::Volatile(why) => (Some(false), Some(why)),
@@ -201,18 +217,20 @@ impl Replies {
         };
         let hello = Hello {
             node_time: self.node_time,
-            run_id: reply::shown(need("run_id")?),
-            uptime: Duration::from_secs(uptime),
+            run_id: Arc::clone(&facts.run_id),
+            uptime: Duration::from_secs(u64::try_from(uptime).unwrap_or_default()),
             version: reply::shown(&version),
-            replica: need("role")? != "master",
-            eviction: fact("maxmemory_policy").map(reply::shown),
+            replica: facts.is_replica(),
+            eviction: facts.eviction.clone(),
             durable,
-            volatile: volatile.map(Into::into),
+            volatile: volatile.map(|why| why.as_str().into()),
+            unable: self.unable,
             marker: self.marker,
         };
+        let has_sections = server_version::has_info_sections(&self.info);
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
-        Ok(Handshake { scripts, hello, pushes: self.pushes })
+        Ok(Handshake { scripts, hello, facts, has_sections, pushes: self.pushes })
     }
 }
 
@@ -247,8 +265,21 @@ mod tests {
         let old = Value::BulkString("redis_version:6.0.20\r\n".into());
         let refused = Replies::default().take(HandshakeStep::Info, old);
         assert!(matches!(refused, Err(Cause::Misconfigured(why)) if why.contains("Redis 6.0.20")));
-        let info = "run_id:abc\r\nrole:master\r\nuptime_in_seconds:-5\r\n";
-        replies.take(HandshakeStep::Info, Value::BulkString(info.into())).unwrap();
-        assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("uptime")));
+        assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("run_id")));
+    }
+
+    /// Regression: a server whose clock was set back after its start was refused for as long as its uptime was negative.
+    #[test]
+    fn an_uptime_that_is_no_count_of_seconds_is_shown_as_zero() {
+        for (uptime, shown) in [("7", 7), ("-3540", 0), ("", 0), ("1.5", 0), ("99999999999999999999", 0)] {
+            let mut replies = Replies::default();
+            let info = format!("run_id:abc\r\nrole:master\r\nuptime_in_seconds:{uptime}\r\n");
+            replies.take(HandshakeStep::Info, Value::BulkString(info.into())).unwrap();
+            for _ in Script::LOADED {
+                replies.take(HandshakeStep::Load, Value::SimpleString("0".repeat(40))).unwrap();
+            }
+            let hello = replies.finish().unwrap_or_else(|cause| panic!("{uptime:?}: {cause}")).hello;
+            assert_eq!(hello.uptime.as_secs(), shown, "{uptime:?}");
+        }
     }
 }

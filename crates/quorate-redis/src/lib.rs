@@ -55,11 +55,13 @@
 //! may vote.
 //!
 //! A server is reported as durable if `appendonly` is `yes`, `appendfsync` is `always` and
-//! `no-appendfsync-on-rewrite` is `no`. A session checks these settings again every [`DURABILITY_CHECK`]. If
-//! they have changed, the session ends, so that the next handshake reports the change. Writes that the server
-//! acknowledges between the change and that check may be lost in a restart. So may writes that it
-//! acknowledges while `appendonly` is switched off and on again at run time. This crate cannot detect a disk
-//! or file system that acknowledges a sync without performing it.
+//! `no-appendfsync-on-rewrite` is `no`. This crate cannot detect a disk or file system that acknowledges a sync
+//! without performing it.
+//!
+//! These settings, the server's role and its eviction policy may change while a session is open. A session reads them
+//! again every [`FACT_CHECK`]. If one has changed, the session ends, so that the next handshake decides again. Until
+//! that check, a lease on the server may be evicted, and a restart may lose what the server has acknowledged. A change
+//! that is undone before the check is not noticed.
 //!
 //! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. The server may
 //! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`.
@@ -83,6 +85,7 @@ mod reply;
 mod resp;
 mod resp_values;
 mod scripts;
+mod server_facts;
 mod server_version;
 mod session;
 mod session_io;
@@ -95,7 +98,7 @@ pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError, RedisQuorumBuilder, builder};
 pub use examine::{COMMANDS, Examination, Look, PUSHES};
 pub use node::RedisNode;
-pub use session::{DURABILITY_CHECK, LINGER, RedisSession};
+pub use session::{FACT_CHECK, LINGER, RedisSession};
 
 /// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]

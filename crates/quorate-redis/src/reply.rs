@@ -130,7 +130,14 @@ impl Replies {
         }
         self.node_time = NodeTime::from_micros(number(&parts[0])?);
         for part in &parts[1..] {
-            self.replies.push(item(part)?);
+            let reply = item(part)?;
+            if let Reply::Refused(Refusal::Failed(why)) = &reply
+                && why.starts_with("READONLY")
+            {
+                // The server has become a replica. The next handshake reports its role.
+                return Err(Cause::Changed(Arc::clone(why)));
+            }
+            self.replies.push(reply);
         }
         self.add_page();
         Ok(())
@@ -145,8 +152,10 @@ impl Replies {
             });
         }
         for reply in &mut self.replies {
-            if let (Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text)), Some(secret)) =
-                (reply, secret)
+            if let (
+                Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text)),
+                Some(secret),
+            ) = (reply, secret)
                 && text.contains(secret)
             {
                 *text = text.replace(secret, "***").into();
@@ -283,7 +292,13 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
         ("sealed", [by]) => Refusal::Sealed { by: token(by)? },
         ("pruned", []) => Refusal::Pruned,
         ("wrongtype", [what]) => Refusal::WrongType(shown(&text(what)?)),
-        ("failed", [what]) => Refusal::Failed(shown(&text(what)?)),
+        ("failed", [what]) => {
+            let what = text(what)?;
+            match fault::of_refused_write(&what) {
+                Some(why) => Refusal::Unable(why.into()),
+                None => Refusal::Failed(shown(&what)),
+            }
+        }
         (word, rest) => {
             return Err(unexpected(&format!("the refusal {:?} with {} parts", cut(word), rest.len())));
         }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 /// run against it.
 const OLDEST: (u32, u32) = (6, 2);
 
+/// The first version of Redis whose INFO accepts several sections.
+const INFO_SECTIONS: (u32, u32) = (7, 0);
+
 /// Checks that the server, of which `info` has the fields of INFO, has every command of the scripts. All releases of
 /// Valkey do. A version that cannot be parsed is accepted, because other products may number their releases
 /// differently.
 pub(crate) fn check(info: &BTreeMap<String, String>) -> Result<(), String> {
-    let Some(version) = info.get("redis_version") else { return Ok(()) };
-    let mut parts = version.split('.').map(str::parse);
-    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return Ok(()) };
-    if info.contains_key("valkey_version") || (major, minor) >= OLDEST {
+    let Some((version, number)) = number(info) else { return Ok(()) };
+    if info.contains_key("valkey_version") || number >= OLDEST {
         return Ok(());
     }
     let (major, minor) = OLDEST;
@@ -19,6 +20,18 @@ pub(crate) fn check(info: &BTreeMap<String, String>) -> Result<(), String> {
         "the server is Redis {version}, which lacks commands that leases need (SET with PXAT); \
          use Redis {major}.{minor} or later, or Valkey"
     ))
+}
+
+/// Returns whether the server accepts several sections in one INFO. If its version is not known, this returns false.
+pub(crate) fn has_info_sections(info: &BTreeMap<String, String>) -> bool {
+    number(info).is_some_and(|(_, number)| number >= INFO_SECTIONS)
+}
+
+/// Returns the version of Redis that the server reports, as text and as a number.
+fn number(info: &BTreeMap<String, String>) -> Option<(&str, (u32, u32))> {
+    let version = info.get("redis_version")?;
+    let mut parts = version.split('.').map(|part| part.parse().ok());
+    Some((version, (parts.next()??, parts.next()??)))
 }
 
 #[cfg(test)]

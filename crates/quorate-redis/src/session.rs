@@ -1,11 +1,13 @@
 use crate::{
     address::Secret,
-    durability::{self, Durability, durability},
+    durability::{self, Durability},
     encode::{Keys, encode},
+    fault,
     handshake::{self, Handshake},
     pubsub::{PubSub, SubscriptionChange},
     reply::{self, Replies},
     scripts::Loaded,
+    server_facts::{SECTIONS, ServerFacts},
     session_io::{PendingReply, PushHandler, SharedIo, reply_slot},
     wire::{Reader, Writer},
 };
@@ -14,7 +16,7 @@ use quorate::{
     node::{Batch, BatchReply, Cause, Listen, Push, PushSender, Session},
 };
 use redis::Value;
-use std::{fmt, future, sync::Arc, task::Context, time::Duration};
+use std::{collections::BTreeMap, fmt, future, sync::Arc, task::Context, time::Duration};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -23,13 +25,14 @@ use tokio_util::sync::CancellationToken;
 /// released expire.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// The interval at which a session with a durable server checks that the server is still durable.
-pub const DURABILITY_CHECK: Duration = Duration::from_secs(5);
+/// The interval at which a session checks that the facts on which the handshake decided are unchanged: the server's
+/// role, its eviction policy, and its durability.
+pub const FACT_CHECK: Duration = Duration::from_secs(5);
 
 /// A session with one Redis server. A session has one connection, which is never reopened.
 ///
 /// The driver of the session carries the connection's input and output on, or else a task of the session. The task
-/// ends when the connection breaks, or when the server is no longer as durable as it reported in the handshake. It
+/// ends when the connection breaks, or when a fact that the server reported in the handshake has changed. It
 /// also ends when the session has been dropped and its requests have been sent, at most [`LINGER`] later.
 pub struct RedisSession {
     io: Arc<SharedIo>,
@@ -54,9 +57,10 @@ impl RedisSession {
         let gone = CancellationToken::new();
         let pubsub = PubSub::default();
         let pushes = PushHandler { pubsub: pubsub.clone(), push_sender: push_sender.clone() };
-        let io = Arc::new(SharedIo::new((reader, writer), pushes, password.map(Arc::new)));
-        let is_durable = handshake.hello.durable == Some(true);
-        env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, is_durable));
+        let password = password.map(Arc::new);
+        let io = Arc::new(SharedIo::new((reader, writer), pushes, password.clone()));
+        let watch = Watch { facts: handshake.facts, has_sections: handshake.has_sections, password };
+        env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, watch));
         let pubsub = handshake.pushes.then_some(pubsub);
         Self { io, keys, scripts: handshake.scripts, pubsub, gone }
     }
@@ -127,13 +131,7 @@ impl Drop for RedisSession {
     }
 }
 
-async fn serve(
-    env: Env,
-    io: Arc<SharedIo>,
-    gone: CancellationToken,
-    push_sender: PushSender,
-    is_durable: bool,
-) {
+async fn serve(env: Env, io: Arc<SharedIo>, gone: CancellationToken, push_sender: PushSender, watch: Watch) {
     let lingering = async {
         tokio::select! { biased;
             () = gone.cancelled() => {}
@@ -141,57 +139,77 @@ async fn serve(
         }
         env.sleep(LINGER).await;
     };
-    tokio::select! { biased;
-        () = future::poll_fn(|context| io.poll_task(context)) => {}
-        () = watch_durability(&env, &io, is_durable) => {}
-        () = lingering => {}
-    }
-    io.close();
+    let cause = tokio::select! { biased;
+        () = future::poll_fn(|context| io.poll_task(context)) => Cause::Closed,
+        cause = watch.changed(&env, &io) => cause,
+        () = lingering => Cause::Closed,
+    };
+    io.close(&cause);
     if !gone.is_cancelled() {
-        push_sender.push(Push::Closed);
+        push_sender.push(Push::Closed(cause));
     }
 }
 
-/// Returns once the server is no longer durable. If the server was not durable from the beginning, this function
-/// never returns.
-async fn watch_durability(env: &Env, io: &SharedIo, is_durable_now: bool) {
-    if !is_durable_now {
-        return future::pending().await;
-    }
-    let mut bytes = redis::cmd("INFO").arg("persistence").get_packed_command();
-    for name in durability::SETTINGS {
-        bytes.extend(redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command());
-    }
-    loop {
-        env.sleep(DURABILITY_CHECK).await;
-        let (reply, reply_rx) = oneshot::channel();
-        let count = 1 + durability::SETTINGS.len();
-        io.submit_and_wake(bytes.clone(), PendingReply::Values { count, values: Vec::new(), reply });
-        match reply_rx.await {
-            Ok(values) if !is_durable(&values) => return,
-            Ok(_) => {}
-            // The session was dropped, or the connection broke. Another branch of `serve` ends the task in these
-            // cases.
-            Err(_) => return future::pending().await,
+/// Watches the facts about the server on which the handshake decided.
+struct Watch {
+    facts: ServerFacts,
+    /// True if the server accepts several sections in one INFO.
+    has_sections: bool,
+    password: Option<Arc<Secret>>,
+}
+
+impl Watch {
+    /// Returns once a fact has changed, with a cause that names the fact.
+    async fn changed(&self, env: &Env, io: &SharedIo) -> Cause {
+        loop {
+            env.sleep(FACT_CHECK).await;
+            // A few sections of INFO cost the server less than all of them. If they seem to show a change, the facts
+            // are read as in the handshake, because another product may lack the sections.
+            if self.has_sections
+                && let Some(now) = self.read(io, &SECTIONS).await
+                && self.facts.change(&now).is_none()
+            {
+                continue;
+            }
+            let Some(now) = self.read(io, &[]).await else { continue };
+            if let Some(why) = self.facts.change(&now) {
+                let cause =
+                    Cause::Changed(format!("{why}; a new connection decides whether it may vote").into());
+                return match &self.password {
+                    Some(password) => fault::redact(cause, password.reveal()),
+                    None => cause,
+                };
+            }
         }
     }
-}
 
-/// Returns whether the server is still durable, by its replies to INFO and to CONFIG GET of each of
-/// [`durability::SETTINGS`]. A server that refuses to reply, for instance while it is busy, counts as durable
-/// until the next check.
-fn is_durable(values: &[Value]) -> bool {
-    let [info, settings @ ..] = values else { return true };
-    let info = match info {
-        Value::VerbatimString { text, .. } => text.as_str().into(),
-        info => match reply::text(info) {
-            Ok(text) => text,
-            Err(_) => return true,
-        },
-    };
-    let reported = durability::SETTINGS.iter().zip(settings).filter_map(|(name, value)| {
-        let value = handshake::setting(value).ok()??;
-        Some(((*name).to_owned(), value.to_string()))
-    });
-    !matches!(durability(&handshake::facts(&info), &reported.collect()), Durability::Volatile(_))
+    /// Reads the facts. Returns `None` if the server refuses to reply, for instance while it is busy. The facts then
+    /// count as unchanged until the next check.
+    async fn read(&self, io: &SharedIo, sections: &[&str]) -> Option<ServerFacts> {
+        // The settings matter only while they make the server durable.
+        let settings: &[&str] =
+            if self.facts.durability == Durability::Durable { &durability::SETTINGS } else { &[] };
+        let mut bytes = redis::cmd("INFO").arg(sections).get_packed_command();
+        for name in settings {
+            bytes.extend(redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command());
+        }
+        let (reply, reply_rx) = oneshot::channel();
+        let count = 1 + settings.len();
+        io.submit_and_wake(bytes, PendingReply::Values { count, values: Vec::new(), reply });
+        let Ok(values) = reply_rx.await else {
+            // The session was dropped, or the connection broke. Another branch of `serve` ends the task then.
+            return future::pending().await;
+        };
+        let (info, values) = values.split_first()?;
+        let info = match info {
+            Value::VerbatimString { text, .. } => text.as_str().into(),
+            info => reply::text(info).ok()?,
+        };
+        let reported = settings.iter().zip(values).filter_map(|(name, value)| {
+            let value = handshake::setting(value).ok()??;
+            Some(((*name).to_owned(), value.to_string()))
+        });
+        let settings: BTreeMap<String, String> = reported.collect();
+        ServerFacts::read(&handshake::facts(&info), &settings).ok()
+    }
 }

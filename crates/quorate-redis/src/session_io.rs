@@ -132,9 +132,9 @@ impl SharedIo {
         wake(task);
     }
 
-    /// Ends the connection. Pending replies are answered with an error.
-    pub(crate) fn close(&self) {
-        self.io().end();
+    /// Ends the connection. Pending requests are answered with `cause`.
+    pub(crate) fn close(&self, cause: &Cause) {
+        self.io().end(cause);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -162,7 +162,7 @@ impl SessionIo {
         // Reading comes first. So a reply that has arrived is delivered even if the connection has broken since.
         while let Poll::Ready(delivered) = self.poll_read(context) {
             if !delivered {
-                self.end();
+                self.end(&Cause::Closed);
                 return Poll::Ready(());
             }
         }
@@ -174,7 +174,7 @@ impl SessionIo {
             self.is_finished = matches!(written, Poll::Ready(Ok(())));
         }
         if matches!(written, Poll::Ready(Err(_))) {
-            self.end();
+            self.end(&Cause::Closed);
             return Poll::Ready(());
         }
         Poll::Pending
@@ -205,10 +205,14 @@ impl SessionIo {
         Poll::Ready(value.is_ok_and(|value| self.deliver(value, context)))
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, cause: &Cause) {
         self.connection = None;
-        // The receivers get an error.
-        self.pending.clear();
+        for pending in self.pending.drain(..) {
+            // The other receivers get an error, because their senders are dropped.
+            if let PendingReply::Batch { delivery, .. } = pending {
+                delivery.fail(cause.clone());
+            }
+        }
     }
 
     /// Delivers one value of the server. Returns false if no request explains it.
@@ -279,6 +283,11 @@ impl Delivery {
     /// itself, it is not woken, because it polls the reply after the input.
     fn deliver(self, reply: Result<BatchReply, Cause>, current: &Waker) {
         wake(self.set(reply).filter(|waker| !waker.will_wake(current)));
+    }
+
+    /// Delivers the cause for which there is no reply.
+    fn fail(self, cause: Cause) {
+        wake(self.set(Err(cause)));
     }
 
     fn set(&self, reply: Result<BatchReply, Cause>) -> Option<Waker> {

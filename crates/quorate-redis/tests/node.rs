@@ -60,7 +60,7 @@ async fn user_password_and_database_are_used() {
     assert_eq!(marker, "OK");
     elsewhere.stamp = support::STAMP.into();
     match elsewhere.ask(acquire("s", 2)).await {
-        Reply::Refused(Refusal::Failed(why)) => assert!(!why.contains(PASSWORD), "{why}"),
+        Reply::Refused(Refusal::Unable(why)) => assert!(!why.contains(PASSWORD), "{why}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(client.raw_get(&server, 7, "q:s"), "(nil)");
@@ -121,7 +121,7 @@ async fn a_killed_server_is_unreachable_and_returns_with_another_run_id() {
     let (session, first) = node.open(push_sender).await.unwrap();
     server.kill();
     // The session reports that the connection was closed, although no request was in flight.
-    assert_eq!(soon(pushes.recv()).await, Some(Push::Closed));
+    assert_eq!(soon(pushes.recv()).await, Some(Push::Closed(Cause::Closed)));
     let mut client = NodeClient::of(node.clone(), session, first.clone());
     assert_eq!(client.try_ask(vec![acquire("r", 1)]).await, Err(Cause::Closed));
     let cause = refused(&node).await;
@@ -485,7 +485,7 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
     assert_eq!(client.ask(completed).await, Reply::Completed);
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     match client.ask(acquire("r", 1)).await {
-        Reply::Refused(Refusal::Failed(why)) => assert!(why.contains("memory"), "{why}"),
+        Reply::Refused(Refusal::Unable(why)) => assert!(why.contains("memory"), "{why}"),
         other => panic!("{other:?}"),
     }
     // The server is out of memory. It still reports the stored state to another worker, and refuses only the
@@ -494,7 +494,7 @@ async fn a_server_out_of_memory_refuses_without_partial_changes() {
     let reply = client.ask(begin(held, 2)).await;
     assert!(matches!(&reply, Reply::Held { owner: holder, .. } if *holder == owner(1)), "{reply:?}");
     let refused = client.ask(begin(new, 2)).await;
-    assert!(matches!(refused, Reply::Refused(Refusal::Failed(_))), "{refused:?}");
+    assert!(matches!(refused, Reply::Refused(Refusal::Unable(_))), "{refused:?}");
     // Even without memory, a lock or claim that is held can be extended and released.
     for resource in [lock("held"), held.clone(), kept.clone()] {
         let extended = Request::Extend {
@@ -575,6 +575,46 @@ async fn durable_workers_exclude_a_server_that_delays_syncs() {
         until(&quorum, "Trusted").await;
     }
     quorum.close().await;
+}
+
+/// Regression: only the durability was checked again. A server that began to evict granted a held lock twice.
+#[tokio::test]
+async fn a_server_whose_eviction_policy_or_role_changes_ends_its_open_sessions() {
+    let evicts = ["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"];
+    let replicates = ["REPLICAOF", "127.0.0.1", "1"];
+    let ends = async |change: &[&str], named: &str, decision: &str| {
+        let server = RedisServer::start().unwrap();
+        let node = RedisNode::parse(&server.url()).unwrap();
+        let (push_sender, mut pushes) = PushSender::channel();
+        let (_session, _) = node.open(push_sender).await.unwrap();
+        let mut client = NodeClient::marked(node.clone().prefix("other:")).await;
+        client.must_acquire("r", 1).await;
+        let quorum = Quorum::builder().node(node).trust_new_nodes(true).build().unwrap();
+        until(&quorum, "Trusted").await;
+        assert_eq!(server.command(change), "OK");
+        if change == replicates {
+            // A server that refuses a write for its role is asked again at once.
+            let refused = client.try_ask(vec![acquire("other", 2)]).await;
+            assert!(
+                matches!(&refused, Err(Cause::Changed(why)) if why.starts_with("READONLY")),
+                "{refused:?}"
+            );
+        }
+        until(&quorum, decision).await;
+        match soon(pushes.recv()).await {
+            Some(Push::Closed(Cause::Changed(why))) => assert!(why.contains(named), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        quorum.close().await;
+    };
+    tokio::join!(
+        ends(
+            &evicts,
+            "its maxmemory-policy was noeviction and is now volatile-ttl",
+            "Evicts(\"volatile-ttl\")"
+        ),
+        ends(&replicates, "its role was master and is now slave", "Refused(Replica)"),
+    );
 }
 
 /// Waits until the text of the state of the quorum's only node contains `part`.

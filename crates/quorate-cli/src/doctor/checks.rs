@@ -174,7 +174,7 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
         NodeState::Refused(
             VoteRejection::Replica | VoteRejection::Evicts(_) | VoteRejection::EvictionUnknown,
         ) => {}
-        NodeState::Refused(why) if why.is_permanent() => {
+        NodeState::Refused(why) if why.is_permanent() || matches!(why, VoteRejection::Unable(_)) => {
             found.push(Finding::new(
                 Critical,
                 name,

@@ -12,6 +12,9 @@ return serve(true, false, 1, 3, function(k, a)
   end
   if stored ~= ARGV[a + 2] then
     call('SET', KEYS[k], ARGV[a + 2])
+  else
+    -- Changes nothing, because the key exists. A server that refuses writes refuses this one too.
+    call('SET', KEYS[k], ARGV[a + 2], 'NX')
   end
   return { 'marked' }
 end)

@@ -114,7 +114,7 @@ impl Connection {
         state.sender_closed = true;
         state.waiting.clear();
         drop(state);
-        self.push_sender.push(Push::Closed);
+        self.push_sender.push(Push::Closed(quorate::node::Cause::Closed));
     }
 
     /// Carries requests to the server in their order. Returns once the sender has closed its end and all its

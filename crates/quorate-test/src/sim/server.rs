@@ -252,6 +252,7 @@ impl Server {
             eviction: Some("noeviction".into()),
             durable: Some(self.durable),
             volatile: None,
+            unable: None,
         };
         Some(state.store.handshake(facts))
     }

@@ -172,7 +172,7 @@ pub(super) async fn a_closed_session_receives_nothing_and_blocks_no_other<N: Nod
         by += 1;
     }
     let received = client.env.before(client.now() + PATIENCE, pushes.recv()).await;
-    assert!(matches!(received, Some(None | Some(Push::Closed))), "{received:?}");
+    assert!(matches!(received, Some(None | Some(Push::Closed(_)))), "{received:?}");
 }
 
 /// Checks that a client may begin and end subscriptions in any order, and that its batches are still served.

@@ -134,6 +134,7 @@ impl Node for WrongNode {
             eviction: Some("noeviction".into()),
             durable: Some(false),
             volatile: None,
+            unable: None,
         };
         Ok((self.clone(), hello))
     }

@@ -92,7 +92,10 @@ impl ServerHooks for JudgedHooks {
     fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             // No simulated server is out of memory, and no other program writes to it.
-            if let Reply::Refused(refusal @ (Refusal::Failed(_) | Refusal::WrongType(_))) = reply {
+            if let Reply::Refused(
+                refusal @ (Refusal::Unable(_) | Refusal::Failed(_) | Refusal::WrongType(_)),
+            ) = reply
+            {
                 self.referee.fail(&format!("{node} cannot serve {request:?}: {refusal}"));
             }
         }

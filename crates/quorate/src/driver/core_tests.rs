@@ -103,6 +103,7 @@ fn hello(run_id: &str, marked: Option<&str>) -> Hello {
         eviction: Some("noeviction".into()),
         durable: None,
         volatile: None,
+        unable: None,
     }
 }
 
@@ -166,6 +167,61 @@ fn under_durable_a_node_that_may_forget_is_refused_with_the_reason() {
     let NodeState::Unreachable(cause @ Cause::Unreachable(_)) = state else { panic!("{state:?}") };
     assert!(!is_up && !cause.is_permanent() && cause.to_string().contains("does not say yet"), "{cause}");
     assert!(opened(true, Hello { durable: Some(true), ..marked() }).0);
+}
+
+/// Returns whether the registry says that the node votes, and otherwise the reason.
+fn vote(harness: &Harness) -> Result<(), String> {
+    harness.registry.status()[0].reason().map_or(Ok(()), Err)
+}
+
+#[test]
+fn a_node_that_refuses_what_leases_need_does_not_vote_and_its_grants_count_nevertheless() {
+    let mut harness = Harness::trusted();
+    let epoch = harness.registry.epoch(0);
+    let ask = |harness: &mut Harness, ms: u64, reply_to_it: Reply| {
+        harness.pending(acquire(), ms + 100, true);
+        let batches = sent(harness.core.step(at(ms)));
+        assert_eq!(batches[0].1.requests, [acquire()], "it is asked as before");
+        harness.core.replied(at(ms + 1), batches[0].0, reply(ms, vec![reply_to_it]));
+        harness.answers().remove(0)
+    };
+    let refused = || Reply::Refused(Refusal::Unable("OOM; raise maxmemory".into()));
+    let granted = || Reply::Granted { counter: FencingToken::new(8), begun: None };
+    let answer = ask(&mut harness, 20, refused());
+    assert!(matches!(answer, Answer::Reply(Reply::Refused(Refusal::Unable(_)))), "{answer:?}");
+    assert!(vote(&harness).unwrap_err().contains("OOM; raise maxmemory"));
+    // The node is probed every second. A probe that it refuses too changes nothing.
+    assert!(harness.core.step(at(30)).is_empty());
+    let probe = |harness: &mut Harness, ms: u64, reply_to_it: Reply| {
+        assert!(harness.core.wake() > at(ms - 1_000) && harness.core.wake() <= at(ms));
+        let batches = sent(harness.core.step(at(ms)));
+        assert!(matches!(batches[0].1.requests[..], [Request::Mark { .. }]), "{batches:?}");
+        harness.core.replied(at(ms + 1), batches[0].0, reply(ms, vec![reply_to_it]));
+        assert!(harness.core.step(at(ms + 2)).is_empty());
+    };
+    probe(&mut harness, 1_040, refused());
+    assert!(vote(&harness).is_err());
+    probe(&mut harness, 2_050, Reply::Marked);
+    assert_eq!(vote(&harness), Ok(()));
+    // A grant ends the state at once, and is counted like any other.
+    ask(&mut harness, 2_100, refused());
+    assert!(vote(&harness).is_err());
+    let answer = ask(&mut harness, 2_200, granted());
+    assert!(matches!(answer, Answer::Reply(Reply::Granted { .. })), "{answer:?}");
+    assert_eq!(vote(&harness), Ok(()));
+    assert!(harness.core.step(at(2_300)).is_empty());
+    assert_eq!(harness.registry.epoch(0), epoch, "it has lost nothing");
+}
+
+#[test]
+fn a_handshake_with_a_node_that_refuses_writes_says_so_at_once() {
+    let mut harness = Harness::new();
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    let hello = Hello { unable: Some("MISCONF".into()), ..hello("run", Some("run")) };
+    harness.core.opened(at(10), Ok(hello));
+    assert!(harness.core.step(at(10)).is_empty());
+    assert!(vote(&harness).unwrap_err().contains("MISCONF"));
+    assert!(harness.core.is_up());
 }
 
 #[test]

@@ -235,9 +235,9 @@ impl<N: Node> Driver<'_, N> {
                 (channels.on_release)(&freed, notified);
             }
             Push::Released { .. } => {}
-            Push::Closed => {
+            Push::Closed(cause) => {
                 self.close();
-                self.core.closed(self.env.now(), Cause::Closed);
+                self.core.closed(self.env.now(), cause);
             }
         }
     }

@@ -90,6 +90,7 @@ impl Node for MemoryNode {
             eviction: Some("noeviction".into()),
             durable: Some(false),
             volatile: Some("it lives in the memory of one process; use another kind of node".into()),
+            unable: None,
         };
         let number = self.pubsub().add_session();
         Ok((MemorySession { node: self.clone(), push_sender, number }, hello))

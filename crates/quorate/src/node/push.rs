@@ -1,4 +1,4 @@
-use super::{Owner, Resource};
+use super::{Cause, Owner, Resource};
 use tokio::sync::mpsc;
 
 /// The capacity of the channel from a session to its driver. Further pushes are lost. The last free slot is
@@ -9,8 +9,8 @@ const PUSHES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Push {
-    /// The connection was lost while no request was in flight.
-    Closed,
+    /// The session has ended while no request was in flight, for this cause.
+    Closed(Cause),
     /// A resource with a subscription was released on the node. The node does not send this push if a lease
     /// expires, or if a client other than Quorate releases the resource.
     Released {
@@ -55,7 +55,7 @@ impl PushSender {
     /// Sends `push`, without waiting. The push is lost if the driver has opened another session, or if the
     /// node pushes faster than the driver reads.
     pub fn push(&self, push: Push) {
-        if push == Push::Closed || self.0.capacity() > 1 {
+        if matches!(push, Push::Closed(_)) || self.0.capacity() > 1 {
             let _ = self.0.try_send(push);
         }
     }
@@ -76,8 +76,9 @@ mod tests {
                 notified: 1,
             });
         }
-        push_sender.push(Push::Closed);
+        push_sender.push(Push::Closed(Cause::Closed));
         let received: Vec<Push> = std::iter::from_fn(|| pushes.try_recv().ok()).collect();
-        assert_eq!((received.len(), received.last()), (PUSHES_MAX, Some(&Push::Closed)));
+        let closed = Push::Closed(Cause::Closed);
+        assert_eq!((received.len(), received.last()), (PUSHES_MAX, Some(&closed)));
     }
 }

@@ -138,7 +138,11 @@ pub enum Refusal {
     /// A key under a name of Quorate has another type, or content that Quorate did not write.
     #[error("a key holds something else than expected: {0}")]
     WrongType(Arc<str>),
-    /// The node could not execute the request. For instance, it is out of memory, or the request is invalid.
+    /// The node refuses every request that needs the same, whatever its resource is. For instance, it is out of memory, or
+    /// the worker's user lacks a permission. Contains the node's error and the fix.
+    #[error("the node cannot serve leases: {0}")]
+    Unable(Arc<str>),
+    /// The node could not execute the request. For instance, the request is invalid.
     #[error("the node failed: {0}")]
     Failed(Arc<str>),
 }
@@ -192,6 +196,9 @@ pub struct Hello {
     /// The reason why the server is not known to be durable, with the setting, its value and the fix. If both
     /// this field and [`Hello::durable`] are `None`, the server is expected to report its durability soon.
     pub volatile: Option<Arc<str>>,
+    /// The error with which the server refused a write that changes nothing, with the fix. `None` if it accepted the
+    /// write, or if the session does not try one.
+    pub unable: Option<Arc<str>>,
 }
 
 /// The reason why a node gave no reply.
@@ -215,6 +222,10 @@ pub enum Cause {
     /// The connection broke before the reply arrived, or the node may have lost its memory since its reply.
     #[error("the connection closed")]
     Closed,
+    /// The facts about the server on which the handshake decided have changed, so the session has ended. The next
+    /// handshake decides.
+    #[error("the server changed: {0}")]
+    Changed(Arc<str>),
     /// The server sent something that is not a valid reply to the request.
     #[error("unexpected reply: {0}")]
     Protocol(Arc<str>),

@@ -49,6 +49,14 @@
 //! only this worker treats the node as quarantined. Idle nodes are probed three times in a `max_ttl`, so that
 //! a step is noticed.
 //!
+//! # Nodes that answer and refuse
+//!
+//! A trusted node may refuse what leases need: it is out of memory or disk space, too few replicas follow it, the worker's
+//! user lacks a permission, or the clocks are too far apart. Such a node is reported as one that does not vote, with its
+//! error ([`VoteRejection::Unable`], [`VoteRejection::Clock`]), and probed until it serves again. This state only
+//! informs: requests are sent to the node as before, and what it grants counts. A lease that is held lives on as long as
+//! a majority extends it.
+//!
 //! # The quorum's clock
 //!
 //! Every reply carries the node's wall time. From these samples [`quorum_clock`] computes the time that a majority of the
@@ -56,6 +64,7 @@
 //!
 //! The reasons for these rules, with the counterexamples, are in `docs/design/lease-and-trust.md`.
 
+mod ability;
 mod clock_offset;
 mod clock_steps;
 mod epoch;

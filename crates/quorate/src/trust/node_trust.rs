@@ -1,9 +1,10 @@
 use crate::{
     env::BootTime,
-    node::{Hello, NodeTime},
+    node::{Hello, NodeTime, Reply, Request},
     sabotage::Sabotage,
     trust::{
         Marker, NodeState, QuarantineReason, VoteRejection,
+        ability::Ability,
         clock_steps::ClockStep,
         policy::{TrustDecision, TrustPolicy},
         registry::{FirstMark, NodeRegistry},
@@ -31,6 +32,8 @@ pub(crate) struct NodeTrust {
     /// The last step of the node's clock against the boot clock. `None` once that step no longer keeps the node
     /// from voting.
     step: Option<ClockStep>,
+    /// The ability of the node to serve the requests of this worker. A node that refuses them is shown as one without a vote.
+    ability: Ability,
 }
 
 #[derive(Debug)]
@@ -81,12 +84,14 @@ impl NodeTrust {
             memory: None,
             lost_memory: false,
             step: None,
+            ability: Ability::default(),
         }
     }
 
     /// Records the handshake of a new connection. [`NodeTrust::evaluate`] must be called next.
     pub(crate) fn connected(&mut self, now: BootTime, hello: Hello) {
         self.registry.connected(self.me, &hello.run_id, &hello.version);
+        self.ability.connected(now, hello.unable.as_ref());
         self.trust = TrustState::Unknown;
         self.hello = Some(hello);
         self.read_at = now;
@@ -98,6 +103,19 @@ impl NodeTrust {
         self.trust = TrustState::Unknown;
         self.hello = None;
         self.awaits_others = false;
+    }
+
+    /// Records the node's reply to `request`. A node that refuses what leases need is no longer reported as one that
+    /// votes. Its replies count as before, because a grant that a node did give is a grant.
+    pub(crate) fn replied(&mut self, now: BootTime, request: &Request, reply: &Reply) {
+        if self.ability.observe(now, request, reply) && matches!(self.trust, TrustState::Granted) {
+            self.grant();
+        }
+    }
+
+    /// Returns whether the node refuses what leases need.
+    pub(crate) fn is_unable(&self) -> bool {
+        self.ability.objection().is_some()
     }
 
     pub(crate) fn is_unknown(&self) -> bool {
@@ -370,7 +388,8 @@ impl NodeTrust {
 
     fn grant(&mut self) {
         self.trust = TrustState::Granted;
-        self.registry.set_state(self.me, NodeState::Trusted);
+        let objection = self.ability.objection().cloned();
+        self.registry.set_state(self.me, objection.map_or(NodeState::Trusted, NodeState::Refused));
     }
 
     fn withhold(&mut self, until: Option<BootTime>, why: VoteRejection) {

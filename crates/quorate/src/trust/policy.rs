@@ -166,6 +166,7 @@ mod tests {
             eviction: Some("noeviction".into()),
             durable: None,
             volatile: None,
+            unable: None,
         }
     }
 

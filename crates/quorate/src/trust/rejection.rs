@@ -95,6 +95,9 @@ pub enum VoteRejection {
         /// The time that was left of the quarantine when this value was created.
         remaining: Duration,
     },
+    /// The node answers, but refuses what leases need. Contains the node's error and the fix.
+    #[error("it refuses what a lease needs: {0}")]
+    Unable(Arc<str>),
     /// The node's clock and this worker's clock differ so much that this worker cannot start a fencing counter
     /// on the node.
     #[error(
@@ -118,6 +121,7 @@ impl VoteRejection {
             self,
             Self::Quarantined { .. }
                 | Self::Clock { .. }
+                | Self::Unable(_)
                 | Self::Contradicted { .. }
                 | Self::TooFewMet { .. }
                 | Self::Unmarked

@@ -87,6 +87,7 @@ impl NodeOutcome {
     pub(crate) fn of_state(state: &NodeState) -> Self {
         match state {
             NodeState::Connecting | NodeState::Trusted => Self::Pending,
+            NodeState::Refused(VoteRejection::Unable(why)) => Self::Refused(Refusal::Unable(Arc::clone(why))),
             NodeState::Quarantined { why, .. } | NodeState::Refused(why) => Self::Untrusted(why.clone()),
             NodeState::Unreachable(cause) => Self::Unreachable(cause.clone()),
         }
@@ -218,7 +219,7 @@ impl NoMajority {
                 outcome,
                 NodeOutcome::Unreachable(_)
                     | NodeOutcome::Untrusted(_)
-                    | NodeOutcome::Refused(Refusal::Failed(_) | Refusal::WrongType(_))
+                    | NodeOutcome::Refused(Refusal::Unable(_) | Refusal::Failed(_) | Refusal::WrongType(_))
             )
         };
         self.nodes.len() - self.count(unable) < self.needed

@@ -134,6 +134,8 @@ pub(super) async fn watch_mistake(env: Env, quorum: Quorum, referee: Arc<Referee
             // A node is rejected in one of these two ways only because of the rejections of other nodes. The
             // rejections of the other nodes have the reason that this check looks for.
             NodeState::Refused(VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. }) => None,
+            // The clocks are a fault of the simulation, and no mistake of the process.
+            NodeState::Refused(VoteRejection::Clock { .. }) => None,
             NodeState::Refused(why) => Some(why),
             _ => None,
         });

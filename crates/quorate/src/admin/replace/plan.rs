@@ -294,6 +294,7 @@ mod tests {
             eviction: Some("noeviction".into()),
             durable: None,
             volatile: None,
+            unable: None,
         };
         Sight { hello, took: Duration::ZERO, ahead_micros: 0 }
     }

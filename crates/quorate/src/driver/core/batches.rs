@@ -125,7 +125,11 @@ impl Core {
         }
         if batch.requests.is_empty() {
             // The batch was a probe. It has no caller.
-            if let Some(Reply::Refused(Refusal::Marker(marker))) = reply.replies.into_iter().next() {
+            let Some(answer) = reply.replies.into_iter().next() else { return };
+            if let Some(probe) = self.probe_request() {
+                self.node_trust.replied(now, &probe, &answer);
+            }
+            if let Reply::Refused(Refusal::Marker(marker)) = answer {
                 self.node_trust.marker_changed(now, reply.node_time, marker);
             }
             return;
@@ -142,6 +146,9 @@ impl Core {
                 self.node_trust.marker_changed(now, reply.node_time, marker.clone());
             }
             if let Some(pending) = pending {
+                if let Some(request) = &pending.request {
+                    self.node_trust.replied(now, request, &answer);
+                }
                 self.answer_under(batch.memory, pending.reply, sent, Answer::Reply(answer));
             }
         }

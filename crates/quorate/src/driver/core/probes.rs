@@ -36,17 +36,18 @@ impl Core {
         self.node_trust.end_quarantine(now);
     }
 
-    /// Probes a node that must not vote, since the node does not report when the reason for this has ended.
+    /// Probes a node that must not vote or refuses what leases need, since it does not report when the reason has ended.
     /// Also probes an idle node, to notice a step of the node's clock.
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
-        let quarantined = self.node_trust.wake().is_some();
-        let soon = quarantined || self.node_trust.may_change_soon();
+        let is_tested = self.node_trust.wake().is_some() || self.is_unable();
+        let soon = is_tested || self.node_trust.may_change_soon();
         let every = if soon { PROBE_EVERY } else { RECONNECT_EVERY };
-        if self.node_trust.is_withheld() {
+        let votes = !self.node_trust.is_withheld() && !self.is_unable();
+        if !votes {
             self.late_probe = None;
         }
         match self.probe_at {
-            _ if !self.node_trust.is_withheld() => {
+            _ if votes => {
                 self.probe_at = None;
                 self.probe_if_idle(now, commands);
                 self.probe_if_late(now, commands);
@@ -56,7 +57,7 @@ impl Core {
             Some(_) if self.in_flight.len() >= IN_FLIGHT_MAX => {
                 self.probe_at = Some(now + self.policy.config.node_timeout);
             }
-            Some(_) if quarantined => {
+            Some(_) if is_tested => {
                 self.probe_at = Some(now + every);
                 self.send_probe(now, commands);
             }
@@ -71,10 +72,19 @@ impl Core {
     /// Sends a request that replaces the node's marker by the same marker, which changes nothing. If the node
     /// stores another marker by now, it refuses the request, and its reply contains the other marker.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
-        if let Some(marker) = self.node_trust.stored_marker() {
-            let request = Request::Mark { expect: Some(Arc::clone(&marker)), marker };
+        if let Some(request) = self.probe_request() {
             self.send(now, vec![request], commands);
         }
+    }
+
+    pub(super) fn probe_request(&self) -> Option<Request> {
+        let marker = self.node_trust.stored_marker()?;
+        Some(Request::Mark { expect: Some(Arc::clone(&marker)), marker })
+    }
+
+    /// Returns whether the node could vote, and refuses what leases need.
+    fn is_unable(&self) -> bool {
+        !self.node_trust.is_withheld() && !self.node_trust.is_unknown() && self.node_trust.is_unable()
     }
 
     /// Returns the time at which the node must be probed if it gets no request before. Without replies for a
@@ -82,7 +92,8 @@ impl Core {
     pub(crate) fn idle_until(&self) -> Option<BootTime> {
         // While the trust in the node is not decided, requests wait in the driver's queue. So the node does not
         // count as idle.
-        let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown();
+        // A node that refuses what leases need is probed more often anyway.
+        let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown() && !self.is_unable();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
         idle.then(|| self.idle_since + (self.policy.config.max_ttl / IDLE_PROBES).min(IDLE_AT_MOST))
     }

@@ -396,7 +396,7 @@ async fn a_batch_that_cannot_be_written_is_not_granted() {
     let counters = scratch.path().join("node/counters");
     std::fs::remove_dir(&counters).unwrap();
     let reply = ask(&mut session, acquire("r", 1, SystemWorld.wall())).await;
-    let Reply::Refused(Refusal::Failed(why)) = &reply else { panic!("{reply:?}") };
+    let Reply::Refused(Refusal::Unable(why)) = &reply else { panic!("{reply:?}") };
     assert!(why.contains(counters.to_str().unwrap()), "{why}");
     assert_eq!(ask(&mut session, release("r", 1)).await, Reply::Released(false));
 }
@@ -410,7 +410,7 @@ async fn a_directory_moved_away_is_another_node() {
     std::fs::rename(scratch.path().join("node"), scratch.path().join("old")).unwrap();
     let inspect = || never_late(Request::Inspect { resource: lock("r") });
     assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
-    assert_eq!(pushes.recv().await, Some(Push::Closed));
+    assert_eq!(pushes.recv().await, Some(Push::Closed(Cause::Closed)));
     assert_eq!(session.send(inspect()).await, Err(Cause::Closed));
 
     let (_, fresh) = scratch.node().open(PushSender::channel().0).await.unwrap();
@@ -587,7 +587,7 @@ async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
     let late = first.send(never_late(acquire("r", 1, SystemWorld.wall()))).await;
     let Err(Cause::Denied(why)) = late else { panic!("granted on two machines: {late:?}") };
     assert!(why.contains("boot one") && why.contains("boot two"), "{why}");
-    assert_eq!(pushes.recv().await, Some(Push::Closed));
+    assert_eq!(pushes.recv().await, Some(Push::Closed(Cause::Closed)));
     let back = on("one").open(PushSender::channel().0).await.map(|(_, hello)| hello);
     assert!(matches!(back, Err(Cause::Denied(_))), "{back:?}");
     granted(&ask(&mut second, acquire("r", 2, SystemWorld.wall())).await);

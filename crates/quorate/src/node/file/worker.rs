@@ -128,7 +128,7 @@ impl SessionWorker {
     fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, push_sender: &PushSender) {
         while self.receive(inbox) {
             if !self.run_pending(lock) {
-                return push_sender.push(Push::Closed);
+                return push_sender.push(Push::Closed(Cause::Closed));
             }
         }
     }
@@ -218,7 +218,7 @@ impl PendingBatch {
         let written = store.commit(guard).unwrap_or_else(|e| {
             // It is not known which changes of the batch have been stored. So every request that makes a change
             // is answered with the error.
-            let failed = Reply::Refused(Refusal::Failed(e.to_string().into()));
+            let failed = Reply::Refused(Refusal::Unable(e.to_string().into()));
             for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
                 if request.sets_a_key() || request.is_release() {
                     *reply = failed.clone();
@@ -270,6 +270,7 @@ fn read_identity(dir: &Directory, guard: &DirGuard, world: &dyn World) -> Result
         eviction: Some("noeviction".into()),
         durable: Some(true),
         volatile: None,
+        unable: None,
     })
 }
 

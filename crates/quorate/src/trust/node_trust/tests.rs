@@ -27,6 +27,7 @@ fn hello(node: usize, nodes: Option<&str>) -> Hello {
         eviction: Some("noeviction".into()),
         durable: None,
         volatile: None,
+        unable: None,
     }
 }
 

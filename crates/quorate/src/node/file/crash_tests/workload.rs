@@ -271,7 +271,7 @@ pub(super) fn served(reply: &Result<BatchReply, Cause>) -> Result<(), String> {
         Err(cause) => return Err(format!("the batch failed: {cause}")),
     };
     let failed = replies.iter().find(|reply| {
-        matches!(reply, Reply::Refused(refusal) if matches!(refusal, crate::node::Refusal::Failed(_)))
+        matches!(reply, Reply::Refused(refusal) if matches!(refusal, crate::node::Refusal::Failed(_) | crate::node::Refusal::Unable(_)))
     });
     failed.map_or(Ok(()), |reply| Err(format!("the node could not serve: {reply:?}")))
 }

@@ -1,0 +1,118 @@
+//! The facts about a server on which the decision at the handshake is based. A session compares them again while it
+//! is open, because an operator may change them without closing a connection.
+
+use crate::{
+    durability::{Durability, durability},
+    reply,
+};
+use quorate::node::Cause;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The sections of INFO that contain the facts. Redis accepts several sections in one command from 7.0 on.
+pub(crate) const SECTIONS: [&str; 4] = ["server", "memory", "persistence", "replication"];
+
+/// The facts about a server on which the decision at the handshake is based.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerFacts {
+    /// An id of the server process.
+    pub(crate) run_id: Arc<str>,
+    /// The role in the server's replication.
+    pub(crate) role: Arc<str>,
+    /// The eviction policy, if the server reports it.
+    pub(crate) eviction: Option<Arc<str>>,
+    /// The durability of an acknowledged write.
+    pub(crate) durability: Durability,
+}
+
+impl ServerFacts {
+    /// Reads the facts from the fields of INFO and from the settings that CONFIG GET returned.
+    pub(crate) fn read(
+        info: &BTreeMap<String, String>,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Self, Cause> {
+        let fact = |name: &str| info.get(name).map(|value| reply::shown(value));
+        let need = |name: &str| {
+            fact(name)
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| reply::unexpected(&format!("INFO reports no {name}; is this a Redis server?")))
+        };
+        Ok(Self {
+            run_id: need("run_id")?,
+            role: need("role")?,
+            eviction: fact("maxmemory_policy"),
+            durability: durability(info, settings),
+        })
+    }
+
+    /// Returns whether the server is a replica of another one.
+    pub(crate) fn is_replica(&self) -> bool {
+        &*self.role != "master"
+    }
+
+    /// Compares the facts of the handshake with those that the server reports `now`. Returns the first difference that
+    /// may change the decision, as text. Of the durability only a loss counts. It is unknown for a time while the
+    /// append-only file is rewritten, and an open session continues then.
+    pub(crate) fn change(&self, now: &Self) -> Option<String> {
+        let Self { run_id, role, eviction, durability } = self;
+        let text = |value: &Option<Arc<str>>| value.as_deref().unwrap_or("not reported").to_owned();
+        let facts = [
+            ("run_id", run_id.to_string(), now.run_id.to_string()),
+            ("role", role.to_string(), now.role.to_string()),
+            ("maxmemory-policy", text(eviction), text(&now.eviction)),
+        ];
+        let changed = facts.into_iter().find(|(_, before, after)| before != after);
+        if let Some((name, before, after)) = changed {
+            return Some(format!("its {name} was {before} and is now {after}"));
+        }
+        match (durability, &now.durability) {
+            (Durability::Durable, Durability::Volatile(why)) => Some(why.clone()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "run_id:a\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n\
+                        aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n";
+    const ALWAYS: [(&str, &str); 2] = [("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
+
+    /// Returns the facts of [`INFO`] after a change of its text and of the settings.
+    fn facts(change: (&str, &str), settings: &[(&str, &str)]) -> ServerFacts {
+        let info = crate::handshake::facts(&INFO.replace(change.0, change.1));
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        ServerFacts::read(&info, &settings).unwrap()
+    }
+
+    #[test]
+    fn each_fact_on_which_the_handshake_decides_ends_the_session_when_it_changes() {
+        let before = facts(("", ""), &ALWAYS);
+        assert_eq!(before.change(&before), None);
+        for (change, names) in [
+            (("run_id:a", "run_id:b"), "its run_id was a and is now b"),
+            (("role:master", "role:slave"), "its role was master and is now slave"),
+            (("noeviction", "volatile-ttl"), "its maxmemory-policy was noeviction and is now volatile-ttl"),
+            (("maxmemory_policy", "other"), "its maxmemory-policy was noeviction and is now not reported"),
+            (("aof_enabled:1", "aof_enabled:0"), "its appendonly is no"),
+        ] {
+            let why = before.change(&facts(change, &ALWAYS)).unwrap();
+            assert!(why.contains(names), "{names}: {why}");
+        }
+        let lazy = facts(("", ""), &[("appendfsync", "everysec"), ALWAYS[1]]);
+        assert!(before.change(&lazy).is_some_and(|why| why.contains("appendfsync is everysec")));
+        // The durability may be unknown for a time, and a server may become durable.
+        let rewrites = facts(("rewrite_in_progress:0", "rewrite_in_progress:1"), &ALWAYS);
+        assert_eq!(before.change(&rewrites), None);
+        assert_eq!(before.change(&facts(("", ""), &[])), None, "CONFIG GET was refused");
+        assert_eq!(lazy.change(&before), None);
+    }
+
+    #[test]
+    fn a_changed_fact_of_a_hostile_server_controls_no_terminal() {
+        let why = facts(("", ""), &ALWAYS).change(&facts(("noeviction", "\u{1b}[2J"), &ALWAYS)).unwrap();
+        assert!(!why.contains('\u{1b}'), "{why:?}");
+    }
+}

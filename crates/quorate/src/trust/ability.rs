@@ -1,0 +1,208 @@
+//! Decides whether a node serves what leases need. A node may be trusted and answer each request, and yet refuse every
+//! write: it is out of memory or disk space, or the worker's user lacks a permission. Such a node is reported as one
+//! that does not vote. Nothing else depends on this: requests are still sent to it, and its grants count.
+
+use crate::{
+    env::BootTime,
+    node::{Refusal, Reply, Request},
+    trust::VoteRejection,
+};
+use std::{
+    mem::{Discriminant, discriminant},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The time after its last refusal at which a node counts as able again, if it has served requests of other kinds since.
+/// Until then only a request of the refused kind shows that the reason has ended.
+const REFUSAL_LASTS: Duration = Duration::from_secs(10);
+
+/// The ability of one node to serve the requests of this worker.
+#[derive(Debug, Default)]
+pub(super) struct Ability(Option<Inability>);
+
+#[derive(Debug)]
+struct Inability {
+    why: VoteRejection,
+    /// The kind of the request that was refused last. `None` for the write of the handshake.
+    kind: Option<Discriminant<Request>>,
+    last: BootTime,
+}
+
+impl Ability {
+    /// Returns the reason why the node does not serve what leases need. `None` if it does.
+    pub(super) fn objection(&self) -> Option<&VoteRejection> {
+        self.0.as_ref().map(|inability| &inability.why)
+    }
+
+    /// Records the result of the write that the handshake has tried.
+    pub(super) fn connected(&mut self, now: BootTime, unable: Option<&Arc<str>>) {
+        match unable {
+            Some(why) => self.refused(now, None, VoteRejection::Unable(Arc::clone(why))),
+            None => self.served(now, None),
+        };
+    }
+
+    /// Records the reply to `request`. Returns whether the objection has changed.
+    pub(super) fn observe(&mut self, now: BootTime, request: &Request, reply: &Reply) -> bool {
+        // A request to replace the marker by the same marker is a test, like the write of the handshake.
+        let kind = (!matches!(request, Request::Mark { .. })).then(|| discriminant(request));
+        match reply {
+            Reply::Refused(Refusal::Unable(why)) => {
+                self.refused(now, kind, VoteRejection::Unable(Arc::clone(why)))
+            }
+            Reply::Refused(Refusal::Clock { apart }) => {
+                self.refused(now, kind, VoteRejection::Clock { apart: *apart })
+            }
+            _ if self.0.is_some() && shows_a_write(reply) => self.served(now, kind),
+            _ => false,
+        }
+    }
+
+    fn refused(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, why: VoteRejection) -> bool {
+        let known = self.0.take();
+        let (why, is_new) = match known {
+            // The distance differs in each reply. The first one is kept, so that the state does not change each time.
+            Some(Inability { why: known @ VoteRejection::Clock { .. }, .. })
+                if matches!(why, VoteRejection::Clock { .. }) =>
+            {
+                (known, false)
+            }
+            known => {
+                let is_new = known.is_none_or(|known| known.why != why);
+                (why, is_new)
+            }
+        };
+        self.0 = Some(Inability { why, kind, last: now });
+        is_new
+    }
+
+    fn served(&mut self, now: BootTime, kind: Option<Discriminant<Request>>) -> bool {
+        let ended = self
+            .0
+            .as_ref()
+            .is_some_and(|inability| inability.kind == kind || now >= inability.last + REFUSAL_LASTS);
+        if ended {
+            self.0 = None;
+        }
+        ended
+    }
+}
+
+/// Returns whether the node has written for the request, or would have written if there had been a change.
+fn shows_a_write(reply: &Reply) -> bool {
+    !matches!(
+        reply,
+        Reply::Refused(_)
+            | Reply::Held { .. }
+            | Reply::Done(_)
+            | Reply::State { .. }
+            | Reply::Ledger(_)
+            | Reply::Conflict(_)
+            | Reply::Released(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{FencingToken, Owner, Resource};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn extend() -> Request {
+        Request::Extend {
+            resource: Resource::lock("r").unwrap(),
+            owner: Owner::sign("w", 1, 2),
+            ttl: SECOND,
+            token: FencingToken::new(1),
+            keep: SECOND,
+        }
+    }
+
+    fn acquire() -> Request {
+        Request::Acquire {
+            resource: Resource::lock("r").unwrap(),
+            owner: Owner::sign("w", 1, 2),
+            ttl: SECOND,
+            propose: FencingToken::new(1),
+            tolerance: SECOND,
+            keep: SECOND,
+            ticket: None,
+        }
+    }
+
+    fn probe() -> Request {
+        Request::Mark { expect: Some("m".into()), marker: "m".into() }
+    }
+
+    fn unable(why: &str) -> Reply {
+        Reply::Refused(Refusal::Unable(why.into()))
+    }
+
+    const GRANTED: Reply = Reply::Granted { counter: FencingToken::new(1), begun: None };
+
+    #[test]
+    fn a_node_is_unable_from_its_refusal_until_it_serves_a_request_of_the_same_kind() {
+        let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
+        assert!(!ability.observe(now, &acquire(), &GRANTED) && ability.objection().is_none());
+        assert!(ability.observe(now, &acquire(), &unable("OOM")), "a change");
+        assert_eq!(ability.objection(), Some(&VoteRejection::Unable("OOM".into())));
+        assert!(!ability.observe(now, &acquire(), &unable("OOM")), "the same");
+        assert!(ability.observe(now, &acquire(), &unable("MISCONF")), "another reason");
+        // None of these shows that the node can write for an acquire.
+        let held = Reply::Held { owner: Owner::sign("w", 1, 2), remaining: None };
+        for (request, reply) in [(probe(), Reply::Marked), (extend(), Reply::Extended), (acquire(), held)] {
+            assert!(!ability.observe(now, &request, &reply), "{reply:?}");
+        }
+        assert!(ability.observe(now, &acquire(), &GRANTED));
+        assert_eq!(ability.objection(), None);
+    }
+
+    #[test]
+    fn an_idle_node_is_able_again_as_soon_as_a_probe_that_failed_succeeds() {
+        let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
+        ability.observe(now, &acquire(), &unable("OOM"));
+        ability.observe(now + SECOND, &probe(), &unable("OOM"));
+        assert!(ability.observe(now + 2 * SECOND, &probe(), &Reply::Marked));
+        assert_eq!(ability.objection(), None);
+    }
+
+    #[test]
+    fn a_refusal_that_no_probe_can_repeat_ends_after_a_time_without_a_further_one() {
+        let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
+        ability.observe(now, &extend(), &unable("NOPERM"));
+        ability.observe(now + 5 * SECOND, &extend(), &unable("NOPERM"));
+        assert!(!ability.observe(now + 14 * SECOND, &probe(), &Reply::Marked));
+        assert!(ability.observe(now + 15 * SECOND, &probe(), &Reply::Marked));
+        // The clocks are measured again by the next acquire only.
+        let apart = |seconds| Reply::Refused(Refusal::Clock { apart: seconds * SECOND });
+        assert!(ability.observe(now, &acquire(), &apart(60)));
+        assert!(!ability.observe(now, &acquire(), &apart(61)), "the distance differs each time");
+        assert!(!ability.observe(now, &probe(), &Reply::Marked));
+        assert_eq!(ability.objection(), Some(&VoteRejection::Clock { apart: 60 * SECOND }));
+    }
+
+    #[test]
+    fn the_handshake_tries_a_write() {
+        let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
+        ability.connected(now, Some(&"OOM".into()));
+        assert!(ability.objection().is_some());
+        ability.connected(now, None);
+        assert!(ability.objection().is_none());
+        ability.observe(now, &extend(), &unable("NOPERM"));
+        ability.connected(now, None);
+        assert!(ability.objection().is_some(), "a new connection does not show that an extension is served");
+    }
+
+    #[test]
+    fn a_refusal_that_concerns_one_resource_is_none_of_the_node() {
+        let mut ability = Ability::default();
+        for refusal in
+            [Refusal::Stale, Refusal::NotOwner, Refusal::CounterFull, Refusal::Failed("invalid".into())]
+        {
+            assert!(!ability.observe(BootTime::default(), &acquire(), &Reply::Refused(refusal)));
+        }
+        assert!(ability.objection().is_none());
+    }
+}
