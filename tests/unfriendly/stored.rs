@@ -7,8 +7,8 @@ use quorate::{
 };
 
 pub(super) const MARKER: &[&str] = &[
-    "quorate-marker 2\n",
-    "quorate-marker 2\r\n",
+    "quorate-marker 3\n",
+    "quorate-marker 3\r\n",
     "quorate-marker 1\n",
     "run=abc\n",
     "nodes=redis://a,redis://b\n",

@@ -4,7 +4,7 @@ use crate::{
     resp::{Joined, RespCommand},
     scripts::{Loaded, Script},
 };
-use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource};
+use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, Resource, StampStep};
 use std::time::Duration;
 
 /// The maximum number of requests (*items*) of one script call. The number is limited, because a server
@@ -47,6 +47,11 @@ impl Keys {
     /// Returns a key under which nothing is ever stored. No other key has a brace directly after the prefix.
     pub(crate) fn never_stored(&self) -> String {
         format!("{}{{doctor}}", self.prefix)
+    }
+
+    /// Returns the key of the stamps. No resource has a key that begins with a brace.
+    pub(crate) fn stamps(&self) -> String {
+        format!("{{{}}}:stamps", self.marker())
     }
 
     /// Returns the key of a lock's holder. For a claim, returns the only key, which holds everything that is
@@ -155,6 +160,8 @@ fn items_a_call(request: &Request) -> usize {
         // Reading a single record is as little work as a request on a lock.
         Script::Read if matches!(request, Request::Read { key: Some(_), .. }) => ITEMS_A_CALL,
         Script::Seal | Script::Read | Script::Prune => PAGES_A_CALL,
+        // Its arguments continue to the end of the call.
+        Script::Stamp => 1,
         _ => ITEMS_A_CALL,
     }
 }
@@ -252,6 +259,7 @@ fn script_of(request: &Request) -> Script {
         Request::Keep { .. } => Script::Keep,
         Request::Reserve { .. } => Script::Reserve,
         Request::Mark { .. } => Script::Mark,
+        Request::Stamp { .. } => Script::Stamp,
     }
 }
 
@@ -305,6 +313,9 @@ fn keys_of(command: &mut RespCommand, request: &Request, keys: &Keys) {
         }
         Request::Mark { .. } => {
             command.arg(keys.marker());
+        }
+        Request::Stamp { .. } => {
+            command.arg(keys.stamps());
         }
     }
 }
@@ -410,6 +421,17 @@ fn args_of(command: &mut RespCommand, request: &Request) {
         Request::Mark { expect, marker } => {
             command.arg(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default());
             command.arg(&**marker);
+        }
+        Request::Stamp { own, known, step } => {
+            let step = match step {
+                StampStep::Tell => "tell",
+                StampStep::Advance => "advance",
+                StampStep::Raise => "raise",
+            };
+            command.arg(step).arg(&**own);
+            for (name, count) in known.iter() {
+                command.arg(&**name).arg(*count);
+            }
         }
     }
 }

@@ -8,12 +8,15 @@ use crate::{
     server_version,
     wire::{Reader, Writer},
 };
-use quorate::node::{Cause, Hello, NodeTime};
+use quorate::node::{Cause, DataId, Hello, NodeTime};
 use redis::{Cmd, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest marker that is accepted, in bytes.
 const MARKER_MAX: usize = 64 << 10;
+
+/// The maximum number of nodes whose stamps are read. Nodes that left the node set long ago may be among them.
+const STAMPS_MAX: usize = 1024;
 
 /// The result of a handshake.
 pub(crate) struct Handshake {
@@ -100,6 +103,7 @@ enum HandshakeStep {
     Info,
     Time,
     Marker,
+    Stamps,
     Setting(&'static str),
     /// A write that changes nothing, because its key does not exist.
     Write,
@@ -119,6 +123,7 @@ fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
     all.push((HandshakeStep::Info, redis::cmd("INFO")));
     all.push((HandshakeStep::Time, redis::cmd("TIME")));
     all.push((HandshakeStep::Marker, redis::cmd("GET").arg(keys.marker()).take()));
+    all.push((HandshakeStep::Stamps, redis::cmd("HGETALL").arg(keys.stamps()).take()));
     for name in durability::SETTINGS {
         all.push((HandshakeStep::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
     }
@@ -139,6 +144,7 @@ struct Replies {
     info: BTreeMap<String, String>,
     node_time: NodeTime,
     marker: Option<Arc<str>>,
+    stamps: BTreeMap<Arc<str>, u64>,
     settings: BTreeMap<String, String>,
     /// The reason why the server refused a write, with the fix.
     unable: Option<Arc<str>>,
@@ -161,9 +167,13 @@ impl Replies {
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {error}"
                 )))),
-                HandshakeStep::Marker if error.code() == "WRONGTYPE" => Err(Cause::Misconfigured(
-                    "the marker's key holds another type; delete it, or choose another prefix".into(),
-                )),
+                HandshakeStep::Marker | HandshakeStep::Stamps if error.code() == "WRONGTYPE" => {
+                    let key = if step == HandshakeStep::Marker { "marker" } else { "stamps" };
+                    let why = format!(
+                        "the key of its {key} holds another type; delete it, or choose another prefix"
+                    );
+                    Err(Cause::Misconfigured(why.into()))
+                }
                 _ => Err(fault::of_server(error)),
             };
         }
@@ -185,6 +195,7 @@ impl Replies {
                 }
                 self.marker = Some(marker);
             }
+            (HandshakeStep::Stamps, value) => self.stamps = stamps(value)?,
             (HandshakeStep::Setting(name), value) => {
                 if let Some(text) = setting(value)? {
                     self.settings.insert(name.to_owned(), text.to_string());
@@ -226,12 +237,45 @@ impl Replies {
             volatile: volatile.map(|why| why.as_str().into()),
             unable: self.unable,
             marker: self.marker,
+            data: data_id(&self.info),
+            stamps: self.stamps,
         };
         let has_sections = server_version::has_info_sections(&self.info);
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
         Ok(Handshake { scripts, hello, facts, has_sections, pushes: self.pushes })
     }
+}
+
+/// Returns the id of the server's data from the fields of INFO; `None` if the server does not report it.
+///
+/// A server draws a new `master_replid` when it stops being a replica. It then reports the id of its former master as
+/// `master_replid2`. It also draws a new one when its first replica connects (`redis-cli --rdb` is one), and when it has
+/// had no replica for `repl-backlog-ttl`. In these two cases it clears `master_replid2`. A server that loads an
+/// append-only file begins with a new id, and without a second one.
+pub(crate) fn data_id(info: &BTreeMap<String, String>) -> Option<DataId> {
+    let fact = |name: &str| info.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let id = reply::shown(fact("master_replid")?);
+    let is_copied = fact("master_replid2").is_some_and(|id| id.bytes().any(|digit| digit != b'0'));
+    Some(DataId { id, is_copied })
+}
+
+/// Returns the stamps from the reply to HGETALL.
+fn stamps(value: &Value) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
+    let pairs: Vec<(&Value, &Value)> = match value {
+        Value::Array(fields) => fields.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
+        Value::Map(fields) => fields.iter().map(|(name, count)| (name, count)).collect(),
+        other => return Err(reply::unexpected(&format!("{} for HGETALL", reply::kind(other)))),
+    };
+    let pairs = pairs.into_iter().take(STAMPS_MAX).map(|(name, count)| {
+        let count = reply::word(count)?.parse().map_err(|_| {
+            Cause::Misconfigured(
+                "the key of its stamps holds something else; delete it, or choose another prefix".into(),
+            )
+        })?;
+        Ok((reply::text(name)?, count))
+    });
+    pairs.collect()
 }
 
 /// Returns the value from the reply to CONFIG GET of one name. The reply is an array, or a map once the

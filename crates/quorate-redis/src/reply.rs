@@ -256,6 +256,7 @@ fn item(value: &Value) -> Result<Reply, Cause> {
         ("written", []) => Ok(Reply::Written),
         ("stored", [record]) => stored_record(record),
         ("marked", []) => Ok(Reply::Marked),
+        ("stamps", counts) => counts.iter().map(number).collect::<Result<_, _>>().map(Reply::Stamps),
         ("kept", []) => Ok(Reply::Kept),
         ("refused", rest) => Ok(Reply::Refused(refusal(rest)?)),
         (word, rest) => Err(unexpected(&format!("{:?} with {} parts", cut(word), rest.len()))),

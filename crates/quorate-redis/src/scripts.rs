@@ -18,6 +18,7 @@ pub(crate) enum Script {
     Keep,
     Reserve,
     Mark,
+    Stamp,
     ClaimInspect,
     /// Refuses requests that do not apply to the kind of their resource.
     Invalid,
@@ -52,7 +53,7 @@ const SCRIPTS_HERE: &str = "-- SCRIPTS\n";
 
 impl Script {
     /// The scripts that a server loads, in the order of their numbers.
-    pub(crate) const LOADED: [Self; 19] = [
+    pub(crate) const LOADED: [Self; 20] = [
         Self::Share,
         Self::ExtendShare,
         Self::ReleaseShare,
@@ -68,6 +69,7 @@ impl Script {
         Self::Keep,
         Self::Reserve,
         Self::Mark,
+        Self::Stamp,
         Self::ClaimInspect,
         Self::Invalid,
         Self::Batch,
@@ -155,6 +157,7 @@ impl Script {
             Self::Keep => include_str!("scripts/keep.lua"),
             Self::Reserve => include_str!("scripts/reserve.lua"),
             Self::Mark => include_str!("scripts/mark.lua"),
+            Self::Stamp => include_str!("scripts/stamp.lua"),
             Self::ClaimInspect => include_str!("scripts/claim_inspect.lua"),
             Self::Invalid => include_str!("scripts/invalid.lua"),
             Self::Batch => include_str!("scripts/lock_batch.lua"),

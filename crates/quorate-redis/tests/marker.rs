@@ -6,11 +6,11 @@
 use quorate::{
     env::Env,
     internals::Marker,
-    quorum::{NodeState, NodeStatus, Quorum, QuorumConfig, QuorumStatus, VoteRejection},
+    quorum::{NodeState, NodeStatus, QuarantineReason, Quorum, QuorumConfig, QuorumStatus, VoteRejection},
 };
 use quorate_redis::Connect;
-use quorate_testkit::redis::RedisServer;
-use std::{sync::Arc, time::Duration};
+use quorate_testkit::redis::{RedisConfig, RedisServer};
+use std::{path::Path, sync::Arc, time::Duration};
 
 /// A time limit that a healthy run never reaches, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -178,7 +178,7 @@ async fn a_marker_of_an_older_version_is_refused_with_the_fix() {
     servers.iter().for_each(|server| drop(server.command(&["SET", "quorate:node", old])));
     let quorum = quorum(&servers, trusting());
     let text = quorum.lock("x").acquire().await.expect_err("refused").to_string();
-    for part in ["format version 1", "reads 2", "stop it and delete the marker on each node", "quorate:node"]
+    for part in ["format version 1", "reads 3", "stop it and delete the marker on each node", "quorate:node"]
     {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
@@ -187,4 +187,127 @@ async fn a_marker_of_an_older_version_is_refused_with_the_fix() {
     let again = Arc::new(self::quorum(&servers, trusting()));
     again.ready(PATIENCE).await.expect("new nodes");
     again.close().await;
+}
+
+/// Returns the reasons for which nodes are in quarantine, in the order of the nodes.
+fn quarantines(nodes: &[NodeStatus]) -> Vec<Option<QuarantineReason>> {
+    let reason = |node: &NodeStatus| match &node.state {
+        NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => Some(*reason),
+        _ => None,
+    };
+    nodes.iter().map(reason).collect()
+}
+
+/// Returns the stamp of the node `of` that `on` stores.
+fn stamp(on: &RedisServer, of: &RedisServer) -> u64 {
+    let name = format!("redis://{}/0", of.address());
+    on.command(&["HGET", "{quorate:node}:stamps", &name]).parse().unwrap_or_default()
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+}
+
+/// Durable servers vote at once after a restart. Two of three that were put back from a backup did so too, and a second
+/// worker acquired a lock that was held. The third server, and a worker that lives, know that their data was newer.
+#[tokio::test]
+async fn durable_servers_that_are_put_back_from_a_backup_are_quarantined() {
+    let start = || RedisServer::start_with(RedisConfig::new().append_only()).expect("a server");
+    let mut servers: Vec<_> = (0..3).map(|_| start()).collect();
+    if servers[0].version().is_redis_before(7, 0) {
+        return; // It has one append-only file in place of a directory.
+    }
+    let setup = || QuorumConfig { durable: true, ..trusting() };
+    let all_vote = |nodes: &[NodeStatus]| nodes.iter().all(NodeStatus::votes);
+    let told = |servers: &[RedisServer], more_than: u64| {
+        let others_know = |of: usize| (0..3).all(|on| stamp(&servers[on], &servers[of]) > more_than);
+        others_know(0) && others_know(1)
+    };
+    let first = quorum(&servers, setup());
+    until(&first, "the first stamps", |nodes| all_vote(nodes) && told(&servers, 0)).await;
+    first.close().await;
+    let newest = (0..3).map(|of| stamp(&servers[of], &servers[of])).max().expect("three");
+    let backup = |server: &RedisServer| (server.dir().join("backup"), server.dir().join("appendonlydir"));
+    for server in &servers[..2] {
+        let (copy, data) = backup(server);
+        copy_dir(&data, &copy);
+    }
+    let living = quorum(&servers, setup());
+    until(&living, "the stamps after the backup", |nodes| all_vote(nodes) && told(&servers, newest)).await;
+    let lease = living.lock("x").acquire().await.expect("all nodes vote");
+    for server in &mut servers {
+        let (copy, data) = backup(server);
+        if copy.exists() {
+            server.wipe().expect("no data");
+            copy_dir(&copy, &data);
+        }
+        server.restart().expect("a server");
+    }
+    let lost = Some(QuarantineReason::RolledBack);
+    let nodes = until(&living, "the loss, in a worker that lives", |nodes| {
+        let waits = nodes.iter().filter(|node| node.quarantined_until().is_some()).count();
+        waits == 2 && nodes[2].votes()
+    })
+    .await;
+    assert!(quarantines(&nodes).contains(&lost), "the other reason is Marked at most: {nodes:?}");
+    assert!(!lease.is_valid(), "two of its three grants are lost");
+    living.close().await;
+    // The same for a worker that knows nothing: it asks the third server.
+    for server in &mut servers[..2] {
+        let (copy, data) = backup(server);
+        server.wipe().expect("no data");
+        copy_dir(&copy, &data);
+        server.restart().expect("a server");
+    }
+    let new = quorum(&servers, setup());
+    let nodes =
+        until(&new, "the loss, in a new worker", |nodes| quarantines(nodes) == [lost, lost, None]).await;
+    let text = nodes[0].reason().expect("a reason");
+    assert!(text.contains("was it restored from a backup?"), "{text}");
+    new.close().await;
+}
+
+/// Makes `server` a replica of `master`, and waits until it has its data.
+fn replicate(server: &RedisServer, master: &RedisServer) {
+    master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    server.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    let env = Env::system();
+    let deadline = env.now() + PATIENCE;
+    while !server.command(&["INFO", "replication"]).contains("master_link_status:up") {
+        assert!(env.now() < deadline, "timed out waiting for the replica");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Seen in reports of fail-back: a server became the replica of an old copy of itself and was promoted again. Its process
+/// and its run id were the same, and it voted at once.
+#[tokio::test]
+async fn a_server_that_took_over_the_data_of_another_is_quarantined_without_a_restart() {
+    let (server, old) = (RedisServer::start().expect("a server"), RedisServer::start().expect("a server"));
+    let servers = [server];
+    let first = quorum(&servers, trusting());
+    first.lock("x").acquire().await.expect("a new node").release().await.expect("released");
+    first.close().await;
+    let marker = || Marker::parse(&servers[0].command(&["GET", "quorate:node"])).expect("a marker");
+    let before = marker();
+    // The first replica changes the id of the data, and not the data.
+    replicate(&old, &servers[0]);
+    old.command(&["REPLICAOF", "NO", "ONE"]);
+    let second = quorum(&servers, trusting());
+    second.lock("x").acquire().await.expect("the memory is the same").release().await.expect("released");
+    second.close().await;
+    let same = marker();
+    assert!(same.data != before.data && same.incarnation == before.incarnation && same.since == before.since);
+    replicate(&servers[0], &old);
+    servers[0].command(&["REPLICAOF", "NO", "ONE"]);
+    let third = quorum(&servers, trusting());
+    until(&third, "the quarantine", |nodes| quarantines(nodes) == [Some(QuarantineReason::Copied)]).await;
+    third.close().await;
+    let after = marker();
+    assert!(after.run_id == before.run_id && after.incarnation != before.incarnation);
+    assert!(after.since > before.since, "its old fencing counters count as lost");
 }

@@ -1,7 +1,12 @@
 //! The parts of a cluster that its workers share.
 
 use crate::sim::{Changes, Server, SimClock, Truth};
-use quorate::{QuorumConfig, env::WallTime, internals::Marker, quorum::SharedSettings};
+use quorate::{
+    QuorumConfig,
+    env::WallTime,
+    internals::{Incarnation, Marker},
+    quorum::SharedSettings,
+};
 use std::{sync::Arc, time::Duration};
 
 /// The age of the nodes' memories when a cluster begins. A node counts for a tick only if its memory is
@@ -25,6 +30,8 @@ pub(crate) fn marked(servers: &[Arc<Server>], config: &QuorumConfig, now: WallTi
     for server in servers {
         let marker = Marker {
             run_id: server.run_id(),
+            data: "".into(),
+            incarnation: Incarnation::default(),
             nodes: Marker::node_set(&names),
             settings: SharedSettings::of(config),
             since: now - MEMORY_AGE,

@@ -10,7 +10,7 @@ use quorate::{
     ledger::{Ledger, LedgerError},
     node::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime,
-        Owner, PushSender, Record, Request, Resource, Session,
+        Owner, PushSender, Record, Request, Resource, Session, StampStep,
     },
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
 };
@@ -340,6 +340,11 @@ fn one_of_each() -> Vec<Request> {
         Request::Read { ledger: Arc::clone(&ledger), after: None, key: None },
         Request::Keep { ledger, life: keep },
         Request::Mark { expect: None, marker: "marker".into() },
+        Request::Stamp {
+            own: "a".into(),
+            known: [("a".into(), 1), ("b".into(), 7)].into(),
+            step: StampStep::Advance,
+        },
     ]);
     requests
 }

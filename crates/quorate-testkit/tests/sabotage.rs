@@ -15,7 +15,7 @@ use quorate::internals::Sabotage;
 use quorate_testkit::{
     cannot_run,
     sim::{
-        Difference, Directions, Fault, NODES, NetworkConditions, NoDifference, NodeChange, NodeFault,
+        Difference, Directions, Fault, Memory, NODES, NetworkConditions, NoDifference, NodeChange, NodeFault,
         NodeList, OPERATOR, PLANS, Plan, SabotageCheck, Scenario, Sweep, simulate_scenario,
     },
     simulated_redis::ScriptFault,
@@ -383,6 +383,39 @@ fn a_replacement_needs_a_closed_majority_of_the_old_set() {
     step_is_needed(Sabotage::ReplacesOpenSet, |seed, plan| {
         all_new(seed, plan, 18_000, (0..3).map(|server| Fault::Road(OPERATOR, server, closed)))
     });
+}
+
+/// Checks that the stamps are needed. Two durable servers come back with their snapshots, several times, while workers hold
+/// leases. Without the stamps, they vote at once, and grant again what they have forgotten.
+#[test]
+fn durable_servers_need_their_stamps() {
+    let rolled_back = |seed: u64, plan: &Plan| {
+        let ms = Duration::from_millis;
+        let times = [10_500_u64, 14_000, 19_000].into_iter().zip([[0, 1], [2, 3], [4, 0]]);
+        let faults = times.flat_map(|(at, servers)| {
+            let crashes = servers.map(|server| (ms(at), Fault::CrashServer(server)));
+            let starts = servers.map(|server| (ms(at + 20), Fault::StartServer(server, Memory::Snapshot)));
+            crashes.into_iter().chain(starts)
+        });
+        let drawn = Scenario::new(seed, plan);
+        Scenario { faults: faults.collect(), weather: NetworkConditions::CALM, ..drawn }
+    };
+    let sound = Plan {
+        length: Duration::from_secs(22),
+        ..Plan::named("durable").expect("a plan that has this name")
+    };
+    let mut sabotaged = sound.clone();
+    sabotaged.setup.sabotage = vec![Sabotage::StampsIgnored];
+    let mut broken = Vec::new();
+    for seed in 1..=10 {
+        let held = simulate_scenario(rolled_back(seed, &sound), &sound, false);
+        assert_eq!(held.violation, None, "seed {seed}, nothing left out");
+        broken.extend(simulate_scenario(rolled_back(seed, &sabotaged), &sabotaged, false).violation);
+    }
+    println!("without the stamps: {broken:#?}");
+    let lost =
+        |why: &&String| [": exclusion: ", ": fencing: ", ": order: "].iter().any(|name| why.contains(name));
+    assert!(broken.iter().any(|why| lost(&why)), "no history breaks without the stamps");
 }
 
 /// Prints two numbers for each case: the first seed that breaks the invariant, and how many of the first

@@ -17,6 +17,6 @@ pub use crate::scheduler::{
 pub use crate::{
     config::majority,
     sabotage::Sabotage,
-    trust::{Marker, MarkerError, NodeEpoch},
+    trust::{Incarnation, Marker, MarkerError, NodeEpoch},
     vote::{Answer, Grant, RoundData, Tally, Verdict, Vote},
 };

@@ -60,6 +60,8 @@ pub enum Sabotage {
     ForgettersCount,
     /// A node whose clock jumped ahead continues to vote.
     ClockStepsIgnored,
+    /// A durable node whose stamp is smaller than the one that other nodes and workers have seen keeps its memory.
+    StampsIgnored,
 
     // --- records ---
     /// A new leader reads the ledger without sealing it, so that nodes still accept writes of earlier terms.

@@ -144,6 +144,8 @@ fn signs(node: &NodeStatus, memory: Option<&NodeMemory>) -> Vec<String> {
         NodeState::Trusted => Some(VOTES),
         NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } => match reason {
             QuarantineReason::Restarted => Some("it restarted with data, and had a marker before"),
+            QuarantineReason::Copied => Some("its data was copied from another server or directory"),
+            QuarantineReason::RolledBack => Some("it has older data than was seen of it"),
             QuarantineReason::Jumped => Some("it voted before its clock stepped"),
             QuarantineReason::Unmarked | QuarantineReason::Marked => None,
         },
@@ -181,6 +183,8 @@ mod tests {
         for (status, sign) in [
             (node(NodeState::Trusted), "votes already"),
             (waits(QuarantineReason::Restarted), "restarted with data"),
+            (waits(QuarantineReason::Copied), "copied from another server"),
+            (waits(QuarantineReason::RolledBack), "older data than was seen"),
             (waits(QuarantineReason::Jumped), "clock stepped"),
         ] {
             let signs = signs(&status, None).join("; ");

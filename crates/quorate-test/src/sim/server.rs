@@ -158,6 +158,18 @@ impl Server {
         }
     }
 
+    /// Returns the stamp of the node `name` that the server stores.
+    pub fn stamp_of(&self, name: &str) -> u64 {
+        let Ok(stamps) = self.state().store.stamps();
+        stamps.get(name).copied().unwrap_or_default()
+    }
+
+    /// Returns the server's own stamp in its latest snapshot.
+    pub fn stamp_in_snapshot(&self) -> u64 {
+        let Ok(stamps) = self.state().snapshot.1.stamps();
+        stamps.get(&*self.name).copied().unwrap_or_default()
+    }
+
     /// Replaces the server by a new one with the same name and address, but with another clock and no data.
     pub fn replace(&self, clock: SimClock) {
         self.crash();
@@ -242,10 +254,13 @@ impl Server {
         // The handshake of a store may run commands.
         state.version += 1;
         let Ok(marker) = state.store.marker();
+        let Ok(stamps) = state.store.stamps();
         let facts = Hello {
             node_time: self.clocks(&state).wall,
             run_id: self.run_id_of(&state),
             marker,
+            data: None,
+            stamps,
             uptime: self.truth.now().saturating_sub(state.born),
             version: "simulated".into(),
             replica: false,
@@ -425,7 +440,8 @@ fn has_changed(request: &Request, reply: &Reply) -> bool {
             | Request::Inspect { .. }
             | Request::Read { .. }
             | Request::Prune { .. }
-            | Request::Keep { .. },
+            | Request::Keep { .. }
+            | Request::Stamp { .. },
             _,
         ) => false,
         (Request::Write { key, .. }, _) => &**key != MARK,

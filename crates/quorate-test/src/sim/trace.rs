@@ -76,6 +76,10 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
             format!("write {key} {term}{}", if record.last { " last" } else { "" })
         }
         Request::Mark { marker, .. } => format!("mark {}", marker.replace('\n', " ")),
+        Request::Stamp { known, step, .. } => {
+            let counts: Vec<u64> = known.iter().map(|(_, count)| *count).collect();
+            format!("stamp {step:?} {counts:?}").to_lowercase()
+        }
         other => format!("{other:?}"),
     };
     let said = match reply {

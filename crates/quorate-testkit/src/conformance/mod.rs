@@ -18,6 +18,7 @@ mod queue;
 mod readers;
 mod reserve;
 mod session;
+mod stamp;
 
 use client::TestClient;
 use futures_util::{FutureExt, future::LocalBoxFuture};
@@ -108,6 +109,10 @@ pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
             a_missing_marker_is_refused
             releases_and_inspections_are_always_served
             mark_compares_and_sets;
+        stamp:
+            a_stamp_grows_and_hides_no_loss
+            the_stamps_of_other_nodes_are_merged_by_maximum
+            a_stamp_needs_the_marker_and_the_time;
         claim:
             complete_frees_the_claim_and_keeps_its_result
             complete_is_refused_while_another_holds

@@ -191,7 +191,9 @@ impl Table<'_, '_> {
             };
             let hello = said.map_err(|cause| differs("must succeed".into(), format!("{cause:?}")))?;
             if let Some((_, expected)) = &first {
-                let facts = |hello: &Hello| (hello.marker.clone(), hello.replica, hello.eviction.clone());
+                let facts = |hello: &Hello| {
+                    (hello.marker.clone(), hello.replica, hello.eviction.clone(), hello.stamps.clone())
+                };
                 if facts(expected) != facts(&hello) {
                     return Err(differs(format!("{expected:?}"), format!("{hello:?}")));
                 }

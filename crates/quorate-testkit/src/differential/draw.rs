@@ -1,6 +1,7 @@
 use super::values;
 use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
+use quorate::node::{STAMP_MAX, StampStep};
 
 /// Returns a strategy for histories of up to `longest` steps. Names are drawn from small sets, so that
 /// several requests of a history name the same resource.
@@ -74,7 +75,14 @@ fn ask() -> impl Strategy<Value = Ask> {
         3 => (ledger(), prop::option::of(0..values::KEYS)).prop_map(|(ledger, key)| Ask::Read { ledger, key }),
         1 => (prop::option::of(stamp()), 0..values::MARKERS)
             .prop_map(|(expect, marker)| Ask::Mark { expect, marker }),
+        3 => (0..3_u8, [known(), known()], prop::sample::select(vec![StampStep::Tell, StampStep::Advance, StampStep::Raise]))
+            .prop_map(|(own, known, step)| Ask::Stamp { own, known, step }),
     ]
+}
+
+/// Draws a stamp. Compared as text, 10 would be less than 9.
+fn known() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..12_u64, 1 => Just(STAMP_MAX - 1)]
 }
 
 fn write() -> impl Strategy<Value = Ask> {

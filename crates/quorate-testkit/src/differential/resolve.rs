@@ -136,6 +136,11 @@ impl KnownState {
                 expect: expect.and_then(|stamp| self.stamp(stamp)),
                 marker: values::marker(marker),
             },
+            Ask::Stamp { own, known, step } => Request::Stamp {
+                own: values::node(own),
+                known: (0..).zip(known).map(|(node, count)| (values::node(node), count)).collect(),
+                step,
+            },
             Ask::Read { ledger, key } => {
                 Request::Read { ledger: values::ledger(ledger), after: None, key: key.map(values::key) }
             }

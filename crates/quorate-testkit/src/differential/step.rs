@@ -1,3 +1,5 @@
+use quorate::node::StampStep;
+
 /// One step of a history. Names, owners, keys and texts are given as numbers, whose values are in the tables
 /// of `values.rs`. A printed history is therefore short, and is Rust code that can be pasted into a
 /// regression test.
@@ -246,6 +248,11 @@ pub enum Ask {
     Mark {
         expect: Option<Stamp>,
         marker: u8,
+    },
+    Stamp {
+        own: u8,
+        known: [u64; 2],
+        step: StampStep,
     },
 }
 

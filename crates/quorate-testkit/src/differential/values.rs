@@ -97,6 +97,11 @@ pub(super) fn attempts(number: u8) -> u32 {
     [1, 2, 3, 0, 9, 10, u32::MAX - 1, u32::MAX][usize::from(number % ATTEMPTS)]
 }
 
+/// Returns the name of a node.
+pub(super) fn node(number: u8) -> Arc<str> {
+    ["redis://a:6379/0", "file:///ü \n", "c"][usize::from(number % 3)].into()
+}
+
 /// Returns a marker. Number 0 is the one that a node stores when a sequence of steps begins.
 pub(super) fn marker(number: u8) -> Arc<str> {
     ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()

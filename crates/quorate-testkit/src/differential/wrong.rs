@@ -128,6 +128,8 @@ impl Node for WrongNode {
             node_time: self.world.wall(),
             run_id: "wrong".into(),
             marker: never_fails(store.marker()),
+            data: None,
+            stamps: never_fails(store.stamps()),
             uptime: Duration::ZERO,
             version: "wrong".into(),
             replica: false,

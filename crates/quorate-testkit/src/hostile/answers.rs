@@ -137,7 +137,7 @@ const FALSE_RELEASES: u64 = 200;
 
 /// The scripts that serve one kind of request each, in the order in which a client loads them. Each entry has
 /// the number of keys of an item, and the reply to an item that succeeds.
-const SCRIPTS: [(usize, &str); 17] = [
+const SCRIPTS: [(usize, &str); 18] = [
     (3, "shared"),
     (3, "extended"),
     (2, "released"),
@@ -153,6 +153,7 @@ const SCRIPTS: [(usize, &str); 17] = [
     (1, "kept"),
     (1, "reserved"),
     (1, "marked"),
+    (1, "stamps"),
     (1, "state"),
     // This script refuses requests that are not valid for their resource.
     (1, "refused"),
@@ -233,6 +234,7 @@ impl Conversation {
             "UNSUBSCRIBE" if hostility == Hostility::NoisyPushes => {
                 ServerReply::Say(push(&[bulk("unsubscribe"), bulk(&word(1)), b":0\r\n".to_vec()]))
             }
+            "HGETALL" => ServerReply::Say(array(&[])),
             "CONFIG" => ServerReply::Say(array(&[bulk("appendfsync"), bulk("always")])),
             _ => ServerReply::Say(b"+OK\r\n".to_vec()),
         }
@@ -428,6 +430,8 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
             "done" => array(&[bulk("done"), bulk("d:7:1:::yours")]),
             "ledger" => page(hostility, first),
             "pruned" => array(&[bulk("pruned"), next(hostility, first)]),
+            // The test of the scripts names two nodes.
+            "stamps" => array(&[bulk("stamps"), bulk("2"), bulk("7")]),
             "refused" => array(&[bulk("refused"), bulk("failed"), bulk("it does not apply")]),
             word => array(&[bulk(word)]),
         }

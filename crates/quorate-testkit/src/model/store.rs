@@ -5,6 +5,7 @@ use quorate::node::{
     engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, QueueRow, Store},
 };
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, LazyLock},
 };
@@ -109,6 +110,14 @@ impl<S: ModelStore> Store for EngineStore<'_, S> {
     }
 
     fn set_marker(&mut self, _: Arc<str>) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn stamps(&self) -> Result<BTreeMap<Arc<str>, u64>, Infallible> {
+        Ok(BTreeMap::new())
+    }
+
+    fn set_stamps(&mut self, _: BTreeMap<Arc<str>, u64>) -> Result<(), Infallible> {
         Ok(())
     }
 }

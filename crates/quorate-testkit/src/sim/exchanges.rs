@@ -75,6 +75,7 @@ pub(super) fn may_change_lease(request: &Request, reply: &Reply) -> bool {
             | Request::Keep { .. }
             | Request::Read { .. }
             | Request::Mark { .. }
+            | Request::Stamp { .. }
     );
     !is_refused
         && !is_on_a_ledger

@@ -316,9 +316,10 @@ impl Faults<'_> {
             let memory = match self.rng.number(0..=999) {
                 _ if !self.may_forget(node) => Memory::Kept,
                 dice if dice < kept => Memory::Kept,
-                // A durable server loses data only with its disk. After a crash it has either all its data,
-                // or a new disk and no data.
-                _ if self.plan.setup.durable => Memory::Empty,
+                // A durable server loses data only with its disk. After a crash it has all its data, or a new disk that
+                // is empty or holds a backup.
+                dice if self.plan.setup.durable && dice < 900 => Memory::Empty,
+                _ if self.plan.setup.durable => Memory::Snapshot,
                 _ if self.rng.chance(self.plan.snapshots) => Memory::Snapshot,
                 _ => Memory::Empty,
             };

@@ -10,7 +10,7 @@ use quorate::node::{
     FencingToken, LedgerState, Owner, Record, Resource,
     engine::{ClaimRecord, ClaimRow, CounterRow, LeaseRow, LifeRow, PlaceRow, QueueRow, ReaderRow, Store},
 };
-use std::{convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 /// The prefix of all keys.
 pub(super) const PREFIX: &str = "quorate:";
@@ -33,6 +33,10 @@ fn ledger_key(group: &str) -> String {
 
 fn marker_key() -> String {
     format!("{PREFIX}node")
+}
+
+fn stamps_key() -> String {
+    format!("{{{PREFIX}node}}:stamps")
 }
 
 /// Returns the end of a key's lifetime, of which `last_ms` is the last millisecond, in units of which a
@@ -302,6 +306,22 @@ impl Store for ScriptStore {
 
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Infallible> {
         set_string(self.keys_mut(), &marker_key(), &marker, None);
+        Ok(())
+    }
+
+    fn stamps(&self) -> Result<BTreeMap<Arc<str>, u64>, Infallible> {
+        let stored = hash(self.keys(), &stamps_key()).map(|(hash, _)| hash.clone()).unwrap_or_default();
+        let stamps =
+            stored.iter().map(|(name, count)| (text(name).into(), text(count).parse().unwrap_or_default()));
+        Ok(stamps.collect())
+    }
+
+    fn set_stamps(&mut self, stamps: BTreeMap<Arc<str>, u64>) -> Result<(), Infallible> {
+        let mut all = hash(self.keys(), &stamps_key()).map(|(hash, _)| hash.clone()).unwrap_or_default();
+        for (name, count) in &stamps {
+            all.set(name.as_bytes(), count.to_string().as_bytes());
+        }
+        self.keys_mut().set(stamps_key().as_bytes(), Value::Hash(Arc::new(all)), None);
         Ok(())
     }
 }

@@ -223,6 +223,7 @@ fn resource_of(request: &Request) -> Option<&Resource> {
         | Request::Prune { .. }
         | Request::Keep { .. }
         | Request::Read { .. }
-        | Request::Mark { .. } => None,
+        | Request::Mark { .. }
+        | Request::Stamp { .. } => None,
     }
 }

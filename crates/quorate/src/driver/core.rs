@@ -10,7 +10,7 @@ use crate::{
         message::{DriverMessage, InFlightBatch, PendingRequest},
     },
     env::BootTime,
-    node::{Batch, BatchReply, Cause, Hello, Listen, Resource},
+    node::{Batch, BatchReply, Cause, Hello, Listen, Resource, StampStep},
     sabotage::Sabotage,
     trust::{ClockOffset, ClockStepDetector, NodeEpoch, NodeRegistry, NodeState, NodeTrust, TrustPolicy},
     vote::{Answer, ReplyTo, Vote},
@@ -39,6 +39,9 @@ const IDLE_PROBES: u32 = 3;
 /// The longest time between two probes of an idle node. After a long time without a reply, the estimate of the node's
 /// clock would be too inaccurate for [`QuorumConfig::fence`](crate::config::QuorumConfig::fence).
 const IDLE_AT_MOST: Duration = Duration::from_secs(10);
+/// The time between the increase of a node's stamp and the request that reports to the node the new stamps of the other
+/// nodes, which were increased at about the same time.
+const TELL_AFTER: Duration = Duration::from_millis(100);
 const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const NEVER: BootTime = BootTime::from_nanos(u64::MAX);
@@ -91,6 +94,11 @@ pub(crate) struct Core {
     /// The time of the next probe of a node that was late, and the pause after that probe. `None` for a prompt
     /// node.
     late_probe: Option<(BootTime, Duration)>,
+    /// The time of the next request about stamps, and what it does. It is sent only while
+    /// [`NodeTrust::stores_stamps`] returns true.
+    next_stamp: (BootTime, StampStep),
+    /// The largest stamp of the node that this worker knew of when it began to open the present session.
+    stamp_at_open: u64,
     /// The resources for whose releases callers wait.
     listening: ListenSet,
     /// True until the first session can be used, or the first attempt to open one has failed. Until then
@@ -153,6 +161,8 @@ impl Core {
             releases: VecDeque::new(),
             probe_at: None,
             late_probe: None,
+            next_stamp: (BootTime::default(), StampStep::Advance),
+            stamp_at_open: 0,
             listening: ListenSet::default(),
             starting: true,
         }
@@ -198,7 +208,8 @@ impl Core {
                 self.offset = Some(sample);
                 self.registry.set_round_trip(self.me, began.until(now));
                 let node_time = hello.node_time;
-                self.node_trust.connected(now, hello);
+                self.next_stamp = (now, StampStep::Advance);
+                self.node_trust.connected(now, hello, self.stamp_at_open);
                 self.check_clock(node_time, began, now);
                 // The releases are sent before all other requests, because they belong to attempts that are
                 // over and may block others.
@@ -284,6 +295,7 @@ impl Core {
                 let cause = cause.take();
                 let until = now + self.open_timeout();
                 self.connection = Connection::Opening { until, began: now, cause };
+                self.stamp_at_open = self.registry.stamp(self.me);
                 commands.push(Command::Open);
             }
             Connection::Opening { until, .. } if now >= *until => {
@@ -315,6 +327,7 @@ impl Core {
             Connection::Up => {
                 let late_probe = self.late_probe.map(|(at, _)| at);
                 let probes = self.probe_at.into_iter().chain(late_probe).chain(self.idle_until());
+                let probes = probes.chain(self.stamp_due());
                 self.node_trust.wake().into_iter().chain(probes).min()
             }
         };

@@ -9,12 +9,12 @@ use crate::{
     env::BootTime,
     node::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request,
-        Resource,
+        Resource, StampStep,
     },
-    trust::{Marker, NodeRegistry, NodeState, QuarantineReason, TrustPolicy, VoteRejection},
+    trust::{Incarnation, Marker, NodeRegistry, NodeState, QuarantineReason, TrustPolicy, VoteRejection},
     vote::{Answer, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const fn at(ms: u64) -> BootTime {
     BootTime::from_nanos(ms * 1_000_000)
@@ -40,7 +40,7 @@ impl Harness {
 
     fn with(config: QuorumConfig) -> Self {
         let registry = Arc::new(NodeRegistry::new(&["a".into()]));
-        let policy = Arc::new(TrustPolicy { nodes: "a".into(), config });
+        let policy = Arc::new(TrustPolicy { nodes: "a".into(), config, seed: 1 });
         let (sender, votes) = vote_channel();
         Self { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
     }
@@ -88,6 +88,8 @@ impl Harness {
 fn hello(run_id: &str, marked: Option<&str>) -> Hello {
     let marker = marked.map(|run_id| Marker {
         run_id: run_id.into(),
+        data: "".into(),
+        incarnation: Incarnation::default(),
         nodes: "a".into(),
         settings: SharedSettings::of(&QuorumConfig::default()),
         since: node_time(0),
@@ -97,6 +99,8 @@ fn hello(run_id: &str, marked: Option<&str>) -> Hello {
         node_time: node_time(10),
         run_id: run_id.into(),
         marker: marker.map(|marker| marker.to_text()),
+        data: None,
+        stamps: BTreeMap::new(),
         uptime: Duration::from_secs(1),
         version: "7".into(),
         replica: false,
@@ -480,7 +484,7 @@ fn a_marker_that_arrived_too_late_is_written_on_the_next_connection() {
 fn of_three(config: QuorumConfig) -> Harness {
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
-    let policy = Arc::new(TrustPolicy { nodes: "a".into(), config });
+    let policy = Arc::new(TrustPolicy { nodes: "a".into(), config, seed: 1 });
     let (sender, votes) = vote_channel();
     Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes }
 }
@@ -607,6 +611,8 @@ fn an_idle_node_is_probed_every_ten_seconds_however_long_leases_may_last() {
     let config = QuorumConfig { max_ttl: Duration::from_secs(86_400), ..QuorumConfig::default() };
     let marker = Marker {
         run_id: "run".into(),
+        data: "".into(),
+        incarnation: Incarnation::default(),
         nodes: "a".into(),
         settings: SharedSettings::of(&config),
         since: node_time(0),
@@ -716,7 +722,7 @@ fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_n
     let names: Vec<Arc<str>> = vec!["a".into(), "b".into(), "c".into()];
     let registry = Arc::new(NodeRegistry::new(&names));
     let config = QuorumConfig { trust_new_nodes: true, ..QuorumConfig::default() };
-    let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config });
+    let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config, seed: 1 });
     let (sender, votes) = vote_channel();
     let mut harness =
         Harness { core: Core::new(0, true, policy, Arc::clone(&registry)), registry, sender, votes };
@@ -737,4 +743,53 @@ fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_n
     harness.core.replied(at(301), in_flight, reply(301, vec![Reply::Marked]));
     let (_, batch) = sent(harness.core.step(at(301))).remove(0);
     assert!(matches!(batch.requests[..], [Request::Acquire { .. }]));
+}
+
+#[test]
+fn a_durable_node_is_told_the_stamps_and_one_that_falls_back_is_quarantined() {
+    let config = QuorumConfig { durable: true, ..QuorumConfig::default() };
+    let settings = SharedSettings::of(&config);
+    let mut harness = Harness::with(config);
+    let known = hello("run", Some("run"));
+    let marker = Marker::parse(known.marker.as_deref().unwrap()).unwrap();
+    let marker = Some(Marker { settings, ..marker }.to_text());
+    let stamps = BTreeMap::from([("a".into(), 4)]);
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    harness.core.opened(at(10), Ok(Hello { durable: Some(true), marker, stamps, ..known }));
+    let asked = |batch: &Batch| match batch.requests.last() {
+        Some(Request::Stamp { own, known, step }) => (*step, own.to_string(), known[0].1),
+        other => panic!("{other:?}"),
+    };
+    let batches = sent(harness.core.step(at(10)));
+    assert_eq!(asked(&batches[0].1), (StampStep::Advance, "a".to_owned(), 4));
+    harness.core.replied(at(11), batches[0].0, reply(11, vec![Reply::Stamps(vec![5])]));
+    assert!(sent(harness.core.step(at(11))).is_empty());
+    assert_eq!(harness.core.wake(), at(110));
+    let batches = sent(harness.core.step(at(110)));
+    assert_eq!(asked(&batches[0].1), (StampStep::Tell, "a".to_owned(), 5));
+    harness.core.replied(at(111), batches[0].0, reply(111, vec![Reply::Stamps(vec![5])]));
+    assert_eq!(harness.core.wake(), at(10_110), "a few times in max_ttl, and no probe in between");
+    let batches = sent(harness.core.step(at(10_110)));
+    assert_eq!(asked(&batches[0].1).0, StampStep::Advance);
+    harness.core.replied(at(10_111), batches[0].0, reply(10_111, vec![Reply::Stamps(vec![3])]));
+    let batches = sent(harness.core.step(at(10_111)));
+    let [Request::Mark { marker, .. }, Request::Stamp { .. }] = &batches[0].1.requests[..] else {
+        panic!("{batches:?}")
+    };
+    assert_eq!(asked(&batches[0].1), (StampStep::Raise, "a".to_owned(), 5));
+    assert_eq!(batches[0].1.stamp, *marker, "the stamp is raised only under the new marker");
+    harness.core.replied(
+        at(10_112),
+        batches[0].0,
+        reply(10_112, vec![Reply::Marked, Reply::Stamps(vec![6])]),
+    );
+    let NodeState::Quarantined { why: VoteRejection::Quarantined { reason, .. }, .. } =
+        &harness.registry.status()[0].state
+    else {
+        panic!("{:?}", harness.registry.status())
+    };
+    assert_eq!(*reason, QuarantineReason::RolledBack);
+    // A count that no node can reach is not passed on to the other nodes.
+    harness.registry.learn_stamps(0, &[("a".into(), u64::MAX)].into());
+    assert_eq!(harness.registry.stamp(0), 6);
 }

@@ -1,6 +1,6 @@
 use crate::{
     env::BootTime,
-    node::{BatchReply, Listen, NodeTime, Owner, Request},
+    node::{BatchReply, Listen, NodeTime, Owner, Reply, Request},
     trust::{Marking, NodeEpoch},
     vote::ReplyTo,
 };
@@ -59,6 +59,8 @@ pub(crate) struct InFlightBatch {
     pub(crate) requests: Vec<Option<PendingRequest>>,
     /// The marker that the batch writes, if any.
     pub(crate) marking: Option<Marking>,
+    /// The request about stamps with which the batch ends, if any.
+    pub(crate) stamping: Option<Request>,
     /// The caller that waits until the marker of `marking` has ended the node's quarantine.
     pub(crate) trust_reply: Option<ReplyTo>,
 }
@@ -67,10 +69,13 @@ impl InFlightBatch {
     /// Returns whether each reply can be an answer to its request. Requests whose callers have been answered are not
     /// checked.
     pub(crate) fn is_answered_by(&self, reply: &BatchReply) -> bool {
-        self.requests.iter().zip(&reply.replies).all(|(pending, reply)| {
-            let request = pending.as_ref().and_then(|pending| pending.request.as_deref());
-            request.is_none_or(|request| request.is_answered_by(reply))
-        })
+        let answers = |request: &Request, reply: &Reply| request.is_answered_by(reply);
+        let stamping = self.stamping.as_ref().zip(reply.replies.last());
+        let requests = self.requests.iter().map(|pending| pending.as_ref()?.request.as_deref());
+        stamping.is_none_or(|(request, reply)| answers(request, reply))
+            && requests
+                .zip(&reply.replies)
+                .all(|(request, reply)| request.is_none_or(|it| answers(it, reply)))
     }
 
     /// Returns the time at which the first of the callers, or the batch itself, times out.

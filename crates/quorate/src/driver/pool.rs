@@ -79,7 +79,8 @@ impl NodePool {
         let names: Vec<Arc<str>> = nodes.iter().map(|node| Arc::clone(&node.name)).collect();
         config.validate(&names)?;
         let registry = Arc::new(NodeRegistry::new(&names));
-        let policy = Arc::new(TrustPolicy { nodes: Marker::node_set(&names), config: config.clone() });
+        let (nodes_of, seed) = (Marker::node_set(&names), env.random());
+        let policy = Arc::new(TrustPolicy { nodes: nodes_of, config: config.clone(), seed });
         let (flush, attempts) = (CancellationToken::new(), OpenAttempts::default());
         let waiters = Arc::new(WaiterRegistry::new(names.len()));
         let mut mailboxes = Vec::new();

@@ -10,6 +10,7 @@ mod lock;
 mod queue;
 mod readers;
 mod reserve;
+mod stamp;
 
 pub use claim::counts_more;
 
@@ -209,6 +210,10 @@ pub trait Store {
     fn marker(&self) -> Result<Option<Arc<str>>, Self::Error>;
     /// Sets the node's marker.
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Self::Error>;
+    /// Returns the stamps that the node knows, by the names of the nodes.
+    fn stamps(&self) -> Result<BTreeMap<Arc<str>, u64>, Self::Error>;
+    /// Sets the stamps that the node knows.
+    fn set_stamps(&mut self, stamps: BTreeMap<Arc<str>, u64>) -> Result<(), Self::Error>;
 }
 
 /// Executes a batch on `store`. If the store fails at one request, only that request is refused.
@@ -316,6 +321,7 @@ impl<S: Store> RequestHandler<'_, S> {
             | Request::Keep { ledger, .. }
             | Request::Read { ledger, .. } => self.serve_ledger(ledger, request),
             Request::Mark { expect, marker } => self.mark(expect.as_ref(), marker),
+            Request::Stamp { own, known, step } => self.stamp(own, known, *step),
         }
     }
 

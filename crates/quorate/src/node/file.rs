@@ -5,9 +5,10 @@
 //! | file | content | survives a power loss |
 //! | --- | --- | --- |
 //! | `lock` | each process locks it while it reads or writes, and never replaces it; empty, or one byte while changes are not synced | |
-//! | `identity.json` | the run id and the time at which it was created | yes |
+//! | `identity.json` | the run id, the time at which it was created, and an id of `lock` that no copy of it has | yes |
 //! | `machine.json` | the machine and boot that used the directory last | yes |
 //! | `marker.json` | the node's marker | yes |
+//! | `stamps.json` | the node's own stamp, and those that it knows of other nodes | yes |
 //! | `counters/`, `claims/`, `ledgers/`, and `lives/` (the retention of each ledger) | one JSON file for each resource or group, which contains its full name | yes |
 //! | `leases/<boot id>/` | one JSON file for each lease or queue; leases of earlier boots are void, and are removed | no |
 //!
@@ -41,6 +42,11 @@
 //!   until the stopped worker continues or dies. A `flock` ends with its process, not with time. The other
 //!   workers time out and continue with their other nodes. A quorum of several file nodes therefore still
 //!   works if the stopped worker holds the locks of fewer than half of their directories.
+//! * **A copy counts as older data.** A directory that was copied, or put back from a copy, has a new `lock` file. Then
+//!   the node gets a new run id: it is quarantined, and its counters count as lost. The same happens to a directory that
+//!   is moved to another file system. Two things are not noticed: a snapshot of the whole file system or machine that is
+//!   put back, and single files that are put back into the directory. On a file system that records no time of creation,
+//!   a copy is not noticed either if its `lock` gets the number of the old one.
 //! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
 //!   second worker can use the directory at the same time. Deleting other files loses their content. To start
 //!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that

@@ -84,6 +84,8 @@ impl Node for MemoryNode {
             node_time: wall,
             run_id: format!("memory:{}:{:?}", self.name, self.created).into(),
             marker: self.with_store(|store| store.marker.clone()),
+            data: None,
+            stamps: self.with_store(|store| store.stamps.clone()),
             uptime: self.created.until(wall).min(Duration::from_secs(u32::MAX.into())),
             version: "memory".into(),
             replica: false,
@@ -204,6 +206,7 @@ pub struct MemoryStore {
     claims: BTreeMap<Resource, ClaimRow>,
     ledgers: BTreeMap<String, GroupLedger>,
     marker: Option<Arc<str>>,
+    stamps: BTreeMap<Arc<str>, u64>,
     writes_to_sweep: u32,
 }
 
@@ -347,6 +350,15 @@ impl Store for MemoryStore {
 
     fn set_marker(&mut self, marker: Arc<str>) -> Result<(), Infallible> {
         self.marker = Some(marker);
+        Ok(())
+    }
+
+    fn stamps(&self) -> Result<BTreeMap<Arc<str>, u64>, Infallible> {
+        Ok(self.stamps.clone())
+    }
+
+    fn set_stamps(&mut self, stamps: BTreeMap<Arc<str>, u64>) -> Result<(), Infallible> {
+        self.stamps = stamps;
         Ok(())
     }
 }

@@ -47,9 +47,9 @@ pub(crate) use names::{check as check_name, not_utf8};
 #[doc(hidden)]
 pub use push::{Listen, Push, PushSender, ReleasedLease};
 #[doc(hidden)]
-pub use reply::{AttemptCount, BatchReply, Cause, DoneRecord, Hello, Refusal, Reply};
+pub use reply::{AttemptCount, BatchReply, Cause, DataId, DoneRecord, Hello, Refusal, Reply};
 #[doc(hidden)]
-pub use request::{Batch, INVALID_REQUEST, Request};
+pub use request::{Batch, INVALID_REQUEST, Request, STAMP_MAX, StampStep};
 #[doc(hidden)]
 pub use stored_names::{NamesQuery, StoredNames};
 

@@ -1,5 +1,5 @@
 use super::{Cursor, FencingToken, LedgerPage, NodeTime, Owner, Record};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The replies to a [`Batch`](super::Batch), in the order of its requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +80,8 @@ pub enum Reply {
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
+    /// *Stamp*: the stamps that the node stores now, of the nodes of the request and in their order.
+    Stamps(Vec<u64>),
     /// *Keep*: the retention is set, if the ledger exists.
     Kept,
     /// The node refused the request.
@@ -181,6 +183,10 @@ pub struct Hello {
     pub run_id: Arc<str>,
     /// The marker, if there is one.
     pub marker: Option<Arc<str>>,
+    /// The id of the server's data, if the server reports one.
+    pub data: Option<DataId>,
+    /// The stamps that the node stores: its own, and those that it knows of other nodes.
+    pub stamps: BTreeMap<Arc<str>, u64>,
     /// The uptime that the server reports. The uptime follows the wall clock, so it is wrong after a step of
     /// that clock.
     pub uptime: Duration,
@@ -199,6 +205,16 @@ pub struct Hello {
     /// The error with which the server refused a write that changes nothing, with the fix. `None` if it accepted the
     /// write, or if the session does not try one.
     pub unable: Option<Arc<str>>,
+}
+
+/// The id of a server's data, and whether the data came from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataId {
+    /// The id. On Redis it is the replication id, which a server replaces when it stops being a replica, but also at
+    /// other times.
+    pub id: Arc<str>,
+    /// True if the data was copied: from another server by replication, or to another directory.
+    pub is_copied: bool,
 }
 
 /// The reason why a node gave no reply.

@@ -267,6 +267,32 @@ pub enum Request {
         /// The marker to store.
         marker: Arc<str>,
     },
+    /// Stores what the worker knows of the nodes' stamps, and returns what the node knows then. A node's *stamp*
+    /// is a number that only grows. The other nodes and the workers remember it, so that they notice when the
+    /// node comes back with older data.
+    Stamp {
+        /// The name of the node itself.
+        own: Arc<str>,
+        /// The largest stamp that the worker has seen of each node of its list, `own` among them.
+        known: Arc<[(Arc<str>, u64)]>,
+        /// The change of the node's own stamp.
+        step: StampStep,
+    },
+}
+
+/// The largest stamp that a worker remembers. Larger ones are ignored: one node's wrong number must not reach the other
+/// nodes, which could not count on from it.
+pub const STAMP_MAX: u64 = 1 << 52;
+
+/// The change of a node's own stamp by a [`Request::Stamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampStep {
+    /// The stamp stays the same.
+    Tell,
+    /// The stamp grows by one, whatever the worker knows of it. So the reply shows whether the node has lost data.
+    Advance,
+    /// The stamp becomes larger than the stored one, and larger than the one that the worker knows.
+    Raise,
 }
 
 /// The error with which a node refuses a request for which [`Request::is_invalid`] returns true.
@@ -356,6 +382,7 @@ impl Request {
             | (Self::Write { .. }, Reply::Conflict(_))
             | (Self::Keep { .. }, Reply::Kept)
             | (Self::Mark { .. }, Reply::Marked) => true,
+            (Self::Stamp { known, .. }, Reply::Stamps(counts)) => counts.len() == known.len(),
             (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(page)) => page.is_bounded(),
             (Self::Prune { .. }, Reply::Pruned { next }) => next.as_ref().is_none_or(Cursor::is_bounded),
             (

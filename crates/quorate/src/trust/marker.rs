@@ -1,11 +1,15 @@
 use crate::{config::SharedSettings, node::NodeTime, plain::plain};
-use std::{fmt::Write, sync::Arc};
+use std::{
+    fmt::{self, Write},
+    sync::Arc,
+};
 
 /// The beginning of a marker's first line. The version of the format follows it.
 const HEAD: &str = "quorate-marker ";
-/// The version of the format. Version 1 was never part of a published release, and contained no setting
-/// except `max_ttl`. Markers of version 1 are refused, because they do not show whether the settings agree.
-const VERSION: &str = "2";
+/// The version of the format. Versions 1 and 2 were never part of a published release. Version 1 contained no setting
+/// except `max_ttl`, and version 2 neither an incarnation nor the id of the data. Their markers are refused, because
+/// they do not show what a worker must compare.
+const VERSION: &str = "3";
 
 /// A record that each node stores. From the marker, a worker notices that the node has lost its memory, or that
 /// another worker has other settings.
@@ -15,6 +19,11 @@ const VERSION: &str = "2";
 pub struct Marker {
     /// The server's run id when the marker was written.
     pub run_id: Arc<str>,
+    /// The id of the node's data ([`DataId`](crate::node::DataId)) when the marker was written. Empty if the server
+    /// reported none.
+    pub data: Arc<str>,
+    /// The id of the node's present memory. It changes exactly when `since` does.
+    pub incarnation: Incarnation,
     /// The names of the node set, sorted and joined by commas.
     pub nodes: Arc<str>,
     /// The settings that all workers share.
@@ -51,7 +60,9 @@ impl Marker {
 
     /// Returns the text that a node stores.
     pub fn to_text(&self) -> Arc<str> {
-        let mut text = format!("{HEAD}{VERSION}\nrun={}\nnodes={}", self.run_id, self.nodes);
+        let Self { run_id, data, incarnation, nodes, .. } = self;
+        let mut text =
+            format!("{HEAD}{VERSION}\nrun={run_id}\ndata={data}\nmemory={incarnation}\nnodes={nodes}");
         for (key, value) in SharedSettings::KEYS.into_iter().zip(self.settings.values()) {
             // `write!` to a string never fails.
             let _ = write!(text, "\n{key}={value}");
@@ -84,6 +95,9 @@ impl Marker {
                 .ok_or_else(|| MarkerError(format!("has no {key} where one belongs")))
         };
         let run_id = value("run")?.into();
+        let data = value("data")?.into();
+        let incarnation = Incarnation::parse(value("memory")?)
+            .ok_or_else(|| MarkerError("has a memory that is no id of 16 hexadecimal digits".to_owned()))?;
         let nodes = value("nodes")?.into();
         let mut number = |key: &str| -> Result<u64, MarkerError> {
             value(key)?.parse().map_err(|_| MarkerError(format!("has a {key} that is no number")))
@@ -96,7 +110,38 @@ impl Marker {
             .ok_or_else(|| MarkerError("has a durable or trust_new that is neither 0 nor 1".to_owned()))?;
         let since = NodeTime::from_micros(number("since_us")?);
         let votes_from = NodeTime::from_micros(number("votes_us")?);
-        Ok(Self { run_id, nodes, settings, since, votes_from })
+        Ok(Self { run_id, data, incarnation, nodes, settings, since, votes_from })
+    }
+}
+
+/// The id of one memory of a node: the time from which the node has forgotten nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Incarnation(u64);
+
+impl Incarnation {
+    /// Draws the id of a memory that begins at `since` in the run `run_id`, with the random number `seed` of one worker.
+    /// The result differs for each memory, because one worker never begins two memories of one run at the same time.
+    pub(crate) fn draw(seed: u64, run_id: &str, since: NodeTime) -> Self {
+        // Each step is the finalizer of SplitMix64.
+        let mix = |state: u64, part: u64| {
+            let mut bits = (state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            bits ^ (bits >> 31)
+        };
+        Self(run_id.bytes().fold(mix(mix(0, seed), since.as_micros()), |state, byte| mix(state, byte.into())))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let is_id =
+            text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 
@@ -118,13 +163,24 @@ mod tests {
     fn the_text_form_keeps_every_field() {
         let marker = Marker {
             run_id: "abc".into(),
+            data: "0123".into(),
+            incarnation: Incarnation(0x1f),
             nodes: Marker::node_set(&["b".into(), "a".into()]),
             settings: settings(),
             since: NodeTime::from_micros(1_700_000_000_000_000),
             votes_from: NodeTime::from_micros(1_700_000_030_300_000),
         };
         assert_eq!(&*marker.nodes, "a,b");
+        assert!(marker.to_text().contains("\nmemory=000000000000001f\n"));
         assert_eq!(Marker::parse(&marker.to_text()), Ok(marker));
+    }
+
+    #[test]
+    fn every_memory_has_an_id_of_its_own() {
+        let at = NodeTime::from_micros;
+        let ids = [(1, "a", at(1)), (2, "a", at(1)), (1, "b", at(1)), (1, "a", at(2))];
+        let ids = ids.map(|(seed, run_id, since)| Incarnation::draw(seed, run_id, since).to_string());
+        assert!((1..ids.len()).all(|n| !ids[..n].contains(&ids[n])), "{ids:?}");
     }
 
     #[test]
@@ -132,7 +188,8 @@ mod tests {
         let nodes = Marker::closed_set("a,b,c", "b,c,d");
         let [run_id, zero] = ["abc".into(), "0".into()];
         let (settings, at) = (settings(), NodeTime::from_micros(7));
-        let closed = Marker { run_id, nodes, settings, since: at, votes_from: at };
+        let (data, incarnation) = ("".into(), Incarnation::default());
+        let closed = Marker { run_id, data, incarnation, nodes, settings, since: at, votes_from: at };
         assert_eq!(closed.replacement(), Some(("a,b,c", "b,c,d")));
         assert_eq!(Marker::parse(&closed.to_text()).as_ref(), Ok(&closed));
         assert_eq!(Marker { nodes: zero, ..closed }.replacement(), None);
@@ -140,7 +197,8 @@ mod tests {
 
     #[test]
     fn other_text_is_refused() {
-        for text in ["", "OK", "quorate-marker 2\nrun=a", "quorate-marker 2\nrun=a\nnodes=b\nmax_ttl_us=x"] {
+        for text in ["", "OK", "quorate-marker 3\nrun=a", "quorate-marker 3\nrun=a\ndata=\nmemory=x\nnodes=b"]
+        {
             assert!(Marker::parse(text).is_err(), "{text:?}");
         }
     }
@@ -149,7 +207,7 @@ mod tests {
     fn a_marker_of_another_version_is_refused_with_the_version() {
         let one = "quorate-marker 1\nrun=abc\nnodes=a,b\nmax_ttl_ms=30000\nsince_us=1\nvotes_us=2";
         let text = Marker::parse(one).unwrap_err().to_string();
-        assert_eq!(text, "has format version 1, and this worker reads 2");
-        assert!(Marker::parse("quorate-marker 3\u{1b}[2J").unwrap_err().to_string().contains("version 3"));
+        assert_eq!(text, "has format version 1, and this worker reads 3");
+        assert!(Marker::parse("quorate-marker 4\u{1b}[2J").unwrap_err().to_string().contains("version 4"));
     }
 }

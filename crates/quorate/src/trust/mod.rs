@@ -13,7 +13,8 @@
 //! | --- | --- |
 //! | has a marker with this worker's node set and settings, and the server's present run id | yes, from the time in the marker |
 //! | has no marker: it is new, or was flushed | after a worker has written one and a quarantine has passed |
-//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; no quarantine is needed if the node is known to persist every write (`durable`) |
+//! | has the marker of another run: it restarted | after a worker has written a new marker and a quarantine has passed; no quarantine is needed if the node is known to persist every write (`durable`), and no other node and no worker has seen a larger stamp of it |
+//! | has a smaller stamp than another node or this worker has seen, or data that was copied from elsewhere | after a worker has written a new marker and a quarantine has passed |
 //! | has a marker which says that its node set is being replaced, or was (`quorate nodes replace`) | no |
 //! | has a marker with another node set, other shared settings, or another format version | no |
 //! | is a replica, or may evict keys | no |
@@ -77,12 +78,12 @@ mod registry;
 mod rejection;
 
 pub use epoch::NodeEpoch;
-pub use marker::{Marker, MarkerError};
+pub use marker::{Incarnation, Marker, MarkerError};
 pub use registry::{NodeState, NodeStatus};
 pub use rejection::{QuarantineReason, VoteRejection};
 
 pub(crate) use clock_offset::ClockOffset;
 pub(crate) use clock_steps::{ClockObservation, ClockStepDetector};
 pub(crate) use node_trust::{Admission, Marking, NodeTrust};
-pub(crate) use policy::TrustPolicy;
+pub(crate) use policy::{TrustPolicy, data_id, loss};
 pub(crate) use registry::NodeRegistry;

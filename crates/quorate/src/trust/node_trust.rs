@@ -6,11 +6,11 @@ use crate::{
         Marker, NodeState, QuarantineReason, VoteRejection,
         ability::Ability,
         clock_steps::ClockStep,
-        policy::{TrustDecision, TrustPolicy},
-        registry::{FirstMark, NodeRegistry},
+        policy::{StampCheck, TrustDecision, TrustPolicy},
+        registry::{FirstMark, NodeRegistry, Reached},
     },
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// This worker's trust in one node: whether the node may vote, and to which memory epoch its votes belong.
 /// This type performs no I/O. It reads and updates the registry, which all drivers of this worker share.
@@ -29,6 +29,9 @@ pub(crate) struct NodeTrust {
     /// the next handshake shows whether the memory is still the same.
     memory: Option<Marker>,
     lost_memory: bool,
+    /// [`StampCheck::Behind`] from the time at which the node returned a smaller stamp than this worker had seen, until a
+    /// marker begins a new memory.
+    stamps: StampCheck,
     /// The last step of the node's clock against the boot clock. `None` once that step no longer keeps the node
     /// from voting.
     step: Option<ClockStep>,
@@ -58,6 +61,19 @@ pub(crate) struct Marking {
     ends_quarantine: bool,
 }
 
+impl Marking {
+    /// Returns whether a new memory of the node begins with the marker.
+    pub(crate) fn begins_memory(&self) -> bool {
+        matches!(
+            self.reason,
+            QuarantineReason::Unmarked
+                | QuarantineReason::Restarted
+                | QuarantineReason::Copied
+                | QuarantineReason::RolledBack
+        )
+    }
+}
+
 /// The decision on an operator's request to end a node's quarantine.
 #[derive(Debug)]
 pub(crate) enum Admission {
@@ -83,16 +99,20 @@ impl NodeTrust {
             awaits_others: false,
             memory: None,
             lost_memory: false,
+            stamps: StampCheck::Unchecked,
             step: None,
             ability: Ability::default(),
         }
     }
 
-    /// Records the handshake of a new connection. [`NodeTrust::evaluate`] must be called next.
-    pub(crate) fn connected(&mut self, now: BootTime, hello: Hello) {
+    /// Records the handshake of a new connection. `seen` is the largest stamp of the node that this worker knew of before
+    /// the handshake began. [`NodeTrust::evaluate`] must be called next.
+    pub(crate) fn connected(&mut self, now: BootTime, hello: Hello, seen: u64) {
         self.registry.connected(self.me, &hello.run_id, &hello.version);
         self.ability.connected(now, hello.unable.as_ref());
+        self.registry.learn_stamps(self.me, &hello.stamps);
         self.trust = TrustState::Unknown;
+        self.stamps = self.compare(self.own_stamp(&hello), seen);
         self.hello = Some(hello);
         self.read_at = now;
     }
@@ -136,8 +156,30 @@ impl NodeTrust {
         }
         let hello = self.hello_at(now)?;
         self.registry.set_marker_state(self.me, self.policy.marker(&hello).map(|marker| marker.is_some()));
-        let mut decision = self.policy.decide(&hello, now);
+        let mut decision = self.policy.decide(&hello, now, self.stamps);
         self.awaits_others = false;
+        if decision == TrustDecision::Compare {
+            match self.registry.reached() {
+                Reached::Enough => {
+                    // The stamp of the handshake may be old by now. But if another worker has accepted the node since,
+                    // and has increased its stamp, it has replaced the marker before.
+                    let (seen, own) = (self.registry.stamp(self.me), self.own_stamp(&hello));
+                    let stamps = match self.compare(own, seen) {
+                        StampCheck::Unchecked => StampCheck::Current,
+                        behind => behind,
+                    };
+                    decision = self.policy.decide(&hello, now, stamps);
+                }
+                Reached::NotYet => {
+                    self.awaits_others = true;
+                    return None;
+                }
+                Reached::TooFew { met, needed } => {
+                    self.awaits_others = true;
+                    decision = TrustDecision::Refused(VoteRejection::Uncompared { met, needed });
+                }
+            }
+        }
         if let TrustDecision::Write { reason: QuarantineReason::Unmarked, .. } = &decision {
             match self.registry.first_mark() {
                 FirstMark::Allowed => {}
@@ -162,6 +204,7 @@ impl NodeTrust {
                 self.end_memory_unless(|known| is_same_memory(known, &marker));
                 Some(Marking { marker, from, reason, ends_quarantine: false })
             }
+            TrustDecision::Compare => None,
             TrustDecision::Refused(why) => {
                 // The node is refused, so its earlier grants no longer count either.
                 self.end_memory_unless(|_| false);
@@ -176,8 +219,55 @@ impl NodeTrust {
         if let Some(hello) = &mut self.hello {
             hello.marker = Some(marking.marker.to_text());
         }
+        self.stamps = StampCheck::Unchecked;
         self.registry.set_marker_state(self.me, Ok(true));
         self.settle(now, marking);
+    }
+
+    /// Records the stamps of the nodes `names`, which the node returned. `least` is the smallest stamp of the node itself
+    /// that can be right: if the node's stamp is smaller, the node has lost data although its session is still the same.
+    pub(crate) fn stamps_read(
+        &mut self,
+        now: BootTime,
+        node_time: NodeTime,
+        stamps: &BTreeMap<Arc<str>, u64>,
+        least: u64,
+    ) {
+        self.registry.learn_stamps(self.me, stamps);
+        let own = stamps.get(&self.registry.name(self.me)).copied().unwrap_or_default();
+        let Some(hello) = &mut self.hello else { return };
+        if own < least && !self.policy.config.sabotaged(Sabotage::StampsIgnored) {
+            (hello.node_time, self.read_at) = (node_time, now);
+            self.stamps = self.compare(own, least);
+            self.trust = TrustState::Unknown;
+            self.end_memory_unless(|_| false);
+        }
+    }
+
+    /// Returns whether this worker stores stamps on the node now. It does so only on a node that votes, and whose marker
+    /// therefore names its own node list.
+    pub(crate) fn stores_stamps(&self) -> bool {
+        self.policy.config.durable
+            && !self.policy.config.only_looks
+            && matches!(self.trust, TrustState::Granted)
+    }
+
+    fn own_stamp(&self, hello: &Hello) -> u64 {
+        hello.stamps.get(&self.registry.name(self.me)).copied().unwrap_or_default()
+    }
+
+    /// Compares the stamp `own`, which the node has returned, with the largest one that was seen before.
+    fn compare(&self, own: u64, seen: u64) -> StampCheck {
+        let config = &self.policy.config;
+        if !config.durable || own >= seen || config.sabotaged(Sabotage::StampsIgnored) {
+            return StampCheck::Unchecked;
+        }
+        tracing::warn!(
+            node = &*self.registry.name(self.me),
+            "node has older data than was seen of it: its stamp is {own}, and {} has seen {seen}",
+            self.registry.stamp_seen_by(self.me)
+        );
+        StampCheck::Behind
     }
 
     /// Records that the node stores a marker other than the known one. The server has not restarted, since
@@ -185,12 +275,18 @@ impl NodeTrust {
     pub(crate) fn marker_changed(&mut self, now: BootTime, node_time: NodeTime, marker: Option<Arc<str>>) {
         let Some(hello) = self.hello.as_mut().filter(|hello| hello.marker != marker) else { return };
         let stored = marker.as_deref().and_then(|text| Marker::parse(text).ok());
+        let before = hello.marker.as_deref().and_then(|text| Marker::parse(text).ok());
+        let incarnation = |marker: &Option<Marker>| marker.as_ref().map(|marker| marker.incarnation);
+        if incarnation(&before) != incarnation(&stored) {
+            // Another worker has noticed the loss too, and has begun a new memory of the node.
+            self.stamps = StampCheck::Unchecked;
+        }
         hello.marker = marker;
         hello.node_time = node_time;
         self.read_at = now;
         self.trust = TrustState::Unknown;
         if let (Some(known), Some(stored)) = (&self.memory, &stored)
-            && known.since == stored.since
+            && known.incarnation == stored.incarnation
             && stored.votes_from < known.votes_from
         {
             // The marker lets the node vote earlier. So an operator has ended the node's quarantine, although
@@ -292,7 +388,10 @@ impl NodeTrust {
     pub(crate) fn may_change_soon(&self) -> bool {
         match &self.trust {
             TrustState::Withheld {
-                why: VoteRejection::Contradicted { .. } | VoteRejection::TooFewMet { .. },
+                why:
+                    VoteRejection::Contradicted { .. }
+                    | VoteRejection::TooFewMet { .. }
+                    | VoteRejection::Uncompared { .. },
                 ..
             } => true,
             TrustState::Withheld { why: why @ VoteRejection::Replaced { .. }, .. } => !why.is_permanent(),
@@ -403,9 +502,9 @@ impl NodeTrust {
 }
 
 /// Returns whether both markers describe the same memory of the node, so that its grants still count. That is
-/// the case if the memory began at the same time, and no worker has put the node in quarantine since.
+/// the case if no new memory began, and no worker has put the node in quarantine since.
 fn is_same_memory(known: &Marker, now: &Marker) -> bool {
-    known.since == now.since && now.votes_from <= known.votes_from
+    known.incarnation == now.incarnation && now.votes_from <= known.votes_from
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
     node::{Hello, NodeTime},
     plain::plain,
     sabotage::Sabotage,
-    trust::{Marker, QuarantineReason, VoteRejection},
+    trust::{Incarnation, Marker, QuarantineReason, VoteRejection},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +22,28 @@ pub(crate) enum TrustDecision {
     Write { marker: Marker, from: BootTime, reason: QuarantineReason },
     /// The node must not vote.
     Refused(VoteRejection),
+    /// The node kept its data, but the data may be old. Compare the stamps, and decide again.
+    Compare,
+}
+
+/// The result of comparing a node's own stamp with those that other nodes and this worker have seen of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum StampCheck {
+    /// The stamps have not been compared, or need not be.
+    #[default]
+    Unchecked,
+    /// No node that was asked, and not this worker, has seen a larger stamp of the node.
+    Current,
+    /// The node has lost data: another node or this worker has seen a larger stamp of it.
+    Behind,
+}
+
+/// The decision on whether a node with a marker still has the memory that the marker describes.
+enum MemoryCheck {
+    Same,
+    /// The data is the same if no node and no worker has seen a larger stamp of the node.
+    Kept,
+    Lost(QuarantineReason),
 }
 
 /// The node list and the settings by which one worker decides whether nodes may vote.
@@ -29,12 +51,14 @@ pub(crate) enum TrustDecision {
 pub(crate) struct TrustPolicy {
     pub(crate) nodes: Arc<str>,
     pub(crate) config: QuorumConfig,
+    /// A random number of this worker, from which the ids of memories are drawn.
+    pub(crate) seed: u64,
 }
 
 impl TrustPolicy {
-    /// Decides from a node's handshake whether the node may vote. The boot clock showed `now` when the
-    /// handshake arrived.
-    pub(crate) fn decide(&self, hello: &Hello, now: BootTime) -> TrustDecision {
+    /// Decides from a node's handshake, and from what is known of its stamps, whether the node may vote. The boot clock
+    /// showed `now` when the handshake arrived.
+    pub(crate) fn decide(&self, hello: &Hello, now: BootTime, stamps: StampCheck) -> TrustDecision {
         if hello.replica {
             return TrustDecision::Refused(VoteRejection::Replica);
         }
@@ -55,21 +79,27 @@ impl TrustPolicy {
         };
         let reason = QuarantineReason::Marked;
         let from = self.from(&marker, hello.node_time, now);
-        if marker.run_id == hello.run_id {
-            return match self.is_from_the_future(&marker, hello.node_time) {
-                true => {
-                    let wait = self.config.quarantine();
-                    let marker = Marker { votes_from: hello.node_time + wait, ..marker };
-                    TrustDecision::Write { marker, from: now + wait, reason }
-                }
-                false => TrustDecision::Votes { marker, from, reason },
-            };
+        match memory_of(hello, &marker, self.config.durable) {
+            _ if stamps == StampCheck::Behind => {
+                self.write(hello, now, self.quarantine(), QuarantineReason::RolledBack)
+            }
+            MemoryCheck::Lost(reason) => self.write(hello, now, self.quarantine(), reason),
+            MemoryCheck::Same if self.is_from_the_future(&marker, hello.node_time) => {
+                let wait = self.config.quarantine();
+                let marker = Marker { votes_from: hello.node_time + wait, ..marker };
+                TrustDecision::Write { marker, from: now + wait, reason }
+            }
+            MemoryCheck::Same => TrustDecision::Votes { marker, from, reason },
+            // Only workers of a durable quorum store stamps.
+            MemoryCheck::Kept if self.config.durable && stamps == StampCheck::Unchecked => {
+                TrustDecision::Compare
+            }
+            MemoryCheck::Kept if self.config.only_looks => TrustDecision::Votes { marker, from, reason },
+            MemoryCheck::Kept => {
+                let (run_id, data) = (Arc::clone(&hello.run_id), data_id(hello));
+                TrustDecision::Write { marker: Marker { run_id, data, ..marker }, from, reason }
+            }
         }
-        if self.config.durable && hello.durable == Some(true) {
-            let marker = Marker { run_id: Arc::clone(&hello.run_id), ..marker };
-            return TrustDecision::Write { marker, from, reason };
-        }
-        self.write(hello, now, self.quarantine(), QuarantineReason::Restarted)
     }
 
     /// Returns the node's marker if it names this worker's node list and shared settings, or `None` if the node
@@ -100,7 +130,7 @@ impl TrustPolicy {
         if self.config.only_looks {
             return TrustDecision::Refused(match reason {
                 QuarantineReason::Unmarked => VoteRejection::Unmarked,
-                _ => VoteRejection::Unmet,
+                reason => VoteRejection::Unmet(reason),
             });
         }
         // A restarted node may come back with old fencing counters. A counter starts at the wall-clock time
@@ -109,14 +139,17 @@ impl TrustPolicy {
         // had a clock that was ahead of another node's clock by `max_clock_offset`, and that node's clock may
         // have been ahead of this node's by as much again.
         let margin = match reason {
-            QuarantineReason::Restarted => self.config.max_clock_offset * 2,
-            _ => Duration::ZERO,
+            QuarantineReason::Unmarked => Duration::ZERO,
+            _ => self.config.max_clock_offset * 2,
         };
+        let since = hello.node_time + margin;
         let marker = Marker {
             run_id: Arc::clone(&hello.run_id),
+            data: data_id(hello),
+            incarnation: Incarnation::draw(self.seed, &hello.run_id, since),
             nodes: Arc::clone(&self.nodes),
             settings: SharedSettings::of(&self.config),
-            since: hello.node_time + margin,
+            since,
             votes_from: hello.node_time + wait,
         };
         TrustDecision::Write { marker, from: now + wait, reason }
@@ -144,15 +177,47 @@ impl TrustPolicy {
     }
 }
 
+/// Returns whether the node certainly lost the memory that `marker` describes. `durable` is true if the quorum trusts
+/// nodes that write every change to their disks.
+pub(crate) fn loss(hello: &Hello, marker: &Marker, durable: bool) -> Option<QuarantineReason> {
+    match memory_of(hello, marker, durable) {
+        MemoryCheck::Lost(reason) => Some(reason),
+        MemoryCheck::Same | MemoryCheck::Kept => None,
+    }
+}
+
+fn memory_of(hello: &Hello, marker: &Marker, durable: bool) -> MemoryCheck {
+    let is_copied = hello.data.as_ref().is_some_and(|data| data.is_copied);
+    let is_same_data = hello.data.as_ref().is_none_or(|data| *data.id == *marker.data);
+    match marker.run_id == hello.run_id {
+        true if is_same_data => MemoryCheck::Same,
+        // A server draws a new id also when it gets its first replica, and when it has had none for an hour. Its data
+        // stays the same then. A marker without an id is from a time when the server reported none.
+        true if !is_copied || marker.data.is_empty() => MemoryCheck::Kept,
+        true => MemoryCheck::Lost(QuarantineReason::Copied),
+        false if !durable || hello.durable != Some(true) => MemoryCheck::Lost(QuarantineReason::Restarted),
+        // The data of a promoted replica may be older than what its master had acknowledged.
+        false if is_copied => MemoryCheck::Lost(QuarantineReason::Copied),
+        false => MemoryCheck::Kept,
+    }
+}
+
+/// Returns the id of the node's data, for its marker.
+pub(crate) fn data_id(hello: &Hello) -> Arc<str> {
+    hello.data.as_ref().map_or_else(|| "".into(), |data| Arc::clone(&data.id))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::DataId;
+    use std::collections::BTreeMap;
 
     const NOW: BootTime = BootTime::from_nanos(1_000_000_000);
     const NODE_NOW: NodeTime = NodeTime::from_micros(1_700_000_000_000_000);
 
     fn policy() -> TrustPolicy {
-        TrustPolicy { nodes: "a,b,c".into(), config: QuorumConfig::default() }
+        TrustPolicy { nodes: "a,b,c".into(), config: QuorumConfig::default(), seed: 1 }
     }
 
     fn hello(marker: Option<&Marker>) -> Hello {
@@ -160,6 +225,8 @@ mod tests {
             node_time: NODE_NOW,
             run_id: "run-1".into(),
             marker: marker.map(Marker::to_text),
+            data: None,
+            stamps: BTreeMap::new(),
             uptime: Duration::from_secs(3600),
             version: "7".into(),
             replica: false,
@@ -173,6 +240,8 @@ mod tests {
     fn marker() -> Marker {
         Marker {
             run_id: "run-1".into(),
+            data: "".into(),
+            incarnation: Incarnation::default(),
             nodes: "a,b,c".into(),
             settings: SharedSettings::of(&QuorumConfig::default()),
             since: NODE_NOW - Duration::from_secs(1000),
@@ -182,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_node_with_our_marker_of_its_present_run_votes() {
-        let judged = policy().decide(&hello(Some(&marker())), NOW);
+        let judged = policy().decide(&hello(Some(&marker())), NOW, StampCheck::Unchecked);
         assert_eq!(
             judged,
             TrustDecision::Votes { marker: marker(), from: NOW, reason: QuarantineReason::Marked }
@@ -192,19 +261,29 @@ mod tests {
     #[test]
     fn the_wait_in_a_marker_counts_on_the_boot_clock_and_is_at_most_a_quarantine() {
         let waits = Marker { votes_from: NODE_NOW + Duration::from_secs(10), ..marker() };
-        let TrustDecision::Votes { from, .. } = policy().decide(&hello(Some(&waits)), NOW) else { panic!() };
+        let TrustDecision::Votes { from, .. } =
+            policy().decide(&hello(Some(&waits)), NOW, StampCheck::Unchecked)
+        else {
+            panic!()
+        };
         assert_eq!(NOW.until(from), Duration::from_millis(10_100));
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(10_000), ..marker() };
         let mut observer = policy();
         observer.config.only_looks = true;
-        let TrustDecision::Votes { from, .. } = observer.decide(&hello(Some(&far)), NOW) else { panic!() };
+        let TrustDecision::Votes { from, .. } =
+            observer.decide(&hello(Some(&far)), NOW, StampCheck::Unchecked)
+        else {
+            panic!()
+        };
         assert_eq!(NOW.until(from), policy().config.quarantine());
     }
 
     #[test]
     fn the_wait_that_a_clock_wrote_while_it_was_ahead_is_shortened_once() {
         let far = Marker { votes_from: NODE_NOW + Duration::from_secs(3600), ..marker() };
-        let TrustDecision::Write { marker, from, .. } = policy().decide(&hello(Some(&far)), NOW) else {
+        let TrustDecision::Write { marker, from, .. } =
+            policy().decide(&hello(Some(&far)), NOW, StampCheck::Unchecked)
+        else {
             panic!()
         };
         assert_eq!(NOW.until(from), policy().config.quarantine());
@@ -212,7 +291,9 @@ mod tests {
         // A marker with another run id means that the node has restarted and its memory is lost, whatever the clock
         // showed.
         let other = Marker { run_id: "run-0".into(), ..far };
-        let TrustDecision::Write { marker, reason, .. } = policy().decide(&hello(Some(&other)), NOW) else {
+        let TrustDecision::Write { marker, reason, .. } =
+            policy().decide(&hello(Some(&other)), NOW, StampCheck::Unchecked)
+        else {
             panic!()
         };
         assert!(marker.since > NODE_NOW && reason == QuarantineReason::Restarted);
@@ -222,15 +303,26 @@ mod tests {
     fn a_read_only_worker_writes_no_marker() {
         let mut policy = policy();
         policy.config.only_looks = true;
-        assert_eq!(policy.decide(&hello(None), NOW), TrustDecision::Refused(VoteRejection::Unmarked));
+        assert_eq!(
+            policy.decide(&hello(None), NOW, StampCheck::Unchecked),
+            TrustDecision::Refused(VoteRejection::Unmarked)
+        );
         let old = Marker { run_id: "run-0".into(), ..marker() };
-        assert_eq!(policy.decide(&hello(Some(&old)), NOW), TrustDecision::Refused(VoteRejection::Unmet));
-        assert!(matches!(policy.decide(&hello(Some(&marker())), NOW), TrustDecision::Votes { .. }));
+        assert_eq!(
+            policy.decide(&hello(Some(&old)), NOW, StampCheck::Unchecked),
+            TrustDecision::Refused(VoteRejection::Unmet(QuarantineReason::Restarted))
+        );
+        assert!(matches!(
+            policy.decide(&hello(Some(&marker())), NOW, StampCheck::Unchecked),
+            TrustDecision::Votes { .. }
+        ));
     }
 
     #[test]
     fn a_node_without_a_marker_waits_a_whole_quarantine_whatever_its_uptime() {
-        let TrustDecision::Write { marker, from, reason } = policy().decide(&hello(None), NOW) else {
+        let TrustDecision::Write { marker, from, reason } =
+            policy().decide(&hello(None), NOW, StampCheck::Unchecked)
+        else {
             panic!()
         };
         assert_eq!(NOW.until(from), policy().config.quarantine());
@@ -240,14 +332,17 @@ mod tests {
         let mut durable = policy();
         durable.config.durable = true;
         let hello = Hello { durable: Some(true), ..hello(None) };
-        let TrustDecision::Write { from, .. } = durable.decide(&hello, NOW) else { panic!() };
+        let TrustDecision::Write { from, .. } = durable.decide(&hello, NOW, StampCheck::Unchecked) else {
+            panic!()
+        };
         assert_eq!(NOW.until(from), durable.config.quarantine(), "also under durable = true");
     }
 
     #[test]
     fn another_run_is_quarantined_unless_it_is_verified_durable() {
         let old = Marker { run_id: "run-0".into(), ..marker() };
-        let TrustDecision::Write { marker: new, from, reason } = policy().decide(&hello(Some(&old)), NOW)
+        let TrustDecision::Write { marker: new, from, reason } =
+            policy().decide(&hello(Some(&old)), NOW, StampCheck::Unchecked)
         else {
             panic!()
         };
@@ -261,16 +356,88 @@ mod tests {
         durable.config.durable = true;
         let old = Marker { settings: SharedSettings::of(&durable.config), ..old };
         let claims = Hello { durable: Some(true), ..hello(Some(&old)) };
-        let TrustDecision::Write { marker: kept, from, .. } = durable.decide(&claims, NOW) else { panic!() };
-        assert_eq!((kept.since, from), (old.since, NOW), "its memory is the same");
+        assert_eq!(durable.decide(&claims, NOW, StampCheck::Unchecked), TrustDecision::Compare);
+        let TrustDecision::Write { marker: kept, from, .. } =
+            durable.decide(&claims, NOW, StampCheck::Current)
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (kept.since, kept.incarnation, from),
+            (old.since, old.incarnation, NOW),
+            "its memory is the same"
+        );
+        assert_eq!(&*kept.run_id, "run-1");
+        let TrustDecision::Write { marker: lost, from, reason } =
+            durable.decide(&claims, NOW, StampCheck::Behind)
+        else {
+            panic!()
+        };
+        assert_eq!((NOW.until(from), reason), (durable.config.quarantine(), QuarantineReason::RolledBack));
+        assert!(lost.since > NODE_NOW && lost.incarnation != old.incarnation);
+        let mut reads = durable.clone();
+        reads.config.only_looks = true;
+        let votes = reads.decide(&claims, NOW, StampCheck::Current);
+        assert!(
+            matches!(votes, TrustDecision::Votes { marker, .. } if marker == old),
+            "a reader writes nothing"
+        );
+        let refused = reads.decide(&claims, NOW, StampCheck::Behind);
+        assert_eq!(refused, TrustDecision::Refused(VoteRejection::Unmet(QuarantineReason::RolledBack)));
         let unverified = Hello { durable: None, ..hello(Some(&old)) };
-        let TrustDecision::Write { from, .. } = durable.decide(&unverified, NOW) else { panic!() };
+        let TrustDecision::Write { from, .. } = durable.decide(&unverified, NOW, StampCheck::Unchecked)
+        else {
+            panic!()
+        };
         assert_eq!(NOW.until(from), durable.config.quarantine());
+    }
+
+    /// Returns the decision on a node whose marker has the id `marked` of its data, and which now reports `data`.
+    fn with_data(durable: bool, run: &str, marked: &str, data: Option<(&str, bool)>) -> TrustDecision {
+        let mut policy = policy();
+        policy.config.durable = durable;
+        let settings = SharedSettings::of(&policy.config);
+        let marker = Marker { run_id: run.into(), data: marked.into(), settings, ..marker() };
+        let data = data.map(|(id, is_copied)| DataId { id: id.into(), is_copied });
+        let hello = Hello { data, durable: Some(durable), ..hello(Some(&marker)) };
+        policy.decide(&hello, NOW, StampCheck::Unchecked)
+    }
+
+    #[test]
+    fn data_that_came_from_another_server_is_lost_also_without_a_restart() {
+        for (durable, run) in [(false, "run-1"), (true, "run-1"), (true, "run-0")] {
+            let decision = with_data(durable, run, "one", Some(("two", true)));
+            let TrustDecision::Write { marker, from, reason } = decision else { panic!("{decision:?}") };
+            assert_eq!((NOW.until(from), reason), (policy().config.quarantine(), QuarantineReason::Copied));
+            assert!(&*marker.data == "two" && marker.since > NODE_NOW);
+        }
+        let restarted = with_data(false, "run-0", "one", Some(("two", true)));
+        assert!(matches!(restarted, TrustDecision::Write { reason: QuarantineReason::Restarted, .. }));
+    }
+
+    /// A server draws a new id of its data also when it gets its first replica (a backup by `redis-cli --rdb` is one).
+    #[test]
+    fn an_id_that_the_server_itself_has_changed_is_written_into_the_marker() {
+        let decision = with_data(false, "run-1", "one", Some(("two", false)));
+        let TrustDecision::Write { marker: kept, from, .. } = decision else { panic!("{decision:?}") };
+        assert_eq!((&*kept.data, kept.since, from), ("two", marker().since, NOW));
+        assert_eq!(with_data(true, "run-1", "one", Some(("two", false))), TrustDecision::Compare);
+        for (marked, data) in [("one", Some(("one", true))), ("one", None), ("", None)] {
+            assert!(
+                matches!(with_data(false, "run-1", marked, data), TrustDecision::Votes { .. }),
+                "{data:?}"
+            );
+        }
+        // A marker without an id is from a time when the server reported none.
+        let first = with_data(false, "run-1", "", Some(("two", true)));
+        assert!(
+            matches!(first, TrustDecision::Write { marker, .. } if marker.since == super::tests::marker().since)
+        );
     }
 
     #[test]
     fn a_node_that_an_operator_must_fix_is_refused() {
-        let refused = |hello: &Hello| match policy().decide(hello, NOW) {
+        let refused = |hello: &Hello| match policy().decide(hello, NOW, StampCheck::Unchecked) {
             TrustDecision::Refused(why) => why,
             other => panic!("{other:?}"),
         };
@@ -305,7 +472,10 @@ mod tests {
         let text = replaced.to_string();
         assert!(text.contains("[a,b,c]") && text.contains("[b,c,d]") && replaced.is_permanent(), "{text}");
         let ahead = TrustPolicy { nodes: "b,c,d".into(), ..policy() };
-        let TrustDecision::Refused(waits) = ahead.decide(&hello(Some(&closed)), NOW) else { panic!() };
+        let TrustDecision::Refused(waits) = ahead.decide(&hello(Some(&closed)), NOW, StampCheck::Unchecked)
+        else {
+            panic!()
+        };
         assert!(!waits.is_permanent() && waits.to_string().contains("wait until that is done"));
         let odd = Hello { marker: Some("hello".into()), ..hello(None) };
         assert!(matches!(refused(&odd), VoteRejection::MarkerUnreadable(_)));

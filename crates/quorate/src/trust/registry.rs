@@ -2,14 +2,14 @@ use crate::{
     config::majority,
     env::{BootTime, WallTime},
     measure::{NodeMeasures, NodeReport},
-    node::{Cause, NodeTime},
+    node::{Cause, NodeTime, STAMP_MAX},
     trust::{
         NodeEpoch, QuarantineReason, VoteRejection, clock_offset::ClockOffset, latency::Latencies,
         quorum_clock,
     },
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -135,6 +135,8 @@ struct RegistryState {
     run_ids: Vec<Option<Arc<str>>>,
     /// The marker of each node, as this worker last saw it.
     markers: Vec<MarkerState>,
+    /// The largest stamp of each node that this worker has seen, and the node that returned it.
+    stamps: Vec<(u64, usize)>,
     /// For each node, the lines that were logged since the node last voted. Each line is logged only once.
     logged: Vec<BTreeSet<String>>,
 }
@@ -153,6 +155,17 @@ enum MarkerState {
     Differs(VoteRejection),
 }
 
+/// The number of nodes that a worker has reached, for a decision that needs a majority of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// Every node was reached or found unreachable, and a majority was reached.
+    Enough,
+    /// The first handshake with a node is under way.
+    NotYet,
+    /// Every node was reached or found unreachable, but fewer than a majority were reached.
+    TooFew { met: usize, needed: usize },
+}
+
 /// The decision on whether a worker may write a marker to a node that has none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FirstMark {
@@ -162,6 +175,27 @@ pub(crate) enum FirstMark {
     NotYet,
     /// The worker must not write the marker now.
     Refused(VoteRejection),
+}
+
+impl RegistryState {
+    fn reached(&self) -> Reached {
+        let mut nodes = self.markers.iter().zip(&self.states);
+        if nodes.any(|(marker, state)| *marker == MarkerState::Unknown && *state == NodeState::Connecting) {
+            return Reached::NotYet;
+        }
+        // Two names of one server have the same run id, and count as one node.
+        let met: BTreeSet<&Arc<str>> = self
+            .markers
+            .iter()
+            .zip(&self.run_ids)
+            .filter(|(marker, _)| **marker != MarkerState::Unknown)
+            .filter_map(|(_, run_id)| run_id.as_ref())
+            .collect();
+        match (met.len(), majority(self.markers.len())) {
+            (met, needed) if met < needed => Reached::TooFew { met, needed },
+            _ => Reached::Enough,
+        }
+    }
 }
 
 impl NodeRegistry {
@@ -183,6 +217,7 @@ impl NodeRegistry {
             versions: vec![None; names.len()],
             run_ids: vec![None; names.len()],
             markers: vec![MarkerState::Unknown; names.len()],
+            stamps: vec![(0, 0); names.len()],
             logged: vec![BTreeSet::new(); names.len()],
         };
         Self {
@@ -307,22 +342,48 @@ impl NodeRegistry {
             let (by, why) = (Arc::clone(&self.entries[node].name), Arc::new(why.clone()));
             return FirstMark::Refused(VoteRejection::Contradicted { by, why });
         }
-        let mut nodes = state.markers.iter().zip(&state.states);
-        if nodes.any(|(marker, state)| *marker == MarkerState::Unknown && *state == NodeState::Connecting) {
-            return FirstMark::NotYet;
+        match state.reached() {
+            Reached::Enough => FirstMark::Allowed,
+            Reached::NotYet => FirstMark::NotYet,
+            Reached::TooFew { met, needed } => FirstMark::Refused(VoteRejection::TooFewMet { met, needed }),
         }
-        // Two names of one server have the same run id, and count as one node.
-        let met: BTreeSet<&Arc<str>> = state
-            .markers
-            .iter()
-            .zip(&state.run_ids)
-            .filter(|(marker, _)| **marker != MarkerState::Unknown)
-            .filter_map(|(_, run_id)| run_id.as_ref())
-            .collect();
-        match met.len() {
-            met if met < needed => FirstMark::Refused(VoteRejection::TooFewMet { met, needed }),
-            _ => FirstMark::Allowed,
+    }
+
+    /// Returns whether this worker has reached enough nodes for a decision that rests on what they store.
+    pub(crate) fn reached(&self) -> Reached {
+        self.state().reached()
+    }
+
+    /// Merges the stamps that `node` returned by maximum into those that this worker has seen.
+    pub(crate) fn learn_stamps(&self, node: usize, stamps: &BTreeMap<Arc<str>, u64>) {
+        let mut state = self.state();
+        for (entry, seen) in self.entries.iter().zip(&mut state.stamps) {
+            if let Some(count) =
+                stamps.get(&entry.name).filter(|count| (seen.0 + 1..=STAMP_MAX).contains(*count))
+            {
+                *seen = (*count, node);
+            }
         }
+    }
+
+    /// Returns the largest stamp of the node that this worker has seen.
+    pub(crate) fn stamp(&self, node: usize) -> u64 {
+        self.state().stamps[node].0
+    }
+
+    /// Returns who has seen the largest stamp of the node, for a log.
+    pub(crate) fn stamp_seen_by(&self, node: usize) -> Arc<str> {
+        match self.state().stamps[node].1 {
+            by if by == node => "this worker".into(),
+            by => Arc::clone(&self.entries[by].name),
+        }
+    }
+
+    /// Returns the largest stamp of each node that this worker has seen.
+    pub(crate) fn known_stamps(&self) -> Arc<[(Arc<str>, u64)]> {
+        let state = self.state();
+        let names = self.entries.iter().map(|entry| Arc::clone(&entry.name));
+        names.zip(&state.stamps).map(|(name, (count, _))| (name, *count)).collect()
     }
 
     pub(crate) fn set_state(&self, node: usize, new: NodeState) {

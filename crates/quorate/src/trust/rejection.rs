@@ -76,11 +76,23 @@ pub enum VoteRejection {
          max_ttl for it (four times max_clock_offset at least), unless `quorate nodes trust` says that it is new"
     )]
     Unmarked,
-    /// The node restarted, no worker has written a marker since, and this worker is read-only.
+    /// The node may have lost leases, no worker has written a marker since, and this worker is read-only.
     #[error(
-        "it restarted and no worker has connected to it since, so it waits max_ttl (four times max_clock_offset at least) before it votes"
+        "it {0}, and no worker has connected to it since, so it waits max_ttl (four times max_clock_offset at least) before it votes"
     )]
-    Unmet,
+    Unmet(QuarantineReason),
+    /// The node restarted with its data, and this worker has reached too few nodes to see whether the data is the
+    /// latest.
+    #[error(
+        "it restarted, and this worker has reached {met} of the {needed} nodes that it must ask whether the data is the \
+         latest; start the other nodes, or correct the list"
+    )]
+    Uncompared {
+        /// The number of nodes that this worker has reached.
+        met: usize,
+        /// The number of nodes that this worker must reach.
+        needed: usize,
+    },
     /// Another name in the list belongs to the same server.
     #[error("it and {0} are one server (one run id), so neither has a vote; name each server once")]
     Twin(Arc<str>),
@@ -125,7 +137,8 @@ impl VoteRejection {
                 | Self::Contradicted { .. }
                 | Self::TooFewMet { .. }
                 | Self::Unmarked
-                | Self::Unmet
+                | Self::Unmet(_)
+                | Self::Uncompared { .. }
         )
     }
 }
@@ -151,6 +164,12 @@ pub enum QuarantineReason {
     /// The node's run id differs from the run id in its marker. So the node restarted, and may have lost its
     /// memory.
     Restarted,
+    /// The node's data came from another server, or from a copy of its directory. So it may be older than what the node
+    /// had before.
+    Copied,
+    /// The node's data is older than what another node or this worker has seen of it. For instance, it was restored from
+    /// a backup.
+    RolledBack,
     /// The node's marker contains the end of the quarantine, because this or another worker began the
     /// quarantine earlier.
     Marked,
@@ -163,7 +182,13 @@ impl fmt::Display for QuarantineReason {
         f.write_str(match self {
             Self::Unmarked => "is new or was flushed",
             Self::Restarted => "restarted and may have lost leases",
-            Self::Marked => "was new, restarted, was flushed or had its clock set a short time ago",
+            Self::Copied => {
+                "has data that was copied from another server or directory, which may be older than its own was"
+            }
+            Self::RolledBack => {
+                "has older data than another node or this worker has seen of it (was it restored from a backup?), so it lost leases"
+            }
+            Self::Marked => "was new, restarted, was flushed, was restored or had its clock set a short time ago",
             Self::Jumped => {
                 "has a clock that stepped ahead of this worker's (or this worker's clock stood still)"
             }

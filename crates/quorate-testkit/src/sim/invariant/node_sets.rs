@@ -120,6 +120,7 @@ mod tests {
     use super::{super::belief, *};
     use crate::sim::NodeList;
     use quorate::{
+        internals::Incarnation,
         node::NodeTime,
         quorum::{QuorumConfig, SharedSettings},
     };
@@ -156,8 +157,9 @@ mod tests {
     fn a_replaced_set_has_the_markers_of_the_new_one() {
         let marker = |nodes: &str| {
             let (at, settings) = (NodeTime::from_micros(7), SharedSettings::of(&QuorumConfig::default()));
-            let marker =
-                Marker { run_id: "r".into(), nodes: nodes.into(), settings, since: at, votes_from: at };
+            let [run_id, data, nodes] = ["r", "", nodes].map(Into::into);
+            let incarnation = Incarnation::default();
+            let marker = Marker { run_id, data, incarnation, nodes, settings, since: at, votes_from: at };
             Some(marker.to_text())
         };
         let mut sets = NodeSets::default();

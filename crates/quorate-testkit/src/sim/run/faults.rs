@@ -2,7 +2,7 @@
 
 use super::{Process, Run};
 use crate::sim::{
-    Directions, Fault, Halves, Memory, Parted, Referee,
+    Directions, Fault, Halves, Memory, Parted, Referee, Server,
     scenario::{NODES, WORKERS},
 };
 use quorate::{
@@ -37,7 +37,11 @@ impl Run {
             }
             Fault::StartServer(node, memory) if self.down[node] => {
                 self.down[node] = false;
-                self.servers[node].restart(memory);
+                let is_unnoticed = memory == Memory::Snapshot && !self.would_notice_rollback(node);
+                if memory == Memory::Snapshot && self.plan.setup.durable && !is_unnoticed {
+                    self.referee.count("durable server rolled back");
+                }
+                self.servers[node].restart(if is_unnoticed { Memory::Kept } else { memory });
             }
             Fault::ReplaceServer(node, clock) if !self.down[node] => self.servers[node].replace(clock),
             Fault::FlushServer(node) if !self.down[node] => self.servers[node].flush(),
@@ -47,6 +51,16 @@ impl Run {
             other => return self.apply_to_worker(other),
         }
         true
+    }
+
+    /// Returns `true` if a majority of the servers, without this one, knows that its latest snapshot is not its latest
+    /// data. So every worker that reaches a majority asks one of them. If the server is durable, a snapshot that is
+    /// younger than the last stamps may remain unnoticed, and that is no error.
+    fn would_notice_rollback(&self, node: usize) -> bool {
+        let server = &self.servers[node];
+        let knows = |other: &&Arc<Server>| other.stamp_of(server.name()) > server.stamp_in_snapshot();
+        let others = self.servers.iter().filter(|other| other.name() != server.name());
+        !self.plan.setup.durable || others.filter(knows).count() > NODES / 2
     }
 
     fn apply_to_worker(&mut self, fault: Fault) -> bool {

@@ -10,7 +10,7 @@ use crate::{
     node::Hello,
     plain::plain,
     sabotage::Sabotage,
-    trust::{Marker, VoteRejection},
+    trust::{Incarnation, Marker, VoteRejection, data_id, loss},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -66,10 +66,13 @@ pub(super) struct Change {
     /// True if the memory of the nodes that stay remains valid. If false, their memory begins again, as after
     /// a restart.
     remembers: bool,
+    /// A random number, from which the ids of memories are drawn.
+    seed: u64,
 }
 
 impl Change {
     pub(super) fn new(
+        seed: u64,
         config: QuorumConfig,
         old: &[Arc<str>],
         new: &[Arc<str>],
@@ -92,7 +95,7 @@ impl Change {
             || majorities.0 + majorities.1 > old.len()
             || config.sabotaged(Sabotage::StayingMemoryKept);
         let closed = Marker::closed_set(&from, &to);
-        Ok(Self { config, from, to, closed, majorities, remembers })
+        Ok(Self { config, from, to, closed, majorities, remembers, seed })
     }
 
     pub(super) fn old_majority(&self) -> usize {
@@ -176,18 +179,21 @@ impl Change {
             _ => return None,
         }
         let standing = marker(hello).ok().flatten();
-        let since = match &standing {
-            None => hello.node_time,
+        let begins = |since| (since, Incarnation::draw(self.seed, &hello.run_id, since));
+        let (since, incarnation) = match &standing {
+            None => begins(hello.node_time),
             Some(marker) if part != Part::Joins && self.is_same_memory(hello, marker) && self.remembers => {
-                marker.since
+                (marker.since, marker.incarnation)
             }
             // The new marker says that the node's memory begins two clock offsets from now, as after a restart.
             // By then, the clocks have passed every counter that was started from a clock that was ahead. This
             // also applies to a joining node that has a marker, because it knows none of the old set's grants.
-            Some(_) => hello.node_time + self.config.max_clock_offset * 2,
+            Some(_) => begins(hello.node_time + self.config.max_clock_offset * 2),
         };
         Some(Marker {
             run_id: Arc::clone(&hello.run_id),
+            data: data_id(hello),
+            incarnation,
             nodes: Arc::clone(&self.closed),
             settings: SharedSettings::of(&self.config),
             since,
@@ -251,7 +257,7 @@ impl Change {
 
     /// Returns whether the node has kept its memory since the marker was written.
     fn is_same_memory(&self, hello: &Hello, marker: &Marker) -> bool {
-        marker.run_id == hello.run_id || (self.config.durable && hello.durable == Some(true))
+        loss(hello, marker, self.config.durable).is_none()
     }
 }
 
@@ -271,7 +277,7 @@ mod tests {
     }
 
     fn change(old: &str, new: &str) -> Change {
-        Change::new(QuorumConfig::default(), &names(old), &names(new)).unwrap()
+        Change::new(1, QuorumConfig::default(), &names(old), &names(new)).unwrap()
     }
 
     /// Returns the [`Sight`] of a node with the run id `run 1`. If `nodes` is given, the node has a marker with
@@ -279,6 +285,8 @@ mod tests {
     fn sight(run: &str, nodes: Option<&str>) -> Sight {
         let marker = nodes.map(|nodes| Marker {
             run_id: run.into(),
+            data: "".into(),
+            incarnation: Incarnation::default(),
             nodes: nodes.into(),
             settings: SharedSettings::of(&QuorumConfig::default()),
             since: NOW - Duration::from_secs(1000),
@@ -288,6 +296,8 @@ mod tests {
             node_time: NOW,
             run_id: "run 1".into(),
             marker: marker.as_ref().map(Marker::to_text),
+            data: None,
+            stamps: Default::default(),
             uptime: Duration::from_secs(3600),
             version: "7".into(),
             replica: false,
@@ -410,6 +420,6 @@ mod tests {
         let mut replica = sight("run 1", Some("a,b,c"));
         replica.hello.replica = true;
         assert!(bar(&replica, Part::Stays).contains("replica"));
-        assert!(Change::new(QuorumConfig::default(), &names("a,b"), &names("b,a")).is_err());
+        assert!(Change::new(1, QuorumConfig::default(), &names("a,b"), &names("b,a")).is_err());
     }
 }

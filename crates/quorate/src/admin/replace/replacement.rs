@@ -55,7 +55,7 @@ impl Replacement {
         let (old_names, new_names) = (old.names(), new.names());
         config.validate(&old_names)?;
         config.validate(&new_names)?;
-        let change = Change::new(config, &old_names, &new_names)?;
+        let change = Change::new(env.random(), config, &old_names, &new_names)?;
         let old_only: BTreeSet<Arc<str>> = old_names.iter().cloned().collect();
         let parts = new_names
             .iter()

@@ -11,6 +11,7 @@ use crate::{
     trust::Marking,
     vote::{Answer, ReplyTo},
 };
+use std::sync::Arc;
 
 /// The maximum number of requests in one batch.
 const BATCH_MAX: usize = 256;
@@ -91,8 +92,19 @@ impl Core {
         requests: Vec<Request>,
         commands: &mut Vec<Command>,
     ) -> Option<&mut InFlightBatch> {
-        let not_after = self.offset?.node_time_at_least(now + self.policy.config.node_timeout);
         let stamp = self.node_trust.stored_marker().unwrap_or_default();
+        self.send_under(now, stamp, requests, commands)
+    }
+
+    /// Sends a batch like [`Core::send`], whose votes need the marker `stamp`.
+    pub(super) fn send_under(
+        &mut self,
+        now: BootTime,
+        stamp: Arc<str>,
+        requests: Vec<Request>,
+        commands: &mut Vec<Command>,
+    ) -> Option<&mut InFlightBatch> {
+        let not_after = self.offset?.node_time_at_least(now + self.policy.config.node_timeout);
         if requests.iter().any(Request::sets_a_key) {
             self.fence = now + self.policy.config.fence();
         }
@@ -112,6 +124,7 @@ impl Core {
             due: deadline,
             requests: Vec::new(),
             marking: None,
+            stamping: None,
             trust_reply: None,
         });
         self.in_flight.last_mut()
@@ -120,6 +133,9 @@ impl Core {
     pub(super) fn on_reply(&mut self, now: BootTime, batch: InFlightBatch, reply: BatchReply) {
         let from_receipt = self.policy.config.sabotaged(Sabotage::ValidityFromReceipt);
         let sent = Some(if from_receipt { now } else { batch.sent });
+        if let Some(stamping) = &batch.stamping {
+            self.on_stamps(now, stamping, &reply);
+        }
         if let Some(marking) = batch.marking {
             return self.on_marker_reply(now, (marking, batch.trust_reply), sent, reply);
         }

@@ -3,16 +3,16 @@
 
 use crate::{
     driver::core::{
-        Command, Core, IDLE_AT_MOST, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY,
+        Command, Core, IDLE_AT_MOST, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, TELL_AFTER,
         batches::IN_FLIGHT_MAX,
     },
     env::BootTime,
-    node::{Cause, NodeTime, Reply, Request},
+    node::{BatchReply, Cause, NodeTime, Reply, Request, StampStep},
     sabotage::Sabotage,
     trust::{Admission, ClockObservation, Marking},
     vote::{Answer, ReplyTo},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 impl Core {
     /// Compares the node's clock with the boot clock.
@@ -49,6 +49,7 @@ impl Core {
         match self.probe_at {
             _ if votes => {
                 self.probe_at = None;
+                self.stamp(now, commands);
                 self.probe_if_idle(now, commands);
                 self.probe_if_late(now, commands);
             }
@@ -95,7 +96,11 @@ impl Core {
         // A node that refuses what leases need is probed more often anyway.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown() && !self.is_unable();
         let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
-        idle.then(|| self.idle_since + (self.policy.config.max_ttl / IDLE_PROBES).min(IDLE_AT_MOST))
+        idle.then(|| self.idle_since + self.idle_time())
+    }
+
+    fn idle_time(&self) -> Duration {
+        (self.policy.config.max_ttl / IDLE_PROBES).min(IDLE_AT_MOST)
     }
 
     fn probe_if_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
@@ -127,6 +132,46 @@ impl Core {
         }
     }
 
+    /// Returns the time of the next request about stamps, if one can be sent.
+    pub(crate) fn stamp_due(&self) -> Option<BootTime> {
+        let may_send = self.node_trust.stores_stamps() && self.in_flight.len() < IN_FLIGHT_MAX;
+        may_send.then_some(self.next_stamp.0)
+    }
+
+    /// Increases the node's stamp a few times in a `max_ttl`, and soon after reports to the node the stamps of the others.
+    fn stamp(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if self.stamp_due().is_none_or(|at| now < at) {
+            return;
+        }
+        let (_, step) = self.next_stamp;
+        self.next_stamp = match step {
+            StampStep::Advance => (now + TELL_AFTER, StampStep::Tell),
+            _ => (now + self.idle_time(), StampStep::Advance),
+        };
+        self.idle_since = now;
+        let request = self.stamp_request(step);
+        if let Some(batch) = self.send(now, vec![request.clone()], commands) {
+            batch.stamping = Some(request);
+        }
+    }
+
+    fn stamp_request(&self, step: StampStep) -> Request {
+        let (own, known) = (self.registry.name(self.me), self.registry.known_stamps());
+        Request::Stamp { own, known, step }
+    }
+
+    /// Handles the reply to a request about stamps.
+    pub(crate) fn on_stamps(&mut self, now: BootTime, request: &Request, reply: &BatchReply) {
+        if let (Request::Stamp { own, known, step }, Some(Reply::Stamps(counts))) =
+            (request, reply.replies.last())
+        {
+            let seen = known.iter().find(|(name, _)| name == own).map_or(0, |(_, count)| *count);
+            let least = if *step == StampStep::Tell { seen } else { seen + 1 };
+            let stamps = known.iter().zip(counts).map(|((name, _), count)| (Arc::clone(name), *count));
+            self.node_trust.stamps_read(now, reply.node_time, &stamps.collect(), least);
+        }
+    }
+
     fn write_marker(
         &mut self,
         now: BootTime,
@@ -135,9 +180,15 @@ impl Core {
         commands: &mut Vec<Command>,
     ) {
         let expect = self.node_trust.stored_marker();
-        let request = Request::Mark { expect, marker: marking.marker.to_text() };
-        if let Some(batch) = self.send(now, vec![request], commands) {
-            (batch.marking, batch.trust_reply) = (Some(marking), trust_reply);
+        let marker = marking.marker.to_text();
+        let mut requests = vec![Request::Mark { expect, marker: Arc::clone(&marker) }];
+        // A node that begins a new memory continues above every stamp that was seen of its earlier ones. Otherwise its
+        // next restart would look like a loss. The node increases its stamp only under the new marker.
+        let begins = self.policy.config.durable && marking.begins_memory();
+        let stamping = begins.then(|| self.stamp_request(StampStep::Raise));
+        requests.extend(stamping.clone());
+        if let Some(batch) = self.send_under(now, marker, requests, commands) {
+            (batch.marking, batch.stamping, batch.trust_reply) = (Some(marking), stamping, trust_reply);
         }
     }
 

@@ -327,7 +327,8 @@ fn swept(home: &Path, boot: &str, world: &Arc<CrashWorld>) -> Result<(), String>
             if path.is_dir() { open.push(path) } else { left.push(path) }
         }
     }
-    let stays = ["lock", "identity.json", "machine.json", "marker.json"].map(|name| root.join(name));
+    let stays =
+        ["lock", "identity.json", "machine.json", "marker.json", "stamps.json"].map(|name| root.join(name));
     left.retain(|path| !stays.contains(path));
     if left.is_empty() { Ok(()) } else { Err(format!("these files are never removed: {left:?}")) }
 }

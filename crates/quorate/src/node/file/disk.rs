@@ -8,6 +8,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
+    time::UNIX_EPOCH,
 };
 
 /// The calls that change a directory. Each takes the path of what it changes, also if it uses an open file.
@@ -32,6 +33,22 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Returns an id of a file that no copy of it has.
+    fn identify(&self, file: &File) -> io::Result<FileId> {
+        let meta = file.metadata()?;
+        let created =
+            meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        Ok(FileId { inode: meta.ino(), created: u64::try_from(created.as_nanos()).unwrap_or(u64::MAX) })
+    }
+}
+
+/// The number of a file, and the time at which it was created. A program that copies files can set neither. The device
+/// is left out, because its number may change when the machine starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct FileId {
+    pub(super) inode: u64,
+    /// The time of creation, in nanoseconds since 1970. Zero if the file system does not record it.
+    pub(super) created: u64,
 }
 
 /// The disk of this machine.

@@ -6,7 +6,10 @@
 //! wait for an in-process lock. That wait has a time limit, and the next thread wakes as soon as the
 //! in-process lock is free.
 
-use super::{access, disk::Disk};
+use super::{
+    access,
+    disk::{Disk, FileId},
+};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     cell::Cell,
@@ -27,6 +30,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from
 pub(super) struct DirLock {
     file: File,
     inode: (u64, u64),
+    id: FileId,
     path: PathBuf,
     thread_lock: Arc<ThreadLock>,
 }
@@ -53,8 +57,13 @@ impl DirLock {
             },
             opened => opened?,
         };
-        let inode = identify(&file.metadata()?);
-        Ok(Self { file, inode, path: path.to_owned(), thread_lock: ThreadLock::of(inode) })
+        let (inode, id) = (identify(&file.metadata()?), disk.identify(&file)?);
+        Ok(Self { file, inode, id, path: path.to_owned(), thread_lock: ThreadLock::of(inode) })
+    }
+
+    /// Returns an id of this lock file that the lock file in a copy of the directory does not have.
+    pub(super) fn id(&self) -> FileId {
+        self.id
     }
 
     /// Tries to lock the directory. Waits for about `patience` at most for other sessions of this process,

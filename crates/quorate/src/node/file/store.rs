@@ -471,6 +471,14 @@ impl Store for Transaction<'_> {
         self.marker = OnceCell::from(Some(marker));
         Ok(())
     }
+
+    fn stamps(&self) -> Result<BTreeMap<Arc<str>, u64>, FileError> {
+        Ok(self.read(Table::Root, "stamps")?.unwrap_or_default())
+    }
+
+    fn set_stamps(&mut self, stamps: BTreeMap<Arc<str>, u64>) -> Result<(), FileError> {
+        self.write(Table::Root, "stamps", &stamps)
+    }
 }
 
 /// Returns the name under which a resource's queue is stored among the leases. The key of a resource never

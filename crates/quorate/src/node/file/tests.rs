@@ -592,3 +592,46 @@ async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
     assert!(matches!(back, Err(Cause::Denied(_))), "{back:?}");
     granted(&ask(&mut second, acquire("r", 2, SystemWorld.wall())).await);
 }
+
+/// Returns the run id of the node, and whether its data counts as copied.
+async fn identity(node: &FileNode) -> (Arc<str>, bool) {
+    let (_, hello) = marked(node).await;
+    (hello.run_id, hello.data.unwrap().is_copied)
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+/// Seen with `exec --local`: the directory was put back from a copy, and the next five fencing tokens were the same as
+/// the last five.
+#[tokio::test]
+async fn a_directory_that_is_put_back_from_a_copy_is_another_run_with_older_data() {
+    let scratch = Scratch::new();
+    let (node, backup) = (scratch.path().join("node"), scratch.path().join("backup"));
+    let first = identity(&scratch.node()).await;
+    assert_eq!(identity(&scratch.node()).await, first);
+    assert!(!first.1);
+    copy(&node, &backup);
+    std::fs::remove_dir_all(&node).unwrap();
+    std::fs::rename(&backup, &node).unwrap();
+    let restored = identity(&scratch.node()).await;
+    assert!(restored.0 != first.0 && restored.1);
+    assert_eq!(identity(&scratch.node()).await, restored, "once");
+    // A directory that is only renamed is the same.
+    std::fs::rename(&node, &backup).unwrap();
+    std::fs::rename(&backup, &node).unwrap();
+    assert_eq!(identity(&scratch.node()).await, restored);
+    // A directory of an earlier version does not say which lock file it had.
+    let file = node.join("identity.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let fields = value["row"].as_object_mut().unwrap();
+    assert!(fields.remove("lock").is_some() && fields.remove("is_copied").is_some());
+    std::fs::write(&file, value.to_string()).unwrap();
+    assert_eq!(identity(&scratch.node()).await, (Arc::clone(&restored.0), false));
+    copy(&node, &backup);
+    std::fs::remove_dir_all(&node).unwrap();
+    std::fs::rename(&backup, &node).unwrap();
+    assert_ne!(identity(&scratch.node()).await.0, restored.0);
+}

@@ -1,6 +1,7 @@
 //! The thread of one session. It waits for the directory's lock, executes the batches that have arrived, and
 //! replies.
 
+use super::disk::FileId;
 use super::lock::{DirGuard, DirLock, LockAttempt};
 use super::machine::{Machine, Record, Verdict};
 use super::store::{Directory, FileError, Table, Transaction};
@@ -9,7 +10,7 @@ use super::{FileNode, LINGER, filesystem, machine};
 use crate::{
     env::{BootTime, WallTime, World},
     node::{
-        Batch, BatchReply, Cause, Hello, Push, PushSender, Refusal, Reply, Request,
+        Batch, BatchReply, Cause, DataId, Hello, Push, PushSender, Refusal, Reply, Request,
         engine::{self, Clocks, Store},
     },
 };
@@ -57,6 +58,12 @@ pub(super) fn run(
 struct Identity {
     run_id: Arc<str>,
     since_micros: u64,
+    /// The lock file that the directory had then. A copy of the directory has another one.
+    #[serde(default)]
+    lock: Option<FileId>,
+    /// True if the directory is a copy, so that its data may be older than what workers have seen.
+    #[serde(default)]
+    is_copied: bool,
 }
 
 pub(super) struct SessionWorker {
@@ -109,7 +116,7 @@ impl SessionWorker {
                     LockAttempt::Locked(guard) => {
                         dir.sync_leftovers(&guard).map_err(failed)?;
                         claim_for(&dir, &guard, &machine)?;
-                        read_identity(&dir, &guard, &*node.world)?
+                        read_identity(&dir, (&guard, lock.id()), &*node.world)?
                     }
                     LockAttempt::Busy => continue,
                     LockAttempt::Replaced => break,
@@ -240,16 +247,39 @@ impl PendingBatch {
 
 /// Reads the directory's identity, or creates it when the directory is first used. The caller must hold the
 /// directory's lock.
-fn read_identity(dir: &Directory, guard: &DirGuard, world: &dyn World) -> Result<Hello, Cause> {
+///
+/// A directory that was copied, or put back from a copy, has another lock file than the one that its identity names. It
+/// gets a new run id, so that it counts as restarted with older data.
+fn read_identity(
+    dir: &Directory,
+    (guard, lock): (&DirGuard, FileId),
+    world: &dyn World,
+) -> Result<Hello, Cause> {
     let unreadable = |e: FileError| e.cause(Cause::Protocol);
     let failed = |e: FileError| e.cause(Cause::Unreachable);
     let wall = world.wall();
     let mut store = Transaction::new(dir);
-    let identity = match store.read(Table::Root, "identity").map_err(unreadable)? {
-        Some(identity) => identity,
-        None => {
-            let run_id = format!("file:{:016x}{:016x}", world.random(), world.random()).into();
-            let identity = Identity { run_id, since_micros: wall.as_micros() };
+    let stored: Option<Identity> = store.read(Table::Root, "identity").map_err(unreadable)?;
+    let identity = match stored {
+        Some(identity) if identity.lock == Some(lock) => identity,
+        stored => {
+            let run_id = || format!("file:{:016x}{:016x}", world.random(), world.random()).into();
+            let identity = match stored {
+                // An earlier version has created the directory, and did not note the lock file.
+                Some(identity) if identity.lock.is_none() => Identity { lock: Some(lock), ..identity },
+                Some(_) => {
+                    tracing::warn!(
+                        directory = %dir.root().display(),
+                        "the directory was copied or put back from a copy; it counts as a restarted node with older data"
+                    );
+                    let since_micros = wall.as_micros();
+                    Identity { run_id: run_id(), since_micros, lock: Some(lock), is_copied: true }
+                }
+                None => {
+                    let since_micros = wall.as_micros();
+                    Identity { run_id: run_id(), since_micros, lock: Some(lock), is_copied: false }
+                }
+            };
             // The directory may be new too. Its name is synced before it has an identity. So a directory with an
             // identity survives a power loss, also if this process dies now.
             dir.sync_own_name().map_err(failed)?;
@@ -258,12 +288,15 @@ fn read_identity(dir: &Directory, guard: &DirGuard, world: &dyn World) -> Result
         }
     };
     let marker = store.marker().map_err(unreadable)?;
+    let stamps = store.stamps().map_err(unreadable)?;
     store.commit(guard).map_err(failed)?;
     let since = WallTime::from_micros(identity.since_micros);
     Ok(Hello {
         node_time: wall,
+        data: Some(DataId { id: Arc::clone(&identity.run_id), is_copied: identity.is_copied }),
         run_id: identity.run_id,
         marker,
+        stamps,
         uptime: since.until(wall).min(Duration::from_secs(u32::MAX.into())),
         version: "file".into(),
         replica: false,

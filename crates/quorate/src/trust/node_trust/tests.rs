@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     config::{QuorumConfig, SharedSettings},
     node::Cause,
+    trust::Incarnation,
 };
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ fn hello(node: usize, nodes: Option<&str>) -> Hello {
     let run_id: Arc<str> = format!("run of {node}").into();
     let marker = nodes.map(|nodes| Marker {
         run_id: Arc::clone(&run_id),
+        data: "".into(),
+        incarnation: Incarnation::default(),
         nodes: nodes.into(),
         settings: SharedSettings::of(&QuorumConfig::default()),
         since: NODE_NOW - Duration::from_secs(1000),
@@ -21,6 +24,8 @@ fn hello(node: usize, nodes: Option<&str>) -> Hello {
         node_time: NODE_NOW,
         run_id,
         marker: marker.as_ref().map(Marker::to_text),
+        data: None,
+        stamps: BTreeMap::new(),
         uptime: Duration::from_secs(3600),
         version: "7".into(),
         replica: false,
@@ -40,7 +45,8 @@ struct Worker {
 impl Worker {
     fn new() -> Self {
         let names = ["a", "b", "c"].map(Arc::from);
-        let policy = TrustPolicy { nodes: Marker::node_set(&names), config: QuorumConfig::default() };
+        let policy =
+            TrustPolicy { nodes: Marker::node_set(&names), config: QuorumConfig::default(), seed: 1 };
         Self { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) }
     }
 
@@ -48,7 +54,7 @@ impl Worker {
     /// has no marker.
     fn connects(&self, node: usize, nodes: Option<&str>) -> NodeTrust {
         let mut node_trust = NodeTrust::new(node, Arc::clone(&self.policy), Arc::clone(&self.registry));
-        node_trust.connected(NOW, hello(node, nodes));
+        node_trust.connected(NOW, hello(node, nodes), 0);
         assert!(node_trust.evaluate(NOW).is_none() || nodes.is_none());
         node_trust
     }
@@ -145,7 +151,7 @@ fn a_reached_majority_is_enough_if_the_others_are_unreachable_and_less_is_not() 
 fn a_restarted_node_gets_a_new_marker_at_once() {
     let worker = Worker::new();
     let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-    a.connected(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) });
+    a.connected(NOW, Hello { run_id: "another run".into(), ..hello(0, Some("a,b,c")) }, 0);
     assert!(a.evaluate(NOW).is_some(), "its marker names this worker's list");
 }
 
@@ -155,7 +161,114 @@ fn two_names_of_one_server_count_as_one_reached_node() {
     worker.cannot_reach(2);
     let mut a = worker.connects(0, None);
     let mut twin = NodeTrust::new(1, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
-    twin.connected(NOW, hello(0, None));
+    twin.connected(NOW, hello(0, None), 0);
     assert!(twin.evaluate(NOW).is_none() && a.evaluate(NOW).is_none());
     assert!(a.awaits_others());
+}
+
+/// Returns a worker of a durable quorum that has reached all three nodes. They store the stamp `seen` of node 0.
+fn durable_worker(seen: u64) -> Worker {
+    let names = ["a", "b", "c"].map(Arc::from);
+    let config = QuorumConfig { durable: true, ..QuorumConfig::default() };
+    let policy = TrustPolicy { nodes: Marker::node_set(&names), config, seed: 1 };
+    let worker = Worker { registry: Arc::new(NodeRegistry::new(&names)), policy: Arc::new(policy) };
+    for node in [1, 2] {
+        let mut other = NodeTrust::new(node, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+        other.connected(NOW, durable_hello(node, &[("a", seen)]), 0);
+        assert!(other.evaluate(NOW).is_none() && other.stores_stamps());
+    }
+    worker
+}
+
+/// Returns the handshake of a durable node that has this worker's marker and stores `stamps`.
+fn durable_hello(node: usize, stamps: &[(&str, u64)]) -> Hello {
+    let hello = hello(node, Some("a,b,c"));
+    let marker = Marker::parse(hello.marker.as_deref().unwrap()).unwrap();
+    let settings = SharedSettings::of(&QuorumConfig { durable: true, ..QuorumConfig::default() });
+    let stamps = stamps.iter().map(|(name, count)| ((*name).into(), *count)).collect();
+    let marker = Some(Marker { settings, ..marker }.to_text());
+    Hello { marker, stamps, durable: Some(true), ..hello }
+}
+
+/// Returns the handshake of node 0 after a restart, with the stamp `own`.
+fn restarted(own: u64) -> Hello {
+    Hello { run_id: "another run".into(), ..durable_hello(0, &[("a", own)]) }
+}
+
+/// Seen with real servers: two of three durable servers were restored from a backup while a lock was held. Both voted
+/// at once, and a second worker acquired the lock.
+#[test]
+fn a_durable_node_whose_stamp_another_node_has_seen_grow_has_lost_its_memory() {
+    for (own, is_lost) in [(8, true), (9, false), (10, false)] {
+        let worker = durable_worker(9);
+        let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+        a.connected(NOW, restarted(own), 0);
+        let marking = a.evaluate(NOW).unwrap();
+        assert_eq!(marking.begins_memory(), is_lost, "{own}");
+        assert_eq!(marking.reason == QuarantineReason::RolledBack, is_lost);
+        a.marker_written(NOW, marking);
+        assert_eq!(a.is_withheld(), is_lost);
+        assert!(a.evaluate(NOW).is_none(), "the loss is handled once");
+    }
+}
+
+#[test]
+fn a_restarted_durable_node_is_compared_with_every_node_that_can_be_reached() {
+    let names = ["a", "b", "c"].map(Arc::from);
+    let worker = Worker { registry: Arc::new(NodeRegistry::new(&names)), ..durable_worker(9) };
+    let connects = |node: usize, hello: Hello| {
+        let mut trust = NodeTrust::new(node, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+        trust.connected(NOW, hello, 0);
+        trust
+    };
+    let mut a = connects(0, restarted(8));
+    assert!(a.evaluate(NOW).is_none() && a.is_unknown() && a.awaits_others());
+    worker.cannot_reach(1);
+    worker.cannot_reach(2);
+    assert!(a.evaluate(NOW).is_none() && a.may_change_soon());
+    assert_eq!(a.objection(NOW), Some(VoteRejection::Uncompared { met: 1, needed: 2 }));
+    let mut c = connects(2, durable_hello(2, &[("a", 9)]));
+    assert!(c.evaluate(NOW).is_none());
+    assert!(a.evaluate(NOW).unwrap().begins_memory(), "c has seen 9");
+}
+
+#[test]
+fn a_worker_remembers_the_stamps_that_it_has_seen() {
+    let worker = durable_worker(0);
+    let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+    a.connected(NOW, durable_hello(0, &[("a", 5)]), 0);
+    assert!(a.evaluate(NOW).is_none() && a.stores_stamps());
+    let epoch = worker.registry.epoch(0);
+    a.stamps_read(NOW, NODE_NOW, &[("a".into(), 6)].into(), 6);
+    assert!(a.evaluate(NOW).is_none() && worker.registry.epoch(0) == epoch);
+    // The data was replaced under an open session.
+    a.stamps_read(NOW, NODE_NOW, &[("a".into(), 3)].into(), 7);
+    assert!(a.take_lost_memory() && worker.registry.epoch(0) > epoch, "its grants no longer count");
+    let marking = a.evaluate(NOW).unwrap();
+    assert_eq!(marking.reason, QuarantineReason::RolledBack);
+    // Another worker has noticed the same, and its marker begins a new memory.
+    let theirs = Marker { incarnation: Incarnation::draw(2, "x", NODE_NOW), ..marking.marker.clone() };
+    a.marker_changed(NOW, NODE_NOW, Some(theirs.to_text()));
+    assert!(a.evaluate(NOW).is_none() && a.is_withheld());
+    // The server comes back with the same run id, as from a snapshot of the whole machine.
+    a.disconnected();
+    a.connected(NOW, durable_hello(0, &[("a", 4)]), worker.registry.stamp(0));
+    assert_eq!(a.evaluate(NOW).unwrap().reason, QuarantineReason::RolledBack);
+}
+
+/// A handshake begins, another worker increases the node's stamp and reports it to the other nodes, and they answer first.
+#[test]
+fn a_stamp_that_grew_after_the_handshake_is_no_loss() {
+    let worker = durable_worker(5);
+    let mut a = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+    a.connected(NOW, durable_hello(0, &[("a", 4)]), 4);
+    assert!(a.evaluate(NOW).is_none() && !a.is_withheld());
+    // After a restart, the other worker has replaced the marker before it increased the stamp.
+    let mut restart = NodeTrust::new(0, Arc::clone(&worker.policy), Arc::clone(&worker.registry));
+    restart.connected(NOW, restarted(4), 4);
+    assert!(restart.evaluate(NOW).unwrap().begins_memory());
+    let kept = Marker::parse(restarted(4).marker.as_deref().unwrap()).unwrap();
+    let kept = Marker { run_id: "another run".into(), ..kept };
+    restart.marker_changed(NOW, NODE_NOW, Some(kept.to_text()));
+    assert!(restart.evaluate(NOW).is_none() && !restart.is_withheld());
 }

@@ -90,7 +90,7 @@ impl History {
     /// Reports that a server received a marker. According to the marker, the server's memory begins at
     /// `since`.
     fn marked(&mut self, node: usize, since: u64) {
-        let marker = format!("quorate-marker 2\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
+        let marker = format!("quorate-marker 3\nrun=r\nsince_us={}\nvotes_us=0", at(since).as_micros());
         let request = Request::Mark { expect: None, marker: marker.into() };
         let ran = Event::Ran { node: NODES[node], request: &request, reply: &Reply::Marked };
         self.0.see(Duration::ZERO, &ran).unwrap();

@@ -8,7 +8,7 @@ use crate::{
     env::{BootTime, SystemWorld, WallTime, World},
     node::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, NodeTime, Owner, Record, Reply, Request,
-        Resource,
+        Resource, StampStep,
     },
 };
 use futures_util::future::BoxFuture;
@@ -210,7 +210,9 @@ pub(super) fn workload() -> Vec<Step> {
         Request::Prune { ledger: "g".into(), term: FencingToken::new(5), below: now + 1, after: None };
     let batches = vec![
         (0, 0, vec![Request::Mark { expect: None, marker: "m".into() }]),
+        (0, 0, vec![stamp(StampStep::Advance)]),
         (0, 0, vec![acquire(lock("a"), 1, 20, HOUR)]),
+        (0, 1, vec![stamp(StampStep::Raise)]),
         (1, 1, vec![acquire(lock("b"), 2, 5, short)]),
         (0, 0, vec![extend]),
         (0, 1, vec![acquire(claim("c"), 3, 60, HOUR)]),
@@ -236,6 +238,10 @@ pub(super) fn workload() -> Vec<Step> {
         (0, 1, (0..6).map(|n| acquire(lock(&format!("y{n}")), 30 + n, 5, HOUR)).collect()),
     ];
     batches.into_iter().map(|(secs, process, requests)| Step { secs, process, requests }).collect()
+}
+
+fn stamp(step: StampStep) -> Request {
+    Request::Stamp { own: "n".into(), known: [("n".into(), 3), ("m".into(), 8)].into(), step }
 }
 
 /// Returns a workload with a batch that is synced as a whole.
