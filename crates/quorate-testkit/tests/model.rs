@@ -54,6 +54,11 @@ mod fence {
     }
 
     #[test]
+    fn a_holder_does_not_return_after_a_later_grant() {
+        holds("fencing, finality", Fencing::finality());
+    }
+
+    #[test]
     fn tokens_are_unique_and_grow_though_nodes_forget() {
         holds("fencing, a node forgets", Fencing::forgetful());
         holds("fencing, a node comes back", Fencing::returning());
@@ -71,7 +76,7 @@ mod fence {
         let three = Fencing { attempts: 3, doubles: 0, apart: Some(0), prompt: true, ..plain };
         breaks("RepairKeepsMore", GROWING, Fencing { without: Some(Rule::RepairKeepsMore), ..three });
         for rule in [Rule::RepairNoLater, Rule::Vouch] {
-            breaks(&format!("{rule:?}"), FINAL, Fencing { without: Some(rule), ..three });
+            breaks(&format!("{rule:?}"), FINAL, Fencing { without: Some(rule), ..Fencing::finality() });
         }
         let forgetful = Fencing::forgetful();
         breaks("Quarantine", GROWING, Fencing { without: Some(Rule::Quarantine), ..forgetful });

@@ -34,6 +34,9 @@ pub struct Fencing {
     /// Lets an attempt that has won repair nodes: its extension sets its key again on a node that has lost the
     /// key.
     pub repair: bool,
+    /// Requires [`FINAL`], and lets holders vouch for later grants. This needs much more state. Otherwise, a node that
+    /// has counted later grants never sets a key again.
+    pub finality: bool,
     /// The largest difference between the nodes' counters when a sequence of steps begins. `None` if the nodes have no
     /// counters yet.
     pub apart: Option<u8>,
@@ -98,6 +101,7 @@ impl Fencing {
             prompt: false,
             offs: &[0],
             repair: true,
+            finality: false,
             apart: Some(2),
             missing: false,
             seeded: 0,
@@ -126,6 +130,11 @@ impl Fencing {
     /// Returns the model in which nodes drop counters that have not been used for a while.
     pub fn retiring() -> Self {
         Self { keep: 4, apart: Some(0), missing: true, repair: false, ..Self::timed() }
+    }
+
+    /// Returns the model in which holders return, or do not, after later grants.
+    pub fn finality() -> Self {
+        Self { doubles: 0, prompt: true, finality: true, apart: Some(1), ..Self::plain() }
     }
 
     fn timed() -> Self {

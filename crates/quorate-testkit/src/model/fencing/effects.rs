@@ -32,7 +32,7 @@ impl Fencing {
         if !matches!(request, Request::Raise { .. }) {
             if let Some((holder, _)) = site.store.lease.take() {
                 // A key may end at any moment. The validity of its lease has ended before.
-                site.lines[usize::from(holder)].lapsed = true;
+                site.lines[usize::from(holder)].lapsed = self.finality;
             }
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
@@ -107,7 +107,7 @@ impl Fencing {
         let token = votes.candidate(micros(self.quarantine()));
         state.attempts[attempt].token = pack(token.get());
         if votes.agrees_on(token) || self.leaves_out(Rule::Raise) {
-            Self::win(state, attempt);
+            self.win(state, attempt);
             return;
         }
         state.attempts[attempt].phase = Phase::Raising;
@@ -132,12 +132,12 @@ impl Fencing {
     /// Marks the attempt as won. The attempt needs no further replies, but its requests in flight may still
     /// run.
     /// run.
-    fn win(state: &mut State, attempt: usize) {
+    fn win(&self, state: &mut State, attempt: usize) {
         let stored = state.sites.iter().filter(|site| {
             let line = &site.lines[attempt];
             line.vote.counter > 0 && !line.lapsed
         });
-        let valid = stored.count() >= majority(state.sites.len());
+        let valid = self.finality && stored.count() >= majority(state.sites.len());
         (state.attempts[attempt].phase, state.attempts[attempt].valid) = (Phase::Won, valid);
         for site in &mut state.sites {
             let Line { acquire, raise, .. } = site.lines[attempt];
@@ -172,7 +172,7 @@ impl Fencing {
         }
         line.vote.counter = token;
         if self.tally(state, attempt).agrees_on(token_of(token)) {
-            Self::win(state, attempt);
+            self.win(state, attempt);
         }
     }
 
@@ -202,7 +202,11 @@ impl Fencing {
         }
         let line = &mut site.lines[attempt];
         match reply {
-            Reply::Extended => (line.refused, line.extended, line.kept) = (0, true, true),
+            _ if !self.finality => {}
+            Reply::Extended => {
+                state.attempts[attempt].vouched |= refused > token;
+                (line.refused, line.extended, line.kept) = (0, true, true);
+            }
             Reply::Refused(Refusal::LaterGrants { counter }) => {
                 let counter = pack(counter.get());
                 if std::mem::replace(&mut line.refused, counter) != counter {

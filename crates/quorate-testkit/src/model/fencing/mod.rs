@@ -205,7 +205,10 @@ impl Model for Fencing {
                 state.attempts.iter().any(|attempt| attempt.phase == Phase::Raising)
             }),
         ];
-        if self.repair {
+        if self.finality {
+            properties.push(Property::sometimes("a holder vouched", |_, state: &State| {
+                won(state).any(|attempt| attempt.vouched)
+            }));
             properties.push(Property::always(FINAL, |_, state: &State| {
                 let newest = won(state).filter(|attempt| attempt.valid).map(|attempt| attempt.token).max();
                 let returned = |number: usize| {

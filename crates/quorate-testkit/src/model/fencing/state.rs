@@ -75,6 +75,8 @@ pub(super) struct Attempt {
     pub(super) token: u32,
     /// True if no more than a minority of the keys had ended when the attempt won, so that its lease was valid.
     pub(super) valid: bool,
+    /// True once a node has extended the attempt's lease because the attempt vouched for later grants.
+    pub(super) vouched: bool,
     /// The largest token that had been given when the attempt began. The attempt must get a larger token.
     pub(super) floor: u32,
 }
