@@ -8,6 +8,7 @@ use quorate::{
     },
 };
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -143,6 +144,8 @@ impl Node for Road {
             node_time: server.env.wall(),
             run_id: format!("run of {}", server.name).into(),
             marker: server.store().marker().unwrap_or_else(|never| match never {}),
+            data: None,
+            stamps: BTreeMap::new(),
             uptime: Duration::from_secs(100),
             version: "cancel".into(),
             replica: false,

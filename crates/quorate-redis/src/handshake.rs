@@ -237,7 +237,7 @@ impl Replies {
             volatile: volatile.map(|why| why.as_str().into()),
             unable: self.unable,
             marker: self.marker,
-            data: data_id(&self.info),
+            data: facts.data.clone(),
             stamps: self.stamps,
         };
         let has_sections = server_version::has_info_sections(&self.info);
@@ -245,19 +245,6 @@ impl Replies {
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
         Ok(Handshake { scripts, hello, facts, has_sections, pushes: self.pushes })
     }
-}
-
-/// Returns the id of the server's data from the fields of INFO; `None` if the server does not report it.
-///
-/// A server draws a new `master_replid` when it stops being a replica. It then reports the id of its former master as
-/// `master_replid2`. It also draws a new one when its first replica connects (`redis-cli --rdb` is one), and when it has
-/// had no replica for `repl-backlog-ttl`. In these two cases it clears `master_replid2`. A server that loads an
-/// append-only file begins with a new id, and without a second one.
-pub(crate) fn data_id(info: &BTreeMap<String, String>) -> Option<DataId> {
-    let fact = |name: &str| info.get(name).map(String::as_str).filter(|value| !value.is_empty());
-    let id = reply::shown(fact("master_replid")?);
-    let is_copied = fact("master_replid2").is_some_and(|id| id.bytes().any(|digit| digit != b'0'));
-    Some(DataId { id, is_copied })
 }
 
 /// Returns the stamps from the reply to HGETALL.

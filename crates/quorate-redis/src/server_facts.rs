@@ -5,7 +5,7 @@ use crate::{
     durability::{Durability, durability},
     reply,
 };
-use quorate::node::Cause;
+use quorate::node::{Cause, DataId};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The sections of INFO that contain the facts. Redis accepts several sections in one command from 7.0 on.
@@ -22,6 +22,8 @@ pub(crate) struct ServerFacts {
     pub(crate) eviction: Option<Arc<str>>,
     /// The durability of an acknowledged write.
     pub(crate) durability: Durability,
+    /// The id of the server's data, if the server reports it.
+    pub(crate) data: Option<DataId>,
 }
 
 impl ServerFacts {
@@ -41,6 +43,7 @@ impl ServerFacts {
             role: need("role")?,
             eviction: fact("maxmemory_policy"),
             durability: durability(info, settings),
+            data: data_id(info),
         })
     }
 
@@ -51,9 +54,10 @@ impl ServerFacts {
 
     /// Compares the facts of the handshake with those that the server reports `now`. Returns the first difference that
     /// may change the decision, as text. Of the durability only a loss counts. It is unknown for a time while the
-    /// append-only file is rewritten, and an open session continues then.
+    /// append-only file is rewritten, and an open session continues then. Of the data only a copy of another server's
+    /// counts: a server also draws a new id when its first replica connects, and then its data is the same.
     pub(crate) fn change(&self, now: &Self) -> Option<String> {
-        let Self { run_id, role, eviction, durability } = self;
+        let Self { run_id, role, eviction, durability, data } = self;
         let text = |value: &Option<Arc<str>>| value.as_deref().unwrap_or("not reported").to_owned();
         let facts = [
             ("run_id", run_id.to_string(), now.run_id.to_string()),
@@ -64,11 +68,25 @@ impl ServerFacts {
         if let Some((name, before, after)) = changed {
             return Some(format!("its {name} was {before} and is now {after}"));
         }
-        match (durability, &now.durability) {
-            (Durability::Durable, Durability::Volatile(why)) => Some(why.clone()),
-            _ => None,
+        if let (Durability::Durable, Durability::Volatile(why)) = (durability, &now.durability) {
+            return Some(why.clone());
         }
+        let copied = now.data.as_ref().filter(|now| now.is_copied && data.as_ref() != Some(*now));
+        copied.map(|_| "it has taken over the data of another server (REPLICAOF)".to_owned())
     }
+}
+
+/// Returns the id of the server's data from the fields of INFO; `None` if the server does not report it.
+///
+/// A server draws a new `master_replid` when it stops being a replica. It then reports the id of its former master as
+/// `master_replid2`. It also draws a new one when its first replica connects (`redis-cli --rdb` is one), and when it has
+/// had no replica for `repl-backlog-ttl`. In these two cases it clears `master_replid2`. A server that loads an
+/// append-only file begins with a new id, and without a second one.
+fn data_id(info: &BTreeMap<String, String>) -> Option<DataId> {
+    let fact = |name: &str| info.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let id = reply::shown(fact("master_replid")?);
+    let is_copied = fact("master_replid2").is_some_and(|id| id.bytes().any(|digit| digit != b'0'));
+    Some(DataId { id, is_copied })
 }
 
 #[cfg(test)]
@@ -76,7 +94,8 @@ mod tests {
     use super::*;
 
     const INFO: &str = "run_id:a\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n\
-                        aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n";
+                        aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\n\
+                        master_replid:d\r\nmaster_replid2:000\r\n";
     const ALWAYS: [(&str, &str); 2] = [("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
 
     /// Returns the facts of [`INFO`] after a change of its text and of the settings.
@@ -97,6 +116,7 @@ mod tests {
             (("noeviction", "volatile-ttl"), "its maxmemory-policy was noeviction and is now volatile-ttl"),
             (("maxmemory_policy", "other"), "its maxmemory-policy was noeviction and is now not reported"),
             (("aof_enabled:1", "aof_enabled:0"), "its appendonly is no"),
+            (("d\r\nmaster_replid2:000", "e\r\nmaster_replid2:d"), "the data of another server (REPLICAOF)"),
         ] {
             let why = before.change(&facts(change, &ALWAYS)).unwrap();
             assert!(why.contains(names), "{names}: {why}");
@@ -108,6 +128,8 @@ mod tests {
         assert_eq!(before.change(&rewrites), None);
         assert_eq!(before.change(&facts(("", ""), &[])), None, "CONFIG GET was refused");
         assert_eq!(lazy.change(&before), None);
+        let has_a_replica = facts(("master_replid:d", "master_replid:e"), &ALWAYS);
+        assert_eq!(before.change(&has_a_replica), None, "a first replica changes nothing in the data");
     }
 
     #[test]
