@@ -374,7 +374,7 @@ mod tests {
         let refuses = || node(NodeState::Refused(VoteRejection::Unable("OOM".into())));
         assert!(is_away(&[node(NodeState::Trusted), refuses(), refuses()]));
         assert!(!is_away(&[node(NodeState::Trusted), node(NodeState::Trusted), refuses()]));
-        let why = VoteRejection::Unmet;
+        let why = VoteRejection::Unmet(quorate::quorum::QuarantineReason::Restarted);
         let waits = || node(NodeState::Quarantined { until: BootTime::default(), why: why.clone() });
         assert!(!is_away(&[waits(), waits(), refuses()]));
     }

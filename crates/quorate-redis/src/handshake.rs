@@ -8,7 +8,7 @@ use crate::{
     server_version,
     wire::{Reader, Writer},
 };
-use quorate::node::{Cause, DataId, Hello, NodeTime};
+use quorate::node::{Cause, Hello, NodeTime};
 use redis::{Cmd, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

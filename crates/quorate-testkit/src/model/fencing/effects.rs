@@ -29,11 +29,11 @@ impl Fencing {
     }
 
     fn ask(&self, state: &State, site: &mut Site, request: Request) -> Reply {
-        if !matches!(request, Request::Raise { .. }) {
-            if let Some((holder, _)) = site.store.lease.take() {
-                // A key may end at any moment. The validity of its lease has ended before.
-                site.lines[usize::from(holder)].lapsed = self.finality;
-            }
+        if !matches!(request, Request::Raise { .. })
+            && let Some((holder, _)) = site.store.lease.take()
+        {
+            // A key may end at any moment. The validity of its lease has ended before.
+            site.lines[usize::from(holder)].lapsed = self.finality;
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
         site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
