@@ -73,6 +73,7 @@ use actions::{Action, act};
 use axum::{
     Router,
     extract::{Request, State},
+    middleware,
     routing::{MethodRouter, get, post},
 };
 use quorate::quorum::SettingError;
@@ -83,6 +84,8 @@ use std::sync::Arc;
 ///
 /// The nodes are read by one task, for all viewers, and only while a viewer looks. The task ends when the router and
 /// all its copies are dropped.
+///
+/// The response to a viewer who may see more than everybody has the viewer's [`Access`] as an extension.
 ///
 /// # Errors
 /// [`SettingError`] if the name of the group cannot be used.
@@ -119,5 +122,6 @@ pub fn router(page: Page) -> Result<Router, SettingError> {
             .route("/do/backfill", action(Action::Backfill))
             .route("/do/cancel", action(Action::Cancel));
     }
-    Ok(router.with_state(site))
+    let with_access = middleware::from_fn_with_state(Arc::clone(&site), routes::with_access);
+    Ok(router.layer(with_access).with_state(site))
 }

@@ -108,10 +108,14 @@ async fn a_closed_page_is_open_for_a_viewer_whom_the_service_knows() {
     let quorum = quorum();
     let closed = page(&quorum).closed().check_token(|token| (token == TOKEN).then_some(Access::Operate));
     let app = router(closed).unwrap();
-    assert_eq!(get(&app, "/").await.status(), StatusCode::UNAUTHORIZED);
+    let stranger = get(&app, "/").await;
+    assert_eq!(stranger.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(stranger.extensions().get::<Access>(), None);
     assert_eq!(get(&app, "/events?here=/").await.status(), StatusCode::FORBIDDEN);
     let known = |access| app.clone().layer(axum::Extension(Viewer { access, name: "ada@proxy".into() }));
     assert_eq!(get(&known(None), "/").await.status(), StatusCode::UNAUTHORIZED);
+    let reader = get(&known(Some(Access::Read)), "/").await;
+    assert_eq!(reader.extensions().get::<Access>(), Some(&Access::Read));
     assert!(!text(get(&known(Some(Access::Read)), "/leadership").await).await.contains("You may operate."));
     assert!(text(get(&known(Some(Access::Operate)), "/leadership").await).await.contains("You may operate."));
     quorum.close().await;

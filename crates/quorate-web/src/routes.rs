@@ -12,6 +12,7 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{HeaderName, HeaderValue, StatusCode, Uri, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use std::sync::Arc;
@@ -127,6 +128,17 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Respon
 pub(crate) fn with_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Adds the rights of the viewer to the response, if they come from a session or from a [`Viewer`](crate::Viewer).
+pub(crate) async fn with_access(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let access = Visit::own_access(&site, &parts);
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    if let Some(access) = access {
+        response.extensions_mut().insert(access);
     }
     response
 }

@@ -63,6 +63,13 @@ impl Visit {
         }
     }
 
+    /// Returns the rights of a session and of a [`Viewer`], without those that everybody has.
+    pub(crate) fn own_access(site: &Site, parts: &Parts) -> Option<Access> {
+        let browser = cookie(&parts.headers, BROWSER).and_then(BrowserId::parse);
+        let session = browser.and_then(|browser| site.browsers.access(&browser, site.env().now()));
+        session.max(parts.extensions.get::<Viewer>().and_then(|viewer| viewer.access))
+    }
+
     pub(crate) fn can(&self, access: Access) -> bool {
         self.access >= Some(access)
     }

@@ -32,6 +32,11 @@ pub(super) async fn guard(State(site): State<Arc<Site>>, mut request: Request, n
     let response = match check(&site, &request) {
         Err(error) => error.into_response(),
         Ok(access) => {
+            if let Some(peer) = request.extensions().get::<Peer>()
+                && access_of_token(request.headers(), &site.tokens) > Access::Health
+            {
+                peer.place.has_token();
+            }
             request.extensions_mut().insert(access);
             let deadline = site.env().now() + ANSWER;
             site.env().before(deadline, next.run(request)).await.unwrap_or_else(|| late().into_response())
@@ -48,29 +53,32 @@ fn late() -> HttpError {
 /// Checks a request for the operator's page, which knows its viewers by a cookie or by this token, and which sets the
 /// headers of its answers. The deadline is that of the first byte: a page may be updated for longer.
 pub(super) async fn page_guard(State(site): State<Arc<Site>>, mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    if let Err(error) = check_host(headers, &site.tokens).and_then(|()| check_origin(headers)) {
+    if let Err(error) = check_headers(request.headers(), &site.tokens) {
         return with_headers(error.into_response());
     }
-    let token = bearer(headers).map(|token| site.tokens.access_of_token(token));
-    let name = match request.extensions().get::<Peer>() {
-        Some(peer) => format!("http@{}", peer.0.ip()),
+    let access = page::access(access_of_token(request.headers(), &site.tokens));
+    let peer = request.extensions().get::<Peer>().cloned();
+    let name = match &peer {
+        Some(peer) => format!("http@{}", peer.address.ip()),
         None => "http".to_owned(),
     };
-    let viewer = quorate_web::Viewer { access: token.and_then(page::access), name: name.into() };
-    request.extensions_mut().insert(viewer);
+    request.extensions_mut().insert(quorate_web::Viewer { access, name: name.into() });
     let deadline = site.env().now() + ANSWER;
-    site.env()
-        .before(deadline, next.run(request))
-        .await
-        .unwrap_or_else(|| with_headers(late().into_response()))
+    let Some(response) = site.env().before(deadline, next.run(request)).await else {
+        return with_headers(late().into_response());
+    };
+    // A viewer who has signed in sends a cookie instead of the token. The page knows both.
+    let signed_in = response.extensions().get::<quorate_web::Access>();
+    if let Some(peer) = peer.filter(|_| signed_in.is_some()) {
+        peer.place.has_token();
+    }
+    response
 }
 
 /// Returns what the client may do, or the reason why the request is refused.
 fn check(site: &Site, request: &Request) -> Result<Access, HttpError> {
     let (headers, tokens) = (request.headers(), &site.tokens);
-    check_host(headers, tokens)?;
-    check_origin(headers)?;
+    check_headers(headers, tokens)?;
     let access = tokens.access(bearer(headers));
     match access {
         Access::Health if !HEALTH.contains(&request.uri().path()) => {
@@ -99,7 +107,7 @@ impl FromRequestParts<Arc<Site>> for Operator {
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, HttpError> {
         let refused = |text: &str| Err(HttpError::new(StatusCode::FORBIDDEN, text));
         match (parts.extensions.get::<Access>(), parts.extensions.get::<Peer>()) {
-            (Some(Access::Operate), Some(peer)) => Ok(Self { address: peer.0 }),
+            (Some(Access::Operate), Some(peer)) => Ok(Self { address: peer.address }),
             _ if !site.tokens.can_operate() => {
                 refused("operations are off; set http.operate_token_file in the daemon's configuration")
             }
@@ -155,6 +163,29 @@ fn check_origin(headers: &HeaderMap) -> Result<(), HttpError> {
     Err(HttpError::new(StatusCode::FORBIDDEN, text))
 }
 
+/// Makes the checks that the API and the page have in common.
+fn check_headers(headers: &HeaderMap, tokens: &Tokens) -> Result<(), HttpError> {
+    check_single(headers)?;
+    check_host(headers, tokens)?;
+    check_origin(headers)
+}
+
+/// Refuses a request that gives a header twice on which access depends. A proxy in front may have checked the other one.
+fn check_single(headers: &HeaderMap) -> Result<(), HttpError> {
+    for name in [header::HOST, header::ORIGIN, header::AUTHORIZATION] {
+        if headers.get_all(&name).iter().nth(1).is_some() {
+            let text = format!("the header {name} is given twice; send it once");
+            return Err(HttpError::bad_request(text));
+        }
+    }
+    Ok(())
+}
+
+/// Returns what the token of the request allows, even if everybody may read.
+fn access_of_token(headers: &HeaderMap, tokens: &Tokens) -> Access {
+    bearer(headers).map_or(Access::Health, |token| tokens.access_of_token(token))
+}
+
 /// Returns the token of the request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
@@ -198,6 +229,16 @@ mod tests {
 
     fn headers(pairs: &[(header::HeaderName, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn a_header_on_which_access_depends_is_given_once() {
+        for name in [header::HOST, header::ORIGIN, header::AUTHORIZATION] {
+            let mut headers = headers(&[(name.clone(), "127.0.0.1")]);
+            assert!(check_single(&headers).is_ok());
+            headers.append(&name, HeaderValue::from_static("127.0.0.1"));
+            assert_eq!(check_single(&headers).unwrap_err().into_response().status(), StatusCode::BAD_REQUEST);
+        }
     }
 
     #[test]

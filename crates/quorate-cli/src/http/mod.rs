@@ -4,8 +4,8 @@
 //!
 //! The server speaks plain HTTP, so on a network other parties can read the tokens. Put a proxy with TLS in
 //! front of it. An answer may be out of date when the client reads it: a leader may lose its lease right after
-//! `/leader` has answered 200. A client that keeps all connections busy delays the answers to all other
-//! clients, and to health checks.
+//! `/leader` has answered 200. A client that opens thousands of connections in a second can end the connections of other
+//! clients without a token, and of health checks, before they have their answer.
 //!
 //! # Access
 //!
@@ -28,6 +28,7 @@ mod openapi_operate;
 mod operate;
 mod page;
 mod params;
+mod places;
 mod router;
 mod server;
 mod site;

@@ -1,10 +1,14 @@
 //! The listener and its connections.
 //!
 //! A connection lasts for a minute at most. The head of a request must arrive within five seconds, and must be
-//! shorter than 16 KiB. While 64 connections are open, the server answers each further one with 503 and closes
-//! it.
+//! shorter than 16 KiB. While too many connections are open, a new one takes the place of the oldest: see [`Places`].
 
-use super::{router::router, site::Site, tokens::Tokens};
+use super::{
+    places::{Place, Places},
+    router::router,
+    site::Site,
+    tokens::Tokens,
+};
 use crate::{
     config::{Config, HttpConfig},
     exit::{FAILURE, Failure},
@@ -24,11 +28,10 @@ use quorate::{
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
 };
 use tokio_util::sync::CancellationToken;
 
-const CONNECTIONS_MAX: usize = 64;
 /// The longest time until the head of a request has arrived.
 const HEAD: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -41,12 +44,13 @@ const FINISH: Duration = Duration::from_secs(1);
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The pause after a failure to accept a connection, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-const BUSY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n";
 
-/// The address of a client.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) SocketAddr);
+/// The connection of a client.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) place: Arc<Place>,
+}
 
 /// A listener, before there is a quorum. Clients that connect wait until the server is started.
 #[derive(Debug)]
@@ -124,7 +128,7 @@ impl Server {
 /// Serves until `stop` is cancelled.
 async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: CancellationToken) {
     let env = site.env().clone();
-    let mut connections = JoinSet::new();
+    let (places, mut connections) = (Arc::new(Places::default()), JoinSet::new());
     let mut upkeep_at = env.now() + UPKEEP_EVERY;
     loop {
         tokio::select! { biased;
@@ -135,13 +139,11 @@ async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: Can
                 upkeep_at = env.now() + UPKEEP_EVERY;
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
-                    // The write may fail. The connection is closed in any case.
-                    let _ = stream.try_write(BUSY);
-                }
-                Ok((stream, peer)) => {
-                    let router = router.clone().layer(Extension(Peer(peer)));
-                    connections.spawn(connection(env.clone(), stream, router, stop.clone()));
+                Ok((stream, address)) => {
+                    let peer = Peer { address, place: places.enter() };
+                    connections.spawn(connection(env.clone(), stream, router.clone(), peer, stop.clone()));
+                    // Among many new connections, each may answer a request before its place is taken.
+                    yield_now().await;
                 }
                 Err(error) => {
                     tracing::debug!("cannot accept a connection: {error}");
@@ -155,17 +157,19 @@ async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: Can
 }
 
 /// Serves one connection. A client's error ends its connection, and is not logged.
-async fn connection(env: Env, stream: TcpStream, router: Router, stop: CancellationToken) {
+async fn connection(env: Env, stream: TcpStream, router: Router, peer: Peer, stop: CancellationToken) {
+    let place = Arc::clone(&peer.place);
     let mut protocol = http1::Builder::new();
     protocol
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let service = TowerToHyperService::new(router);
+    let service = TowerToHyperService::new(router.layer(Extension(peer)));
     let mut served = pin!(protocol.serve_connection(TokioIo::new(stream), service));
     tokio::select! { biased;
         _ = served.as_mut() => return,
+        () = place.taken() => return,
         () = stop.cancelled() => {}
         () = env.sleep(CONNECTION) => {}
     }
