@@ -104,7 +104,7 @@ impl Cli {
                 let arg = arg.to_string_lossy();
                 let value = arg.split_once('=').map(|(_, value)| value);
                 for part in [Some(&*arg), value].into_iter().flatten() {
-                    if part.contains("://") || part.contains('@') {
+                    if may_be_url(part) {
                         text = text.replace(part, &redact(part));
                     }
                 }
@@ -113,6 +113,12 @@ impl Cli {
             NoCommand { text, requested: !error.use_stderr() }
         })
     }
+}
+
+/// Returns whether an argument may be a URL with a password, or the end of one. Words like `@reboot` are not, because
+/// nothing precedes their `@`.
+fn may_be_url(part: &str) -> bool {
+    part.contains("://") || part.split_whitespace().any(|word| word.rfind('@').is_some_and(|at| at > 0))
 }
 
 /// Removes the control characters from a line of help or of an error. The line may repeat an argument that

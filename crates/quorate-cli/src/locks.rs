@@ -13,6 +13,7 @@ use crate::{
 use futures_util::{FutureExt, StreamExt, stream};
 use quorate::{
     admin::NamesQuery,
+    internals::Marker,
     lease::Inspection,
     node::{FencingToken, Owner, Resource},
     plain::plain,
@@ -74,10 +75,16 @@ async fn inspect(quorum: &Quorum, resources: &[Resource]) -> Result<Vec<Inspecti
     read.into_iter().collect()
 }
 
+/// Returns whether a node stores this text without a holder: for a queue, or as the marker of another prefix, whose key
+/// looks like a lock to a prefix that it begins with.
+fn is_no_holder(owner: &Owner) -> bool {
+    owner.as_str() == Owner::QUEUE || Marker::is_marker(owner.as_str())
+}
+
 impl HeldLock {
     /// Returns `None` if no node stores a holder.
     fn new(resource: &Resource, seen: &Inspection) -> Option<Self> {
-        let (owner, _) = seen.named.first().filter(|(owner, _)| owner.as_str() != Owner::QUEUE)?;
+        let (owner, _) = seen.named.first().filter(|(owner, _)| !is_no_holder(owner))?;
         let (state, holder) = match (&seen.holder, owner.reserved_for()) {
             (None, _) => ("minority", Some(owner.worker())),
             (Some(_), Some(successor)) => ("reserved", Some(successor)),

@@ -52,6 +52,8 @@ mod tests {
         for (text, fix) in [
             ("", "an empty line has no ticks"),
             ("0 3 * *", "has 4 field(s)"),
+            ("CRON_TZ=Europe/Kyiv 0 3 * * *", "set `zone` instead"),
+            ("TZ=Europe/Kyiv 0 3 * * *", "set `zone` instead"),
             ("61 3 * * *", "is not within 0-59"),
             ("0 0 30 2 *", "never fires"),
             ("@every", "write it like `@every 90s`"),

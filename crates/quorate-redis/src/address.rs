@@ -30,6 +30,11 @@ pub(crate) struct Login {
 }
 
 impl Login {
+    /// Returns the password, to keep it out of texts.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        self.password.as_ref().map(Secret::reveal)
+    }
+
     /// Returns the command that authenticates the client, if there is a password.
     pub(crate) fn auth(&self) -> Option<redis::Cmd> {
         let password = self.password.as_ref()?;

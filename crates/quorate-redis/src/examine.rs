@@ -142,7 +142,8 @@ impl RedisNode {
         let Some(password) = &login.password else { return found };
         match found {
             Ok(mut found) => {
-                let clean = |text: &mut String| *text = text.replace(password.reveal(), "***");
+                let clean =
+                    |text: &mut String| *text = fault::fact_without(text, password.reveal()).to_owned();
                 found.info.values_mut().chain(found.settings.values_mut()).for_each(clean);
                 Ok(found)
             }
@@ -154,7 +155,7 @@ impl RedisNode {
         connection.log_in(login).await?;
         let mut found = Examination::default();
         match connection.ask(&redis::cmd("INFO")).await? {
-            Value::ServerError(error) => return Err(fault::of_server(&error)),
+            Value::ServerError(error) => return Err(fault::of_server(&error, login.secret())),
             value => {
                 let facts = handshake::facts(&reply::text(&value)?).into_iter();
                 found.info = facts.map(|(name, value)| (name, reply::shown(&value).to_string())).collect();
@@ -218,12 +219,9 @@ impl<'a> Connection<'a> {
     }
 
     pub(crate) async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
-        let (Some(auth), Some(password)) = (login.auth(), &login.password) else { return Ok(()) };
+        let Some(auth) = login.auth() else { return Ok(()) };
         match self.ask(&auth).await? {
-            Value::ServerError(error) => {
-                fault::check_for_secret(&error, password.reveal())?;
-                Err(fault::of_server(&error))
-            }
+            Value::ServerError(error) => Err(fault::of_server(&error, login.secret())),
             _ => Ok(()),
         }
     }

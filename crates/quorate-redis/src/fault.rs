@@ -18,23 +18,16 @@ const DROPPED_TLS: &str = "it closed the connection before it answered; where it
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
-/// Returns the cause for an error that the server reported.
-pub(crate) fn of_server(error: &ServerError) -> Cause {
-    of_error(error.code(), error.details().unwrap_or_default())
-}
+/// The text in place of a text of the server that contains the password.
+const WITHHELD: &str = "(its text is not shown, because it contains the password)";
 
-/// Checks whether an error repeats `secret`. If it does, returns its cause without the secret. The text must be
-/// searched before it is cut to a limit, because a password that is cut in two would not be found.
-pub(crate) fn check_for_secret(error: &ServerError, secret: &str) -> Result<(), Cause> {
+/// The length in bytes from which a password in a fact about the server is no accident.
+const NO_ACCIDENT: usize = 8;
+
+/// Returns the cause for an error that the server reported, without `secret`.
+pub(crate) fn of_server(error: &ServerError, secret: Option<&str>) -> Cause {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
-    if !code.contains(secret) && !details.contains(secret) {
-        return Ok(());
-    }
-    Err(of_error(&code.replace(secret, "***"), &details.replace(secret, "***")))
-}
-
-fn of_error(code: &str, details: &str) -> Cause {
-    let text = server_text(code, details);
+    let text = error_text(error, secret);
     match code {
         // The driver opens another session, which loads the scripts again.
         "NOSCRIPT" => {
@@ -100,29 +93,77 @@ pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
     unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
 }
 
-/// Returns `cause` without `secret`.
+/// Returns `cause` without `secret`. The texts of other causes are not of the server, or come from [`of_server`].
 pub(crate) fn redact(cause: Cause, secret: &str) -> Cause {
-    let clean = |text: std::sync::Arc<str>| match text.contains(secret) {
-        true => text.replace(secret, "***").into(),
-        false => text,
-    };
     match cause {
-        Cause::Unreachable(text) => Cause::Unreachable(clean(text)),
-        Cause::Denied(text) => Cause::Denied(clean(text)),
-        Cause::Misconfigured(text) => Cause::Misconfigured(clean(text)),
-        Cause::Changed(text) => Cause::Changed(clean(text)),
-        Cause::Protocol(text) => Cause::Protocol(clean(text)),
+        Cause::Changed(text) => Cause::Changed(fact_without(&text, secret).into()),
+        Cause::Protocol(text) => Cause::Protocol(without(&text, secret).into()),
         other => other,
     }
 }
 
-fn server_text(code: &str, details: &str) -> String {
-    format!("{} {}", plain(code, 32), plain(details, 200).trim())
+/// Returns `text` of the server, or another text if it contains `secret`, since a server may repeat its input. The whole
+/// text is withheld: a mask inside a well-known text would show which of its words is the password.
+pub(crate) fn without<'a>(text: &'a str, secret: &str) -> &'a str {
+    if text.contains(secret) { WITHHELD } else { text }
+}
+
+/// Returns `text`, a fact about the server such as its version, or another text if it contains `secret`. A short password
+/// is in many facts by accident, and the unchanged fact does not show it.
+pub(crate) fn fact_without<'a>(text: &'a str, secret: &str) -> &'a str {
+    if secret.len() < NO_ACCIDENT { text } else { without(text, secret) }
+}
+
+/// Returns the text of an error of the server. It is searched before it is cut to a limit, because a password that is cut
+/// in two would not be found.
+pub(crate) fn error_text(error: &ServerError, secret: Option<&str>) -> String {
+    let (code, details) = (error.code(), error.details().unwrap_or_default());
+    let contains = |text: &str| secret.is_some_and(|secret| text.contains(secret));
+    match (contains(code), contains(details)) {
+        (true, _) => WITHHELD.to_owned(),
+        (false, true) => format!("{} {WITHHELD}", plain(code, 32)),
+        (false, false) => format!("{} {}", plain(code, 32), plain(details, 200).trim()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe;
+    use redis::Value;
+
+    fn error(text: &str) -> ServerError {
+        match probe::values(format!("-{text}\r\n").as_bytes(), usize::MAX).0.pop() {
+            Some(Value::ServerError(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_error_that_repeats_the_password_is_withheld_as_a_whole() {
+        let wrong = error("WRONGPASS invalid username-password pair or user is disabled.");
+        let shown = |secret: Option<&str>| of_server(&wrong, secret).to_string();
+        for secret in [None, Some("hunter2"), Some("z"), Some("0")] {
+            assert!(shown(secret).contains("WRONGPASS invalid username-password pair"), "{secret:?}");
+        }
+        // A mask in these texts would show the password.
+        for secret in ["a", "i", "invalid", "WRONGPASS", "S", "username-password"] {
+            let text = shown(Some(secret));
+            assert!(text.contains(WITHHELD) && !text.contains("***"), "{secret}: {text}");
+            assert!(!text.contains("invalid user") && text.contains(CREDENTIALS), "{secret}: {text}");
+            assert!(matches!(of_server(&wrong, Some(secret)), Cause::Denied(_)), "{secret}");
+        }
+        let repeats = error("ERR unknown command 'x', with args beginning with: 'hunter2'");
+        let text = of_server(&repeats, Some("hunter2")).to_string();
+        assert!(text.contains(&format!("ERR {WITHHELD}")), "{text}");
+    }
+
+    #[test]
+    fn a_short_password_does_not_change_a_fact() {
+        assert_eq!(fact_without("noeviction", "n"), "noeviction");
+        assert_eq!(fact_without("7.0.15", "hunter2-hunter2"), "7.0.15");
+        assert_eq!(fact_without("hunter2-hunter2 1", "hunter2-hunter2"), WITHHELD);
+    }
 
     #[test]
     fn an_error_that_every_write_gets_is_told_from_one_of_a_single_key_and_has_a_fix() {

@@ -41,7 +41,7 @@ pub(crate) async fn perform(
     let handshake = ask(name, halves, login, keys).await;
     // A server may repeat its input in an error. The password is removed, so that it does not appear in logs.
     let Some(password) = &login.password else { return handshake };
-    let clean = |text: &Arc<str>| -> Arc<str> { text.replace(password.reveal(), "***").into() };
+    let clean = |text: &Arc<str>| -> Arc<str> { fault::fact_without(text, password.reveal()).into() };
     match handshake {
         Ok(mut handshake) => {
             handshake.hello.version = clean(&handshake.hello.version);
@@ -69,10 +69,7 @@ async fn ask(
     let mut replies = Replies::default();
     for (step, _) in steps {
         let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
-        if let (Value::ServerError(error), Some(password)) = (&value, &login.password) {
-            fault::check_for_secret(error, password.reveal())?;
-        }
-        replies.take(step, value)?;
+        replies.take(step, value, login.secret())?;
     }
     replies.finish()
 }
@@ -153,19 +150,19 @@ struct Replies {
 }
 
 impl Replies {
-    fn take(&mut self, step: HandshakeStep, value: Value) -> Result<(), Cause> {
+    fn take(&mut self, step: HandshakeStep, value: Value, secret: Option<&str>) -> Result<(), Cause> {
         if let Value::ServerError(error) = &value {
             return match step {
                 // Managed servers and strict ACLs may refuse these commands. A session works without them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 // The session is opened nevertheless: the server still answers reads and releases.
                 HandshakeStep::Write => {
-                    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                    self.unable = fault::of_refused_write(&text).map(Into::into);
+                    self.unable = fault::of_refused_write(&fault::error_text(error, secret)).map(Into::into);
                     Ok(())
                 }
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
-                    "no such database; choose another number in the node's URL: {error}"
+                    "no such database; choose another number in the node's URL: {}",
+                    fault::error_text(error, secret)
                 )))),
                 HandshakeStep::Marker | HandshakeStep::Stamps if error.code() == "WRONGTYPE" => {
                     let key = if step == HandshakeStep::Marker { "marker" } else { "stamps" };
@@ -174,7 +171,7 @@ impl Replies {
                     );
                     Err(Cause::Misconfigured(why.into()))
                 }
-                _ => Err(fault::of_server(error)),
+                _ => Err(fault::of_server(error, secret)),
             };
         }
         match (step, &value) {
@@ -289,12 +286,12 @@ mod tests {
     fn an_invalid_reply_is_a_cause_and_not_a_panic() {
         let mut replies = Replies::default();
         for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Okay] {
-            assert!(matches!(replies.take(HandshakeStep::Time, value), Err(Cause::Protocol(_))));
+            assert!(matches!(replies.take(HandshakeStep::Time, value, None), Err(Cause::Protocol(_))));
         }
-        assert!(matches!(replies.take(HandshakeStep::Info, Value::Nil), Err(Cause::Protocol(_))));
-        assert!(replies.take(HandshakeStep::Setting("appendfsync"), Value::Array(vec![])).is_ok());
+        assert!(matches!(replies.take(HandshakeStep::Info, Value::Nil, None), Err(Cause::Protocol(_))));
+        assert!(replies.take(HandshakeStep::Setting("appendfsync"), Value::Array(vec![]), None).is_ok());
         let old = Value::BulkString("redis_version:6.0.20\r\n".into());
-        let refused = Replies::default().take(HandshakeStep::Info, old);
+        let refused = Replies::default().take(HandshakeStep::Info, old, None);
         assert!(matches!(refused, Err(Cause::Misconfigured(why)) if why.contains("Redis 6.0.20")));
         assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("run_id")));
     }
@@ -305,9 +302,9 @@ mod tests {
         for (uptime, shown) in [("7", 7), ("-3540", 0), ("", 0), ("1.5", 0), ("99999999999999999999", 0)] {
             let mut replies = Replies::default();
             let info = format!("run_id:abc\r\nrole:master\r\nuptime_in_seconds:{uptime}\r\n");
-            replies.take(HandshakeStep::Info, Value::BulkString(info.into())).unwrap();
+            replies.take(HandshakeStep::Info, Value::BulkString(info.into()), None).unwrap();
             for _ in Script::LOADED {
-                replies.take(HandshakeStep::Load, Value::SimpleString("0".repeat(40))).unwrap();
+                replies.take(HandshakeStep::Load, Value::SimpleString("0".repeat(40)), None).unwrap();
             }
             let hello = replies.finish().unwrap_or_else(|cause| panic!("{uptime:?}: {cause}")).hello;
             assert_eq!(hello.uptime.as_secs(), shown, "{uptime:?}");

@@ -6,6 +6,7 @@
 //! no such check: if the node loses its memory between two pages, the rest is missing.
 
 use crate::{
+    fault,
     reply::{cut, digits, kind, number, record, shown, token, unexpected, unreadable, word},
     resp_values::{Scan, Stop, Values},
     wire::Parsed,
@@ -29,10 +30,10 @@ pub(crate) struct LaterPage {
 
 impl LaterPage {
     /// Parses the reply to HSCAN.
-    pub(crate) fn parse(value: &Value) -> Result<Self, Cause> {
+    pub(crate) fn parse(value: &Value, secret: Option<&str>) -> Result<Self, Cause> {
         if let Value::ServerError(error) = value {
             // The error is a refusal of this request only.
-            let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            let text = fault::error_text(error, secret);
             return Ok(Self { next: None, records: Err(Reply::Refused(Refusal::Failed(shown(&text)))) });
         }
         let [next, fields] = array(value)? else {
@@ -283,7 +284,7 @@ mod tests {
                     continue;
                 };
                 let (values, _) = probe::values(&changed[..length], usize::MAX);
-                let decoded = LaterPage::parse(&values[0]).unwrap();
+                let decoded = LaterPage::parse(&values[0], None).unwrap();
                 assert_eq!(format!("{page:?}"), format!("{decoded:?}"), "{byte} at {at}");
             }
         }

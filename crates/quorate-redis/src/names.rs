@@ -40,7 +40,7 @@ impl RedisNode {
             && let Value::ServerError(error) =
                 connection.ask(redis::cmd("SELECT").arg(login.database)).await?
         {
-            return Err(fault::of_server(&error));
+            return Err(fault::of_server(&error, login.secret()));
         }
         let prefix = self.keys().prefix();
         let pattern = format!("{}*", literal(&format!("{prefix}{}", query.begin())));
@@ -54,7 +54,7 @@ impl RedisNode {
                 .arg(KEYS_A_CALL)
                 .arg("TYPE")
                 .arg("string");
-            let (next, keys) = page(connection.ask(&scan).await?)?;
+            let (next, keys) = page(connection.ask(&scan).await?, login.secret())?;
             for key in keys {
                 // A key that is no text is not one of ours.
                 let key = String::from_utf8(key).unwrap_or_default();
@@ -71,10 +71,10 @@ impl RedisNode {
 }
 
 /// Returns the cursor and the keys of a reply to SCAN.
-fn page(reply: Value) -> Result<(String, Vec<Vec<u8>>), Cause> {
+fn page(reply: Value, secret: Option<&str>) -> Result<(String, Vec<Vec<u8>>), Cause> {
     let invalid = || Cause::Protocol("the reply to SCAN is not a cursor and a list of keys".into());
     let parts = match reply {
-        Value::ServerError(error) => return Err(fault::of_server(&error)),
+        Value::ServerError(error) => return Err(fault::of_server(&error, secret)),
         Value::Array(parts) => parts,
         _ => return Err(invalid()),
     };
@@ -115,7 +115,7 @@ mod tests {
     fn an_invalid_reply_is_an_error() {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let valid = Value::Array(vec![bulk("17"), Value::Array(vec![bulk("a"), bulk("b")])]);
-        assert_eq!(page(valid).unwrap(), ("17".to_owned(), vec![b"a".to_vec(), b"b".to_vec()]));
+        assert_eq!(page(valid, None).unwrap(), ("17".to_owned(), vec![b"a".to_vec(), b"b".to_vec()]));
         for reply in [
             Value::Nil,
             Value::Array(vec![]),
@@ -124,7 +124,7 @@ mod tests {
             Value::Array(vec![bulk("1"), bulk("a")]),
             Value::Array(vec![bulk("1"), Value::Array(vec![Value::Int(3)])]),
         ] {
-            assert!(page(reply.clone()).is_err(), "{reply:?}");
+            assert!(page(reply.clone(), None).is_err(), "{reply:?}");
         }
     }
 }

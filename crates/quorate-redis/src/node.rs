@@ -199,6 +199,13 @@ fn read_password(file: &Path) -> Result<Secret, Cause> {
     if password.contains(['\0', '\n', '\r']) {
         return Err(bad("holds more than one line, or a NUL"));
     }
+    // Such a password exists, but a file with one is nearly always a mistake, which the server answers with WRONGPASS.
+    if password.starts_with('\u{feff}') || password.trim() != password {
+        return Err(bad(
+            "begins with a byte order mark, or begins or ends with a blank, which would be sent as a part of the password \
+             (write a password with such blanks into the node's URL, as %20)",
+        ));
+    }
     Ok(Secret::new(password))
 }
 
@@ -211,9 +218,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("password");
         let long = "x".repeat(100_000);
-        for (content, why) in
-            [("", "is empty"), ("\n", "is empty"), ("a\nb", "more than one line"), (&long, "64 KiB")]
-        {
+        for (content, why) in [
+            ("", "is empty"),
+            ("\n", "is empty"),
+            ("a\nb", "more than one line"),
+            (&long, "64 KiB"),
+            ("\u{feff}secret\n", "byte order mark"),
+            ("secret \n", "ends with a blank"),
+            ("\tsecret", "ends with a blank"),
+        ] {
             fs::write(&file, content).unwrap();
             let cause = read_password(&file).err().unwrap().to_string();
             assert!(

@@ -93,31 +93,26 @@ impl Replies {
         }
     }
 
-    /// Parses the reply to the next command. An error that repeats `secret` gets a cause of its own.
+    /// Parses the reply to the next command. The cause of an error does not contain `secret`.
     pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
         let Some(expected) = self.expected.next() else { return };
-        if let (Value::ServerError(error), Some(secret)) = (&value, secret)
-            && let Err(cause) = fault::check_for_secret(error, secret)
-        {
-            self.failed = Some(cause);
-        }
         if self.failed.is_none()
-            && let Err(cause) = self.parse(value, expected)
+            && let Err(cause) = self.parse(value, expected, secret)
         {
             self.failed = Some(cause);
         }
     }
 
-    fn parse(&mut self, value: Value, expected: ExpectedReply) -> Result<(), Cause> {
+    fn parse(&mut self, value: Value, expected: ExpectedReply, secret: Option<&str>) -> Result<(), Cause> {
         let items = match expected {
             ExpectedReply::Items(items) => items,
             ExpectedReply::Page => {
-                self.page = Some(Box::new(LaterPage::parse(&value)?));
+                self.page = Some(Box::new(LaterPage::parse(&value, secret)?));
                 return Ok(());
             }
         };
         let parts = match value {
-            Value::ServerError(error) => return Err(fault::of_server(&error)),
+            Value::ServerError(error) => return Err(fault::of_server(&error, secret)),
             Value::Array(parts) => parts,
             other => return Err(unexpected(&format!("{} for a script's reply", kind(&other)))),
         };
@@ -156,9 +151,8 @@ impl Replies {
                 Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text)),
                 Some(secret),
             ) = (reply, secret)
-                && text.contains(secret)
             {
-                *text = text.replace(secret, "***").into();
+                *text = fault::without(text, secret).into();
             }
         }
         Ok(BatchReply { node_time: self.node_time, replies: self.replies })

@@ -6,6 +6,59 @@ use std::str;
 /// The longest line that begins a value: a kind, a number of 20 digits, and the end of the line.
 const LINE_MAX: usize = 23;
 
+/// Counts the elements of one reply, from its bytes as they arrive.
+///
+/// The decoder of the `redis` crate needs about 70 bytes of memory for an element of three bytes. So its input is limited
+/// by elements too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ElementCount {
+    count: u64,
+    /// The bytes to skip: the rest of a text and the end of its line.
+    skipped: u64,
+    /// The kind of the value whose line has begun.
+    kind: Option<u8>,
+    /// The number in this line, while it consists of digits.
+    number: Option<u64>,
+}
+
+impl ElementCount {
+    /// The largest number of elements. The longest valid replies, pages of a ledger and messages of a stream, have some
+    /// ten thousands.
+    pub(crate) const MOST: u64 = 1 << 19;
+
+    /// Counts the elements in the next bytes. Returns false if there are too many.
+    pub(crate) fn add(&mut self, mut bytes: &[u8]) -> bool {
+        while let Some((first, rest)) = bytes.split_first() {
+            if self.skipped > 0 {
+                let skipped = usize::try_from(self.skipped).unwrap_or(usize::MAX).min(bytes.len());
+                self.skipped -= skipped as u64;
+                bytes = &bytes[skipped..];
+                continue;
+            }
+            bytes = rest;
+            match (self.kind, first) {
+                (None, kind) => {
+                    self.count += 1;
+                    (self.kind, self.number) = (Some(*kind), Some(0));
+                }
+                (Some(kind), b'\n') => {
+                    let text = self.number.filter(|_| b"$=!".contains(&kind));
+                    (self.kind, self.skipped) = (None, text.map_or(0, |length| length.saturating_add(2)));
+                }
+                (Some(_), b'\r') => {}
+                (Some(_), byte) => {
+                    let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+                    self.number = self
+                        .number
+                        .zip(digit)
+                        .and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
+                }
+            }
+        }
+        self.count <= Self::MOST
+    }
+}
+
 /// The reason why a value was not read.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Stop {
@@ -23,6 +76,8 @@ pub(crate) struct Scan {
     at: usize,
     /// The number of values whose ends were not found yet.
     values: u64,
+    /// The number of values whose ends were found.
+    passed: u64,
 }
 
 impl Scan {
@@ -33,11 +88,11 @@ impl Scan {
 
     /// Begins a pass over `values` values from the position `at` on.
     pub(crate) fn of(at: usize, values: u64) -> Self {
-        Self { at, values }
+        Self { at, values, passed: 0 }
     }
 
     /// Continues the pass in `bytes`, which begin with the bytes of the calls before. Returns true once it has found the
-    /// end, and false if more bytes are needed. Fails if there are other values than arrays, strings and numbers.
+    /// end, and false if more bytes are needed. Fails if there are other values than arrays, strings and numbers, or too many.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<bool, Stop> {
         while self.values > 0 {
             let mut values = Values { bytes, at: self.at };
@@ -52,6 +107,10 @@ impl Scan {
                 Ok(more) => {
                     self.values = (self.values - 1).checked_add(more).ok_or(Stop::Other)?;
                     self.at = values.at;
+                    self.passed += 1;
+                    if self.values > ElementCount::MOST || self.passed > ElementCount::MOST {
+                        return Err(Stop::Other);
+                    }
                 }
                 Err(Stop::Incomplete) => return Ok(false),
                 Err(Stop::Other) => return Err(Stop::Other),
@@ -126,5 +185,8 @@ mod tests {
             assert_eq!(scan.at, bytes.len());
         }
         assert_eq!(Scan::new().advance(b"*1\r\n-ERR\r\n"), Err(Stop::Other));
+        assert_eq!(Scan::new().advance(b"*524289\r\n"), Err(Stop::Other));
+        let many = format!("*2\r\n*400000\r\n{0}*400000\r\n{0}", ":1\r\n".repeat(400_000));
+        assert_eq!(Scan::new().advance(many.as_bytes()), Err(Stop::Other));
     }
 }

@@ -1,4 +1,4 @@
-use crate::resp_values::Scan;
+use crate::resp_values::{ElementCount, Scan};
 use combine::{
     parser::combinator::AnySendSyncPartialState,
     stream::{Decoder, PointerOffset},
@@ -86,6 +86,11 @@ impl Reader {
             self.decoder = Decoder::new();
         }
         self.input.remaining = self.most;
+        // The bytes that the decoder keeps begin with the next reply.
+        self.input.elements = ElementCount::default();
+        if self.input.taken > 0 && !self.input.elements.add(self.decoder.buffer()) {
+            return Poll::Ready(Err(too_many_elements().into()));
+        }
         Poll::Ready(value)
     }
 
@@ -208,6 +213,8 @@ struct Input {
     end: usize,
     /// The number of bytes of the present reply that the decoder has taken.
     taken: usize,
+    /// The elements of the present reply that the decoder has taken.
+    elements: ElementCount,
     /// The number of short replies in a row, while the buffer has room for long ones.
     short_replies: u8,
 }
@@ -215,7 +222,8 @@ struct Input {
 impl Input {
     fn new(read: ReadHalf<Box<dyn Duplex>>) -> Self {
         let bytes = vec![0; BUFFER].into_boxed_slice();
-        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0, short_replies: 0 }
+        let elements = ElementCount::default();
+        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0, elements, short_replies: 0 }
     }
 
     /// Reads into the buffer, which must have room. Returns false if the input has ended or failed: then the decoder
@@ -285,7 +293,7 @@ impl AsyncRead for Input {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let polled = if self.start < self.end {
-            let end = self.end.min(self.start + into.remaining());
+            let end = self.end.min(self.start + into.remaining().min(BUFFER));
             into.put_slice(&self.bytes[self.start..end]);
             self.start = end;
             Poll::Ready(Ok(()))
@@ -293,14 +301,25 @@ impl AsyncRead for Input {
             let why = "a reply is longer than any valid one";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         } else {
-            let polled = Pin::new(&mut self.read).poll_read(context, into);
-            let count = into.filled().len() - before;
+            // Short pieces: the elements of a piece count for the reply that it ends.
+            let room = into.remaining().min(BUFFER);
+            let mut piece = ReadBuf::new(into.initialize_unfilled_to(room));
+            let polled = Pin::new(&mut self.read).poll_read(context, &mut piece);
+            let count = piece.filled().len();
+            into.advance(count);
             self.remaining = self.remaining.saturating_sub(count);
             polled
         };
         self.taken += into.filled().len() - before;
+        if !self.elements.add(&into.filled()[before..]) {
+            return Poll::Ready(Err(too_many_elements()));
+        }
         polled
     }
+}
+
+fn too_many_elements() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a reply has more elements than any valid one")
 }
 
 #[cfg(test)]
@@ -333,6 +352,36 @@ mod tests {
         assert!(long > 100_000, "{lengths:?}");
         assert!(lengths[..12].iter().all(|length| *length == long), "kept: {lengths:?}");
         assert_eq!(lengths.last(), Some(&BUFFER), "given back: {lengths:?}");
+    }
+
+    /// The decoder needs much more memory for an element than the server needs bytes for it.
+    #[test]
+    fn a_reply_of_too_many_elements_is_refused_before_it_is_complete() {
+        let most = usize::try_from(ElementCount::MOST).unwrap();
+        for element in ["_\r\n", ":1\r\n", "$0\r\n\r\n", "*0\r\n", "+\r\n", "$-1\r\n"] {
+            let bytes = |count: usize| format!("*{count}\r\n{}", element.repeat(count));
+            for piece in [5, usize::MAX] {
+                let (mut reader, _writer) = probe::connection(bytes(most + 100_000).as_bytes(), piece);
+                reader.allow_long_replies();
+                let mut context = Context::from_waker(std::task::Waker::noop());
+                let error = match reader.poll_next(&mut context) {
+                    Poll::Ready(Err(error)) => error.to_string(),
+                    other => panic!("{element:?}: {}", other.is_pending()),
+                };
+                assert!(error.contains("more elements"), "{element:?}: {error}");
+            }
+        }
+        // Lines within a text are no elements, and the next reply is counted anew.
+        let text = "\r\n".repeat(most + 1);
+        let long = format!("${}\r\n{text}\r\n", text.len());
+        let half = format!("*{}\r\n{}", most / 2, ":1\r\n".repeat(most / 2));
+        let all = [long.as_str(), &half, &half, &half, "+OK\r\n"].concat();
+        let (mut reader, _writer) = probe::connection(all.as_bytes(), usize::MAX);
+        reader.allow_long_replies();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..5 {
+            assert!(matches!(reader.poll_next(&mut context), Poll::Ready(Ok(_))));
+        }
     }
 
     /// Checks that an incomplete reply is never returned. The connection ends after each possible byte, and the

@@ -184,7 +184,12 @@ impl Validation<'_> {
         (nodes, nodes_from): (Vec<NodeSpec>, NodesFrom),
         tls: TlsFiles,
     ) -> Result<Config, ConfigError> {
-        let mut settings = self.file_text.quorum_config(&format!("{}-{}", environment.host, environment.pid));
+        let worker = match environment.pid {
+            // In a container the host and this id may be those of another container.
+            1 => QuorumConfig::default().worker.to_string(),
+            pid => format!("{}-{pid}", environment.host),
+        };
+        let mut settings = self.file_text.quorum_config(&worker);
         // The directory belongs to one user of one host, so no other machine can have granted a lease on it.
         // Therefore its node is trusted at once, and the first lock does not wait for a quarantine. (The
         // directory must not be deleted while a lock in it is held.)

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{connect, time::rfc3339};
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use quorate::{internals::majority, node::FencingToken, plain::plain};
+use quorate::{election::Leader, internals::majority, node::FencingToken, plain::plain};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -95,9 +95,11 @@ pub(super) async fn leader(
     Extension(access): Extension<Access>,
 ) -> Result<Response, HttpError> {
     let leading = site.election.is_leader();
-    // If this process does not lead but still knows itself as the leader, that knowledge is out of date.
+    // If this process does not lead but still knows itself as the leader, that knowledge is out of date. Another worker of
+    // the same name is known by the lease that the nodes have reported.
     let own = &site.quorum.config().worker;
-    let known = site.election.leader().filter(|known| leading || known.worker != *own);
+    let is_other = |known: &Leader| known.remaining.is_some() || known.worker != *own;
+    let known = site.election.leader().filter(|known| leading || is_other(known));
     let page = LeaderPage {
         group: plain(site.election.group(), NAME_MAX),
         leading,

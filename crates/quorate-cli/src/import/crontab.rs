@@ -8,7 +8,7 @@ use super::{
 use crate::config::COMMAND_VARIABLES;
 use quorate::{
     plain::plain,
-    scheduler::{Cron, Zone},
+    scheduler::{Cron, Schedule, Zone},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,6 +121,10 @@ impl<'a> Translation<'a> {
                 Ok(minutes) => self.jitter_minutes = minutes,
                 Err(_) => self.note(number, "RANDOM_DELAY is not a number of minutes; it has no effect"),
             },
+            "SHELL" if value.is_empty() => {
+                self.env.remove(name);
+                self.note(number, "SHELL is empty, with which cron starts no command; the jobs use /bin/sh");
+            }
             "MAILTO" if value.is_empty() => {}
             "MAILTO" | "MAILFROM" => self.note(
                 number,
@@ -148,6 +152,14 @@ impl<'a> Translation<'a> {
         }
         match self.job(entry) {
             Ok(job) => {
+                let wanted = u64::from(self.jitter_minutes) * 60;
+                if job.jitter_seconds < wanted {
+                    let text = format!(
+                        "RANDOM_DELAY of {wanted} s is longer than the time between two ticks; the jitter is {} s",
+                        job.jitter_seconds
+                    );
+                    self.note(number, &text);
+                }
                 self.tables.push(job.table());
                 self.imported.zones.insert(job.zone);
                 self.imported.jobs += 1;
@@ -159,6 +171,12 @@ impl<'a> Translation<'a> {
                         number,
                         "the `-` at the beginning (no log entry) has no equivalent; it is left out",
                     );
+                }
+                for (flag, meaning) in [('n', "no mail after a success"), ('q', "no log entry")] {
+                    if entry.flags.contains(flag) {
+                        let text = format!("the flag -{flag} ({meaning}) has no equivalent; it is left out");
+                        self.note(number, &text);
+                    }
                 }
             }
             Err(why) => self.refuse(number, line, &why),
@@ -174,14 +192,23 @@ impl<'a> Translation<'a> {
         Ok(JobText {
             comments: self.comments.iter().map(|&comment| comment.to_owned()).collect(),
             name: name_of(entry.command, &mut self.names),
+            jitter_seconds: self.jitter_seconds(&schedule, &zone)?,
             schedule,
             zone: zone.name().to_owned(),
             shell: shell.to_owned(),
             line,
             cwd: self.env.get("HOME").map(|&home| home.to_owned()),
             env: env.map(|(&name, &value)| (name.to_owned(), value.to_owned())).collect(),
-            jitter_minutes: self.jitter_minutes,
+            skips_overlap: entry.flags.contains('s'),
         })
+    }
+
+    /// Returns the largest jitter up to `RANDOM_DELAY` with which no tick is delayed past the next one.
+    fn jitter_seconds(&self, schedule: &str, zone: &Zone) -> Result<u64, String> {
+        let cron = Cron::parse(schedule).map_err(|error| error.to_string())?;
+        let gap = Schedule::from(cron.in_zone(zone.clone())).busiest_gap();
+        let wanted = u64::from(self.jitter_minutes) * 60;
+        Ok(wanted.min(gap.as_secs()))
     }
 
     fn note(&mut self, number: usize, text: &str) {
@@ -242,7 +269,10 @@ fn shell_line(text: &str, shell: &str) -> Result<String, String> {
         let shell = plain(shell, SHOWN_MAX);
         return Err(format!("the input after % is written in the syntax of sh, and SHELL is {shell}"));
     }
-    let words: Vec<String> = input.iter().map(|line| format!("'{}'", line.replace('\'', "'\\''"))).collect();
     // The line end before the brace ends a comment of the command.
+    if input.is_empty() {
+        return Ok(format!("{{\n{}\n}} </dev/null", line.command));
+    }
+    let words: Vec<String> = input.iter().map(|line| format!("'{}'", line.replace('\'', "'\\''"))).collect();
     Ok(format!("printf '%s\\n' {} | {{\n{}\n}}", words.join(" "), line.command))
 }

@@ -16,7 +16,9 @@ pub(super) struct JobText {
     pub(super) line: String,
     pub(super) cwd: Option<String>,
     pub(super) env: Vec<(String, String)>,
-    pub(super) jitter_minutes: u32,
+    pub(super) jitter_seconds: u64,
+    /// A tick that is due during a run is skipped.
+    pub(super) skips_overlap: bool,
 }
 
 impl JobText {
@@ -43,8 +45,14 @@ impl JobText {
                 self.env.iter().map(|(name, value)| format!("{name} = {}", quoted(value))).collect();
             let _ = writeln!(text, "env = {{ {} }}", pairs.join(", "));
         }
-        if self.jitter_minutes > 0 {
-            let _ = writeln!(text, "jitter = \"{}m\"", self.jitter_minutes);
+        if self.jitter_seconds > 0 {
+            let _ = match self.jitter_seconds % 60 {
+                0 => writeln!(text, "jitter = \"{}m\"", self.jitter_seconds / 60),
+                _ => writeln!(text, "jitter = \"{}s\"", self.jitter_seconds),
+            };
+        }
+        if self.skips_overlap {
+            let _ = writeln!(text, "overlap = \"skip\"");
         }
         text
     }

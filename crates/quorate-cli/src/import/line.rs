@@ -24,13 +24,15 @@ pub(super) struct Entry<'a> {
     pub(super) schedule: String,
     /// The user column of a system's crontab.
     pub(super) user: Option<&'a str>,
+    /// OpenBSD's flags before the command: letters of `nqs`.
+    pub(super) flags: String,
     /// The rest of the line, with its `%` signs.
     pub(super) command: &'a str,
     /// True if the line began with `-`, with which some daemons do not log the command.
     pub(super) silent: bool,
 }
 
-/// A command, and the standard input that its `%` signs separate from it.
+/// A command, and the lines of the standard input that its `%` signs separate from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommandLine {
     pub(super) command: String,
@@ -65,11 +67,45 @@ pub(super) fn read(line: &str, system: bool) -> Line<'_> {
         rest = after;
         user
     });
+    let (next, _) = word(rest);
+    if !schedule[0].starts_with('@') && [user.unwrap_or_default(), next].into_iter().any(is_field) {
+        let why = "the line has more than five fields before the command; a crontab has no seconds, so write the job \
+                   yourself, with all fields as its schedule";
+        return Line::Invalid(why.to_owned());
+    }
+    let (flags, rest) = flags(rest);
     if rest.is_empty() {
         let columns = if system { "a schedule, a user and a command" } else { "a schedule and a command" };
         return Line::Invalid(format!("the line does not have {columns}"));
     }
-    Line::Entry(Entry { schedule: schedule.join(" "), user, command: rest, silent })
+    Line::Entry(Entry { schedule: schedule.join(" "), user, flags, command: rest, silent })
+}
+
+/// Returns whether a word is a field of a schedule, and no command or user.
+fn is_field(word: &str) -> bool {
+    const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+    let is_item = |item: &str| {
+        let is_day = DAYS.contains(&&*item.to_ascii_lowercase());
+        is_day
+            || matches!(item, "*" | "?")
+            || (!item.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    word.split([',', '-', '/']).all(is_item)
+}
+
+/// Separates OpenBSD's flags from the command, such as `-ns`. In other crontabs no command begins with a dash.
+fn flags(mut text: &str) -> (String, &str) {
+    let mut flags = String::new();
+    loop {
+        let (first, rest) = word(text);
+        match first
+            .strip_prefix('-')
+            .filter(|found| !found.is_empty() && found.bytes().all(|c| b"nqs".contains(&c)))
+        {
+            Some(found) => (flags, text) = (flags + found, rest),
+            None => return (flags, text),
+        }
+    }
 }
 
 /// Separates the first word from the rest.
@@ -95,7 +131,7 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// Separates a command from its standard input. The first `%` ends the command, each later one ends a line of
-/// the input, and `\%` is a percent sign.
+/// the input, and `\%` is a percent sign. In a command, `\\` is a backslash that no longer changes the next character.
 pub(super) fn command_line(text: &str) -> CommandLine {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
@@ -103,13 +139,17 @@ pub(super) fn command_line(text: &str) -> CommandLine {
         let last = parts.len() - 1;
         match c {
             '\\' if chars.next_if_eq(&'%').is_some() => parts[last].push('%'),
+            '\\' if last == 0 && chars.next_if_eq(&'\\').is_some() => parts[last].push_str("\\\\"),
             '%' => parts.push(String::new()),
             c => parts[last].push(c),
         }
     }
     let command = parts.remove(0);
-    // The `%` at the end of a command only gives it an empty input.
-    let input = (!parts.is_empty()).then_some(parts);
+    let input = (!parts.is_empty()).then(|| {
+        // The last line ends without a `%`, too. Nothing follows the last `%`, or a `%` alone.
+        parts.pop_if(|last| last.is_empty());
+        parts
+    });
     CommandLine { command, input }
 }
 
@@ -139,6 +179,25 @@ mod tests {
         assert_eq!((&*daily.schedule, daily.user), ("@daily", Some("root")));
         assert_eq!(daily.command, "run-parts /etc/cron.daily");
         assert!(entry("-*/5 * * * * root a", true).silent);
+        let flagged = |line| {
+            let entry = entry(line, false);
+            (entry.flags, entry.command)
+        };
+        assert_eq!(flagged("0 9 * * * -n -qs /bin/true -x"), ("nqs".into(), "/bin/true -x"));
+        assert_eq!(flagged("@daily -x -n a"), (String::new(), "-x -n a"));
+        assert!(matches!(read("0 9 * * * -n", false), Line::Invalid(_)));
+        for (line, system) in [
+            ("0 0 3 * * * /bin/a", false),
+            ("0 0 3 * * MON-FRI /bin/a", false),
+            ("0 0 3 ? * 1,2 2027 /bin/a", false),
+            ("*/10 * * * * */2 /bin/a", false),
+            ("0 0 3 * * * root /bin/a", true),
+        ] {
+            assert!(matches!(read(line, system), Line::Invalid(why) if why.contains("no seconds")), "{line}");
+        }
+        for line in ["0 3 * * * 7z a x", "0 3 * * * monitor", "0 3 * * * /bin/a *", "@daily 1"] {
+            assert!(matches!(read(line, false), Line::Entry(_)), "{line}");
+        }
         assert!(matches!(read("0 3 * *", false), Line::Invalid(_)));
         assert!(matches!(read("0 3 * * * root", true), Line::Invalid(_)));
         assert!(matches!(read("@daily", false), Line::Invalid(_)));
@@ -154,7 +213,10 @@ mod tests {
         assert_eq!(read("date"), ("date".into(), None));
         assert_eq!(read("date +\\%F"), ("date +%F".into(), None));
         assert_eq!(read("mail ops%Hello%%100\\%"), ("mail ops".into(), lines(&["Hello", "", "100%"])));
-        assert_eq!(read("cat%"), ("cat".into(), lines(&[""])));
+        assert_eq!(read("cat%"), ("cat".into(), lines(&[])));
+        assert_eq!(read("cat%a%"), ("cat".into(), lines(&["a"])));
+        assert_eq!(read("cat%%"), ("cat".into(), lines(&[""])));
+        assert_eq!(read("echo q\\\\%a\\\\%b"), ("echo q\\\\".into(), lines(&["a\\%b"])));
         assert_eq!(read("a\\b"), ("a\\b".into(), None));
     }
 }

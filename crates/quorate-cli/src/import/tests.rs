@@ -111,6 +111,29 @@ fn variables_apply_to_the_lines_below_them() {
 }
 
 #[test]
+fn a_delay_is_cut_to_the_period_of_its_job() {
+    let imported =
+        import("RANDOM_DELAY=45\n0 3 * * * /bin/nightly\n*/10 * * * * /bin/often\n@hourly /bin/hourly\n");
+    let jitter: Vec<u64> = jobs(&imported).iter().map(|job| job.jitter.as_secs()).collect();
+    assert_eq!(jitter, [45 * 60, 10 * 60, 45 * 60]);
+    assert_eq!(imported.notes.len(), 1, "{:?}", imported.notes);
+    assert!(imported.notes[0].starts_with("line 3: RANDOM_DELAY of 2700 s"), "{:?}", imported.notes);
+}
+
+#[test]
+fn the_flags_of_openbsd_and_an_empty_shell_are_translated_or_reported() {
+    let imported = import("SHELL=\"\"\n0 3 * * * -n -sq /bin/a\n0 4 * * * /bin/b\n");
+    let jobs = jobs(&imported);
+    assert_eq!((&*jobs[0].command[0], &*jobs[0].command[2]), ("/bin/sh", "/bin/a"));
+    assert!(imported.file.contains("shell = \"/bin/a\"\noverlap = \"skip\"\n"), "{}", imported.file);
+    assert_eq!(imported.file.matches("overlap = ").count(), 1);
+    for part in ["line 1: SHELL is empty", "line 2: the flag -n", "line 2: the flag -q"] {
+        assert!(imported.notes.iter().any(|note| note.starts_with(part)), "{part}: {:?}", imported.notes);
+    }
+    assert_eq!(imported.notes.len(), 3);
+}
+
+#[test]
 fn variables_without_an_equivalent_are_reported() {
     let imported =
         import("MAILTO=ops\nMAILTO=\"\"\nLOGNAME=x\nRANDOM_DELAY=soon\nQUORATE_JOB=x\n0 3 * * * a\n");
@@ -157,6 +180,11 @@ fn the_input_after_a_percent_sign_reaches_the_command() {
     let job = &jobs(&imported)[0];
     let output = Command::new(&job.command[0]).args(&job.command[1..]).output().expect("a shell");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "IT'S 100%\n\nEND\n");
+    for (crontab, input) in [("wc -l%", "0"), ("wc -l%foo%", "1"), ("wc -l%foo", "1"), ("wc -l%%", "1")] {
+        let job = &jobs(&import(&format!("* * * * * {crontab}\n")))[0];
+        let output = Command::new(&job.command[0]).args(&job.command[1..]).output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), input, "{crontab}");
+    }
     let failed = import("0 3 * * * cat; exit 7%x\n");
     let job = &jobs(&failed)[0];
     let output = Command::new(&job.command[0]).args(&job.command[1..]).output().expect("a shell");

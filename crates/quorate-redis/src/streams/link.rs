@@ -10,7 +10,6 @@ use crate::{
 use quorate::{
     env::Env,
     node::{Cause, Node},
-    plain::plain,
 };
 use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
@@ -82,11 +81,9 @@ impl BrokerConnection {
         // A server may repeat its input in an error. The password is removed, so that it does not appear in
         // logs.
         match (reply, &self.password) {
-            (Ok(Value::ServerError(error)), Some(password)) => {
-                fault::check_for_secret(&error, password.reveal())?;
-                Err(of_server(&error))
+            (Ok(Value::ServerError(error)), password) => {
+                Err(of_server(&error, password.as_ref().map(Secret::reveal)))
             }
-            (Ok(Value::ServerError(error)), None) => Err(of_server(&error)),
             (Err(cause), Some(password)) => Err(fault::redact(cause, password.reveal())),
             (reply, _) => reply,
         }
@@ -95,12 +92,10 @@ impl BrokerConnection {
 
 /// Returns the cause for an error that the broker reported. The cause differs from the cause for a node,
 /// because the broker's user needs other permissions.
-fn of_server(error: &ServerError) -> Cause {
+fn of_server(error: &ServerError, secret: Option<&str>) -> Cause {
     match error.code() {
-        "NOPERM" => {
-            Cause::Denied(format!("{}; {RIGHTS}", plain(error.details().unwrap_or_default(), 200)).into())
-        }
-        _ => fault::of_server(error),
+        "NOPERM" => Cause::Denied(format!("{}; {RIGHTS}", fault::error_text(error, secret)).into()),
+        _ => fault::of_server(error, secret),
     }
 }
 

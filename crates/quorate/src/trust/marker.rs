@@ -72,6 +72,11 @@ impl Marker {
         text.into()
     }
 
+    /// Returns whether a text is a marker of any version.
+    pub fn is_marker(text: &str) -> bool {
+        text.starts_with(HEAD)
+    }
+
     /// Reads the text that a node stores.
     ///
     /// # Errors

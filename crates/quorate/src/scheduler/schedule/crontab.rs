@@ -39,14 +39,15 @@ impl<'a> LineFields<'a> {
     fn split(text: &'a str) -> Result<Self, InvalidSchedule> {
         let line = if text.trim_start().starts_with('@') { word(text.trim())? } else { text };
         let fields: Vec<&str> = line.split_whitespace().collect();
+        let has_zone = fields.first().is_some_and(|first| is_zone(first));
         let (dialect, clock, [day, month, weekday], year) = match *fields.as_slice() {
-            [minute, hour, day, month, weekday] => {
+            [minute, hour, day, month, weekday] if !has_zone => {
                 (Dialect::Crontab, ["0", minute, hour], [day, month, weekday], "*")
             }
-            [second, minute, hour, day, month, weekday] => {
+            [second, minute, hour, day, month, weekday] if !has_zone => {
                 (Dialect::Seconds, [second, minute, hour], [day, month, weekday], "*")
             }
-            [second, minute, hour, day, month, weekday, year] => {
+            [second, minute, hour, day, month, weekday, year] if !has_zone => {
                 (Dialect::Seconds, [second, minute, hour], [day, month, weekday], year)
             }
             _ => {
@@ -67,6 +68,11 @@ impl<'a> LineFields<'a> {
     }
 }
 
+/// Returns whether the first word of a line names a zone, as other programs write it.
+fn is_zone(word: &str) -> bool {
+    word.starts_with("CRON_TZ=") || word.starts_with("TZ=")
+}
+
 fn count_hint(fields: &[&str]) -> &'static str {
     match fields {
         [] => "; an empty line has no ticks",
@@ -74,6 +80,7 @@ fn count_hint(fields: &[&str]) -> &'static str {
         // write that kind.
         ["every", ..] => "; for a fixed period use `every` instead of a cron line",
         ["at", ..] => "; for one time use `at` instead of a cron line",
+        [first, ..] if is_zone(first) => "; the zone does not belong here, set `zone` instead",
         ["delay", ..] => "; to wait after each end use `delay` instead of a cron line",
         [_, _, _, _, _, _, _, _, ..] => "; the command does not belong here",
         _ => "",

@@ -169,7 +169,8 @@ impl Schedule {
 
     /// Returns the shortest time between two consecutive ticks. For a cron line and a timetable, only a sample
     /// of the ticks is examined. For a schedule with one tick, returns a day.
-    pub(in crate::scheduler) fn busiest_gap(&self) -> Duration {
+    #[doc(hidden)]
+    pub fn busiest_gap(&self) -> Duration {
         /// 2024-01-01. It is a constant, so that all workers examine the same ticks.
         const SAMPLE_FROM: WallTime = WallTime::from_micros(1_704_067_200_000_000);
         const SAMPLE: usize = 100;

@@ -8,8 +8,32 @@ use std::fmt;
 /// The largest edit distance between an unknown name and the name that is suggested for it.
 const NEAR: usize = 3;
 
+/// Abbreviations and other names that are not in the tables, and the zone that most people mean. An abbreviation with
+/// several meanings, such as `IST`, has no entry.
+const WELL_KNOWN: [(&str, &str); 16] = [
+    ("z", "UTC"),
+    ("edt", "America/New_York"),
+    ("cdt", "America/Chicago"),
+    ("mdt", "America/Denver"),
+    ("pst", "America/Los_Angeles"),
+    ("pdt", "America/Los_Angeles"),
+    ("cest", "Europe/Berlin"),
+    ("mesz", "Europe/Berlin"),
+    ("mez", "Europe/Berlin"),
+    ("eest", "Europe/Kyiv"),
+    ("msk", "Europe/Moscow"),
+    ("jst", "Asia/Tokyo"),
+    ("kst", "Asia/Seoul"),
+    ("aest", "Australia/Sydney"),
+    ("aedt", "Australia/Sydney"),
+    ("nzst", "Pacific/Auckland"),
+];
+
 /// An upper limit of the length of the names in the tables, in bytes.
 const LONGEST: usize = 40;
+
+/// The length of the longest abbreviation of a zone, in bytes.
+const ABBREVIATION: usize = 4;
 
 /// A time zone of the IANA tables.
 ///
@@ -87,9 +111,30 @@ impl fmt::Display for Zone {
     }
 }
 
-/// Returns the name of the zone that is most similar to `name`. Whole names are compared, and names of cities.
+/// Returns the zone that was probably meant by `name`: that of a well-known abbreviation or offset, or the zone whose
+/// name is most similar. Whole names are compared, and names of cities.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.trim().to_lowercase();
+    if let Some((_, zone)) = WELL_KNOWN.iter().find(|(abbreviation, _)| *abbreviation == wanted) {
+        return Some((*zone).to_owned());
+    }
+    if let Some(offset) = wanted.strip_prefix("utc").or_else(|| wanted.strip_prefix("gmt"))
+        && offset.starts_with(['+', '-'])
+    {
+        return of_offset(offset);
+    }
+    // Any other short word is an abbreviation, which is near to many names by accident. An offset without a name is near
+    // to names with the opposite sign.
+    if wanted.len() <= ABBREVIATION || wanted.starts_with(['+', '-']) || wanted.starts_with("etc/") {
+        let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_owned();
+        let names = TimeZoneDatabase::bundled();
+        let mut names: Vec<String> = names.available().map(|zone| zone.as_str().to_owned()).collect();
+        // A whole name comes before the name of a city.
+        names.sort_by_key(|zone| !zone.eq_ignore_ascii_case(&wanted));
+        let is_exact =
+            |zone: &String| zone.eq_ignore_ascii_case(&wanted) || city(zone).eq_ignore_ascii_case(&wanted);
+        return names.into_iter().find(is_exact);
+    }
     // A long name is not compared. The cost of a comparison grows with the product of the two lengths, and no
     // name of a zone is similar to a name that is twice as long.
     if wanted.len() > LONGEST * 2 {
@@ -107,6 +152,17 @@ fn nearest(name: &str) -> Option<String> {
     (apart <= NEAR && apart * 2 < wanted.len()).then_some(zone)
 }
 
+/// Returns the zone of a whole number of hours ahead of UTC, such as `+3`. The sign in the names of these zones is that of
+/// POSIX: `Etc/GMT-3` is ahead of UTC by three hours.
+fn of_offset(offset: &str) -> Option<String> {
+    let hours: i32 = offset.strip_suffix(":00").unwrap_or(offset).parse().ok()?;
+    let zone = match hours {
+        0 => "UTC".to_owned(),
+        hours => format!("Etc/GMT{:+}", -hours),
+    };
+    Zone::named(&zone).is_ok().then_some(zone)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +174,23 @@ mod tests {
         assert!(error("Europe/Kiew").contains("did you mean `Europe/K"), "{}", error("Europe/Kiew"));
         assert!(error("kyiv").contains("`Europe/Kyiv`"), "the city alone: {}", error("kyiv"));
         assert!(error("america/new_york").contains("`America/New_York`"));
+        for (name, zone) in [
+            ("GMT+3", "Etc/GMT-3"),
+            ("UTC-05:00", "Etc/GMT+5"),
+            ("utc+0", "UTC"),
+            ("MSK", "Europe/Moscow"),
+            ("PST", "America/Los_Angeles"),
+            ("CEST", "Europe/Berlin"),
+            ("utc", "UTC"),
+        ] {
+            assert!(error(name).ends_with(&format!("; did you mean `{zone}`?")), "{}", error(name));
+        }
+        for name in ["IST", "XYZ", "+3", "GMT+25", "UTC+5:30", "Etc/GMT+25", "BST"] {
+            assert!(error(name).contains("use an IANA name"), "{}", error(name));
+        }
+        for (abbreviation, zone) in WELL_KNOWN {
+            assert!(Zone::named(zone).is_ok(), "{zone} of {abbreviation}");
+        }
         assert!(error("Middle-earth/Shire").contains("use an IANA name"));
         assert!(error("").contains("use an IANA name"));
     }
