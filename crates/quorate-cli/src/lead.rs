@@ -39,6 +39,9 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
     let recorder = recorder::install()?;
     let listener = Listener::bind(http, recorder.clone()).await?;
     let quorum = connect::quorum(config, config.settings.clone())?;
+    for warning in config.secret_file_warnings() {
+        tracing::warn!("{warning}");
+    }
     let heartbeat = Heartbeat::new(quorum.env(), max_silence(config.lease.ttl));
     let election = Election::new(&quorum, group)
         .ttl(config.lease.ttl)

@@ -34,6 +34,9 @@ pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> 
         Some(_) => connect::quorum(config, config.settings.clone())?,
         None => connect::only_looking(config)?,
     };
+    for warning in config.secret_file_warnings() {
+        tracing::warn!("{warning}");
+    }
     let election = Election::new(&quorum, group).ttl(config.lease.ttl);
     tracing::info!(group, "{} nodes from {}", config.nodes.len(), config.nodes_from);
     let sending = otlp.map(|otlp| otlp.start(quorum.env(), recorder)).transpose()?;

@@ -33,6 +33,7 @@ mod nodes;
 mod notify;
 mod otlp;
 mod output;
+mod secret_files;
 mod source;
 mod tls;
 

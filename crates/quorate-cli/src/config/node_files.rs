@@ -50,11 +50,15 @@ impl Config {
         files
     }
 
-    /// Returns a warning if every node is a loopback address. Such an address names another server on each machine.
-    pub(crate) fn loopback_warning(&self) -> Option<&'static str> {
-        self.nodes.iter().all(NodeSpec::is_loopback).then_some(
+    /// Returns what an operator should know before the program runs: that every node is a loopback address, which names
+    /// another server on each machine, and which files with secrets every user can read.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let is_local = self.nodes.iter().all(NodeSpec::is_loopback);
+        let local = is_local.then(|| {
             "every node is a loopback address, which is another server on each machine: on several machines, each one elects \
-             its own leader and runs each job; name the nodes by host names that all machines reach",
-        )
+             its own leader and runs each job; name the nodes by host names that all machines reach"
+                .to_owned()
+        });
+        local.into_iter().chain(self.secret_file_warnings()).collect()
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn check(config: &Config, group: &str, jobs: &[JobConfig]) -> Result<
     if let Some(advice) = QuorumConfig::advice(config.nodes.len()) {
         line(&format!("  WARNING: {advice}"))?;
     }
-    if let Some(warning) = config.loopback_warning() {
+    for warning in config.warnings() {
         line(&format!("  WARNING: {warning}"))?;
     }
     if let Some(otlp) = &config.otlp {

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> 
         config.nodes.len(),
         config.nodes_from
     );
-    if let Some(warning) = config.loopback_warning() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
     let daemon = Daemon::new(&quorum, config, (group, jobs), args.flags(), Notifier::from_env());
