@@ -10,6 +10,7 @@ use super::{
 use crate::connect;
 use quorate::{
     internals::majority,
+    node::Cause,
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
@@ -21,7 +22,8 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     let mut all = Vec::new();
     check_set(node_report, &mut all);
     for node in &node_report.nodes {
-        check_trust(node, &mut all);
+        let timeout = node_report.settings.node_timeout;
+        check_trust(node, timeout, &mut all);
         let NodeKind::Redis(examined) = &node.kind else { continue };
         match examined {
             Ok(examined) => {
@@ -38,7 +40,10 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
                 Critical,
                 Some(&node.name),
                 format!("cannot be asked: {}", connect::without_name(&node.name, &cause.to_string())),
-                "fix the cause; until then, a majority of the other nodes must answer",
+                match cause {
+                    Cause::TimedOut => "start the server, or correct its address or the network",
+                    _ => "apply the fix that the message names; until then, a majority of the other nodes must answer",
+                },
             )),
         }
     }
@@ -158,7 +163,7 @@ fn is_new(node: &ExaminedNode) -> bool {
 }
 
 /// Reports why a worker with this configuration would get no vote from the node.
-fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
+fn check_trust(node: &ExaminedNode, timeout: Duration, found: &mut Vec<Finding>) {
     let name = Some(&*node.name);
     match &node.state {
         NodeState::Trusted => {}
@@ -206,7 +211,12 @@ fn check_trust(node: &ExaminedNode, found: &mut Vec<Finding>) {
                 Critical,
                 name,
                 format!("answers single requests, but a worker could not use it: {cause}"),
-                "apply the fix that the message names, and run the doctor again",
+                match cause {
+                    Cause::TimedOut => format!(
+                        "set node_timeout, which is {timeout:?}, longer than a round trip (and ttl with it), or use a nearer node"
+                    ),
+                    _ => "apply the fix that the message names, and run the doctor again".to_owned(),
+                },
             ));
         }
         NodeState::Connecting => {

@@ -212,7 +212,12 @@ fn the_set_as_a_whole() {
     assert!(findings(&report)[0].problem.contains("no worker can acquire a lease"));
     // Every node without a vote has a finding of its own, to which the finding about the set refers.
     let lost = NodeState::Unreachable(Cause::TimedOut);
-    finds(ExaminedNode { state: lost, ..with_info(&[]) }, Critical, "a worker could not use it");
+    finds(ExaminedNode { state: lost.clone(), ..with_info(&[]) }, Critical, "a worker could not use it");
+    let slow = findings(&node_report(ExaminedNode { state: lost, ..with_info(&[]) }));
+    assert!(
+        slow.iter().any(|found| found.fix.contains("set node_timeout, which is 100ms, longer")),
+        "{slow:?}"
+    );
     finds(ExaminedNode { state: NodeState::Connecting, ..with_info(&[]) }, Warning, "did not end in time");
     finds(node("redis://b:6380", examination(0, 1)), Warning, "2 of 3 nodes are on b");
     let mut even = node_report(with_info(&[]));
