@@ -1,4 +1,4 @@
-//! Passes the level of optimization to the crate, which tells the user about a slow build.
+//! Passes the level of optimization to the crate, which informs the user about a slow build.
 
 fn main() {
     let level = std::env::var("OPT_LEVEL").unwrap_or_default();

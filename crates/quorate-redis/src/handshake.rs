@@ -165,9 +165,9 @@ impl Replies {
                     fault::error_text(error, secret)
                 )))),
                 HandshakeStep::Marker | HandshakeStep::Stamps if error.code() == "WRONGTYPE" => {
-                    let key = if step == HandshakeStep::Marker { "marker" } else { "stamps" };
+                    let key = if step == HandshakeStep::Marker { "the marker's key" } else { "the key of the stamps" };
                     let why = format!(
-                        "the key of its {key} holds another type; delete it, or choose another prefix"
+                        "{key} holds another type; delete it, or choose another prefix"
                     );
                     Err(Cause::Misconfigured(why.into()))
                 }

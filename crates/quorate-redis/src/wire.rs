@@ -371,7 +371,7 @@ mod tests {
                 assert!(error.contains("more elements"), "{element:?}: {error}");
             }
         }
-        // Lines within a text are no elements, and the next reply is counted anew.
+        // Lines within a text are no elements, and the count begins again with the next reply.
         let text = "\r\n".repeat(most + 1);
         let long = format!("${}\r\n{text}\r\n", text.len());
         let half = format!("*{}\r\n{}", most / 2, ":1\r\n".repeat(most / 2));

@@ -177,7 +177,7 @@ async fn an_election_runs_once_and_invalid_names_are_refused() {
     let _ = terms.recv().await.expect("it leads");
     let again = election.run(reporting(report.clone())).until(std::future::pending::<()>()).await;
     assert!(matches!(again, Err(ElectionError::AlreadyRunning { .. })));
-    // Another candidate or a scheduler of the group would wait for this process's own lease for ever.
+    // Another candidate or a scheduler of the group would wait for this process's own lease without limit.
     let group = election.group();
     let second = Election::new(&quorum, group).run(reporting(report.clone()));
     let second = second.until(std::future::pending::<()>()).await;

@@ -6,7 +6,7 @@ pub(crate) fn leftover(key: &str, pttl: i64, claimed: bool) -> Option<String> {
     let Some(name) = key.strip_prefix("quorate:").or_else(|| key.strip_prefix("{quorate:")) else {
         return Some(format!("leftovers: {key} is no key of Quorate"));
     };
-    let lasting = name == "node" || name.starts_with("ledger/");
+    let lasting = matches!(name, "node" | "node}:stamps") || name.starts_with("ledger/");
     let record = name.ends_with("}:fence") || (name.starts_with("claim/") && !claimed);
     if !lasting && !record {
         return Some(format!("leftovers: {key} is still stored, for {pttl} ms"));
@@ -22,6 +22,7 @@ mod tests {
     fn records_with_a_ttl_are_no_leftovers_and_locks_are() {
         for (key, pttl) in [
             ("quorate:node", -1),
+            ("{quorate:node}:stamps", -1),
             ("quorate:ledger/soak", -1),
             ("{quorate:lock-0}:fence", 9),
             ("quorate:claim/soak/m-1", 5),

@@ -208,7 +208,7 @@ fn log_notice(count: u64) -> String {
     notice(count, "of the log", "stderr")
 }
 
-/// Returns the line that stands in an output for lines that were dropped.
+/// Returns the line that replaces dropped lines in an output.
 fn notice(count: u64, of: &str, output: &str) -> String {
     notice_as(format(), count, of, output)
 }

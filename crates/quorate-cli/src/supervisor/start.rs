@@ -83,7 +83,7 @@ pub(super) fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         io::ErrorKind::NotFound => Report::NotFound(error.to_string()),
         _ => Report::NotExecutable(error.to_string()),
     };
-    // If the supervisor process has ended, nobody needs the report.
+    // If the supervisor process has ended, no process needs the report.
     let _ = UnixStream::from(socket).write_all(&wire::line(&report));
     failed
 }
