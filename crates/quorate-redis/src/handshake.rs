@@ -165,10 +165,12 @@ impl Replies {
                     fault::error_text(error, secret)
                 )))),
                 HandshakeStep::Marker | HandshakeStep::Stamps if error.code() == "WRONGTYPE" => {
-                    let key = if step == HandshakeStep::Marker { "the marker's key" } else { "the key of the stamps" };
-                    let why = format!(
-                        "{key} holds another type; delete it, or choose another prefix"
-                    );
+                    let key = if step == HandshakeStep::Marker {
+                        "the marker's key"
+                    } else {
+                        "the key of the stamps"
+                    };
+                    let why = format!("{key} holds another type; delete it, or choose another prefix");
                     Err(Cause::Misconfigured(why.into()))
                 }
                 _ => Err(fault::of_server(error, secret)),
