@@ -157,7 +157,8 @@ impl Replies {
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 // The session is opened nevertheless: the server still answers reads and releases.
                 HandshakeStep::Write => {
-                    self.unable = fault::of_refused_write(&fault::error_text(error, secret)).map(Into::into);
+                    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+                    self.unable = fault::of_refused_write(&text, secret).map(Into::into);
                     Ok(())
                 }
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(

@@ -289,7 +289,7 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
         ("wrongtype", [what]) => Refusal::WrongType(shown(&text(what)?)),
         ("failed", [what]) => {
             let what = text(what)?;
-            match fault::of_refused_write(&what) {
+            match fault::of_refused_write(&what, None) {
                 Some(why) => Refusal::Unable(why.into()),
                 None => Refusal::Failed(shown(&what)),
             }
