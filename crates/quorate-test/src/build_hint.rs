@@ -1,4 +1,4 @@
-//! Tells the user of an unoptimized build why a test of many virtual hours is slow.
+//! Informs the user of an unoptimized build why a test of many virtual hours is slow.
 
 use std::{
     io::Write,
