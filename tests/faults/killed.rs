@@ -95,7 +95,7 @@ async fn all_five_restart_from_files_synced_at_every_write_and_the_lease_goes_on
     // A lock asks a majority first. The lease reaches the other nodes a moment later.
     let limit = worker.now() + TTL / 2;
     while bench.holders_of("x").len() < 5 && worker.now() < limit {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        worker.quorum.env().sleep(std::time::Duration::from_millis(5)).await;
     }
     let killed = worker.now();
     let memories = began(&bench);
