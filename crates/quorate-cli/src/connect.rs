@@ -110,10 +110,11 @@ pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
     match is_quorum(&nodes) {
         true => impediment.map_or("following".to_owned(), |why| format!("cannot lead: {why}")),
         false => format!(
-            "no quorum: {} of {} nodes vote, {} required",
+            "no quorum: {} of {} nodes vote, {} required{}",
             votes(&nodes),
             nodes.len(),
-            majority(nodes.len())
+            majority(nodes.len()),
+            impediment.map(|why| format!("; {why}")).unwrap_or_default()
         ),
     }
 }
