@@ -72,6 +72,10 @@ async fn history(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.history(JOB, 3).await).await
 }
 
+async fn overdue(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.overdue().await).await
+}
+
 async fn why(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.why(JOB, None).await).await
 }
@@ -148,6 +152,7 @@ cases! {
     show: "Jobs::show";
     check_exists: "Jobs::check_exists";
     history: "Jobs::history";
+    overdue: "Jobs::overdue";
     why: "Jobs::why";
     audit: "Jobs::audit";
     next: "Jobs::next";

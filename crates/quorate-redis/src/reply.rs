@@ -35,7 +35,7 @@ pub(crate) fn read(values: Vec<Value>, expected: &[ExpectedReply]) -> Result<Bat
     if values.len() != expected.len() {
         return Err(unexpected(&format!("{} replies to {} commands", values.len(), expected.len())));
     }
-    let mut replies = Replies::new(expected.to_vec());
+    let mut replies = Replies::new(expected.to_vec(), false);
     values.into_iter().for_each(|value| replies.add(value, None));
     replies.finish(None)
 }
@@ -48,16 +48,19 @@ pub(crate) struct Replies {
     replies: Vec<Reply>,
     /// The page that was read for the next command.
     page: Option<Box<LaterPage>>,
+    /// True if the server was no replica at the handshake.
+    of_primary: bool,
     /// The first error.
     failed: Option<Cause>,
 }
 
 impl Replies {
-    /// Begins with no replies. `expected` has the expected reply to each command of the batch.
-    pub(crate) fn new(expected: Vec<ExpectedReply>) -> Self {
+    /// Begins with no replies. `expected` has the expected reply to each command of the batch. `of_primary` is true if
+    /// the server was no replica at the handshake.
+    pub(crate) fn new(expected: Vec<ExpectedReply>, of_primary: bool) -> Self {
         let replies = Vec::with_capacity(expected.len());
         let (expected, node_time) = (expected.into_iter(), NodeTime::default());
-        Self { expected, node_time, replies, page: None, failed: None }
+        Self { expected, node_time, replies, page: None, of_primary, failed: None }
     }
 
     /// Returns whether every command has been answered.
@@ -126,7 +129,8 @@ impl Replies {
         self.node_time = NodeTime::from_micros(number(&parts[0])?);
         for part in &parts[1..] {
             let reply = item(part)?;
-            if let Reply::Refused(Refusal::Failed(why)) = &reply
+            if self.of_primary
+                && let Reply::Refused(Refusal::Failed(why)) = &reply
                 && why.starts_with("READONLY")
             {
                 // The server has become a replica. The next handshake reports its role.

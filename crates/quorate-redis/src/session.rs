@@ -40,6 +40,8 @@ pub struct RedisSession {
     scripts: Loaded,
     /// The subscriptions of the session. `None` if the server cannot push.
     pubsub: Option<PubSub>,
+    /// True if the server was no replica at the handshake.
+    of_primary: bool,
     gone: CancellationToken,
 }
 
@@ -59,10 +61,11 @@ impl RedisSession {
         let pushes = PushHandler { pubsub: pubsub.clone(), push_sender: push_sender.clone() };
         let password = password.map(Arc::new);
         let io = Arc::new(SharedIo::new((reader, writer), pushes, password.clone()));
+        let of_primary = !handshake.facts.is_replica();
         let watch = Watch { facts: handshake.facts, has_sections: handshake.has_sections, password };
         env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, watch));
         let pubsub = handshake.pushes.then_some(pubsub);
-        Self { io, keys, scripts: handshake.scripts, pubsub, gone }
+        Self { io, keys, scripts: handshake.scripts, pubsub, of_primary, gone }
     }
 }
 
@@ -70,7 +73,7 @@ impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
         let encoded = encode(&batch, &self.keys, &self.scripts);
         let (delivery, reply) = reply_slot();
-        let replies = Replies::new(encoded.expected);
+        let replies = Replies::new(encoded.expected, self.of_primary);
         self.io.submit(encoded.bytes, PendingReply::Batch { replies, delivery });
         reply
     }
