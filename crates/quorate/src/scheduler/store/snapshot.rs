@@ -171,13 +171,20 @@ impl LedgerSnapshot {
         known.stored_on += usize::from(known.memory.is_some_and(|memory| since <= memory));
     }
 
-    /// Lists the spans of ticks that one record closes.
+    /// Lists the spans of ticks that one record closes. Removes the records of earlier terms of these ticks: as for two
+    /// records of one tick, the record of the higher term decides (rule R11b).
     fn find_spans(&mut self) {
+        let mut replaced = Vec::new();
         for (key, known) in &self.runs {
             let Some(first) = known.from else { continue };
             let Ok(Some(RunKey { job, tick })) = RunKey::parse(key) else { continue };
+            let before = self.between(&job, first, tick).filter(|(_, of)| of.record.term < known.record.term);
+            replaced.extend(before.map(|(key, _)| Arc::clone(key)));
             let span = Span { first, is_settled: known.is_settled(self.quorum) };
             self.spans.entry(job).or_default().insert(tick, span);
+        }
+        for key in replaced {
+            self.runs.remove(&key);
         }
     }
 
@@ -443,6 +450,27 @@ pub(in crate::scheduler) mod tests {
         }
         let most = each(&[(3, false), (7, false)]).decide(Delivery::AtMostOnce, &key, at(5));
         assert_eq!(most.decision, Decision::Skip(SkipReason::Started));
+    }
+
+    /// Regression: a leader that found no record of a tick entered it in a span of missed ticks. The next leader found
+    /// the record on one node, and entered the tick again.
+    #[test]
+    fn the_record_of_a_span_replaces_the_records_of_earlier_terms_within_it() {
+        let of_terms = |span: u64, tick: u64| {
+            let missed = RunRecord::closed("old", RunOutcome::SkippedMisfire, "").closing_from(Some(at(4)));
+            let missed = missed.remembered(at(6), FencingToken::new(span));
+            let missed = missed.into_record(at(6), FencingToken::new(span));
+            let missed = || vec![(RunKey::new("j", at(6)).key(), missed.clone())];
+            let records = [vec![tick_record(5, tick, true)], missed(), missed()];
+            LedgerSnapshot::new(records.map(|records| node(at(0), records)).into(), 2, SECOND)
+        };
+        let unfinished = |sealed: &LedgerSnapshot| sealed.unfinished("j").map(|(tick, _)| tick).collect();
+        let (replaced, kept): (Vec<_>, Vec<_>) = (unfinished(&of_terms(7, 3)), unfinished(&of_terms(3, 7)));
+        assert_eq!((&*replaced, &*kept), (&[][..], &[at(5)][..]));
+        let sealed = of_terms(7, 3);
+        let key = RunKey::new("j", at(5)).key();
+        assert!(sealed.decide(Delivery::AtLeastOnce, &key, at(5)).seen.is_none());
+        assert!(sealed.is_closed_with_later("j", at(5), at(5)));
     }
 
     #[test]
