@@ -745,17 +745,32 @@ fn the_first_round_on_a_new_node_waits_for_the_first_handshakes_with_the_other_n
     assert!(matches!(batch.requests[..], [Request::Acquire { .. }]));
 }
 
-#[test]
-fn a_durable_node_is_told_the_stamps_and_one_that_falls_back_is_quarantined() {
+/// Returns a harness of a durable worker, and the handshake of a durable node that it trusts.
+fn durable() -> (Harness, Hello) {
     let config = QuorumConfig { durable: true, ..QuorumConfig::default() };
     let settings = SharedSettings::of(&config);
-    let mut harness = Harness::with(config);
     let known = hello("run", Some("run"));
     let marker = Marker::parse(known.marker.as_deref().unwrap()).unwrap();
     let marker = Some(Marker { settings, ..marker }.to_text());
     let stamps = BTreeMap::from([("a".into(), 4)]);
+    (Harness::with(config), Hello { durable: Some(true), marker, stamps, ..known })
+}
+
+/// Regression: the time at which the next stamp was due passed, and the driver's task ran without a pause.
+#[test]
+fn a_durable_node_that_refuses_what_leases_need_gets_no_stamp_and_lets_the_driver_wait() {
+    let (mut harness, hello) = durable();
     assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
-    harness.core.opened(at(10), Ok(Hello { durable: Some(true), marker, stamps, ..known }));
+    harness.core.opened(at(10), Ok(Hello { unable: Some("OOM".into()), ..hello }));
+    assert!(harness.core.step(at(10)).is_empty());
+    assert_eq!(harness.core.wake(), at(1_010), "the next probe");
+}
+
+#[test]
+fn a_durable_node_is_told_the_stamps_and_one_that_falls_back_is_quarantined() {
+    let (mut harness, hello) = durable();
+    assert!(matches!(harness.core.step(at(9))[..], [Command::Open]));
+    harness.core.opened(at(10), Ok(hello));
     let asked = |batch: &Batch| match batch.requests.last() {
         Some(Request::Stamp { own, known, step }) => (*step, own.to_string(), known[0].1),
         other => panic!("{other:?}"),

@@ -134,7 +134,9 @@ impl Core {
 
     /// Returns the time of the next request about stamps, if one can be sent.
     pub(crate) fn stamp_due(&self) -> Option<BootTime> {
-        let may_send = self.node_trust.stores_stamps() && self.in_flight.len() < IN_FLIGHT_MAX;
+        // A node that refuses what leases need is probed, and would refuse the stamp too.
+        let may_store = self.node_trust.stores_stamps() && !self.is_unable();
+        let may_send = may_store && self.in_flight.len() < IN_FLIGHT_MAX;
         may_send.then_some(self.next_stamp.0)
     }
 
