@@ -1,29 +1,23 @@
-//! Functions for the project's own fuzz targets, benchmarks and simulated servers. They are not part of the
+//! Functions for the project's own fuzz targets and benchmarks. They are not part of the
 //! public interface, and may change with any release.
 
 pub use crate::reply::ExpectedReply;
 use crate::{
-    RedisSession,
     address::{Login, Secret},
     encode::{Encoded, Keys, encode},
-    handshake,
-    pubsub::PubSub,
-    reply,
+    handshake, reply,
     scripts::{Loaded, Script},
     wire::{self, Reader, Writer},
 };
 use futures_util::FutureExt;
-use quorate::{
-    env::Env,
-    node::{Batch, BatchReply, Cause, Hello, Push, PushSender, Resource},
-};
-use redis::{PushKind, Value};
+use quorate::node::{Batch, BatchReply, Cause, Hello, Resource};
+use redis::Value;
 use std::{
     io,
     pin::Pin,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 /// Parses the replies in a server's output `bytes`, of which `piece` bytes arrive at a time. The flag is true
 /// if `bytes` consists of complete replies, except that the last one may be cut off.
@@ -59,40 +53,6 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     result.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|handshake| handshake.hello)
 }
 
-/// Opens a session over `stream`, whose other end is a server without passwords. The keys have the prefix
-/// `prefix`.
-///
-/// # Errors
-/// The [`Cause`] of the failure.
-pub async fn session(
-    env: &Env,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    prefix: &str,
-    push_sender: PushSender,
-) -> Result<(RedisSession, Hello), Cause> {
-    let mut halves = wire::split(Box::new(stream));
-    let keys = Keys::new(prefix);
-    let handshake = handshake::perform("simulated", &mut halves, &NO_LOGIN, &keys).await?;
-    let hello = handshake.hello.clone();
-    Ok((RedisSession::start(env, halves, keys, handshake, None, push_sender), hello))
-}
-
-/// Performs only the handshake of a session over `stream`. Returns the encoder of the session's script calls.
-///
-/// # Errors
-/// The [`Cause`] of the failure.
-pub async fn open(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    prefix: &str,
-) -> Result<(Calls, Hello), Cause> {
-    let mut halves = wire::split(Box::new(stream));
-    let keys = Keys::new(prefix);
-    let handshake = handshake::perform("simulated", &mut halves, &NO_LOGIN, &keys).await?;
-    Ok((Calls { keys, scripts: handshake.scripts }, handshake.hello))
-}
-
-const NO_LOGIN: Login = Login { user: None, password: None, database: 0 };
-
 /// Returns the text of every script, in the order in which [`Calls::new`] expects their names.
 pub fn sources() -> impl Iterator<Item = &'static str> {
     Script::LOADED.into_iter().map(Script::source)
@@ -126,14 +86,6 @@ impl Calls {
     /// Returns the channel to which every session with a waiter subscribes.
     pub fn waiters_channel(&self) -> String {
         self.keys.waiters()
-    }
-
-    /// Interprets a message on the channel of `resource`, as a session does that is subscribed to it.
-    pub fn push(&self, resource: &Resource, message: Vec<u8>) -> Option<Push> {
-        let (channel, pubsub) = (self.keys.freed(resource), PubSub::default());
-        pubsub.begin(&channel, resource.clone());
-        let data = [Value::BulkString(channel.into()), Value::BulkString(message)];
-        pubsub.parse_release(&PushKind::Message, &data)
     }
 }
 

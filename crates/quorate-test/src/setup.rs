@@ -5,6 +5,7 @@ use quorate::{
     QuorumConfig,
     env::WallTime,
     internals::{Incarnation, Marker},
+    node::engine::Store as _,
     quorum::SharedSettings,
 };
 use std::{sync::Arc, time::Duration};

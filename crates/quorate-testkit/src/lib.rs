@@ -6,7 +6,6 @@
 //!   several kinds, which must give the same answers.
 //! * [`model`] searches models of the protocol. [`sim`] runs the shipped code in a seeded simulation, on
 //!   the machines, links and servers of `quorate-test`.
-//! * [`simulated_redis`] runs the Lua scripts in this process, for the simulation.
 //!
 //! # What is not guaranteed
 //!
@@ -25,6 +24,5 @@ pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod sim;
-pub mod simulated_redis;
 
 pub use not_run::{NOT_RUN_FILE, cannot_run};

@@ -1,13 +1,10 @@
 //! Runs the conformance suite on every kind of node.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
-use quorate::{
-    env::SystemWorld,
-    node::{FileNode, MemoryNode},
-};
+use quorate::node::{FileNode, MemoryNode};
 use quorate_redis::RedisNode;
-use quorate_testkit::{conformance, redis::RedisServer, simulated_redis::SimulatedRedis};
-use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
+use quorate_testkit::{conformance, redis::RedisServer};
+use std::{collections::BTreeSet, fs, path::Path};
 
 /// The kinds of nodes for which there is a test below. The test `no_kind_of_node_is_left_out` compares this
 /// list with the sources.
@@ -57,22 +54,13 @@ async fn redis_node_without_a_prefix() {
     conformance::pushes("RedisNode", make).await;
 }
 
-/// Runs the suite on the scripts in this process, as the simulation does. The crate of this node is not searched
-/// by `no_kind_of_node_is_left_out`.
-#[tokio::test]
-async fn simulated_redis_node() {
-    let make = || SimulatedRedis::new(Arc::new(SystemWorld)).node("quorate:");
-    conformance::suite("SimulatedRedisNode", make).await;
-    conformance::pushes("SimulatedRedisNode", make).await;
-}
-
 #[test]
 fn no_kind_of_node_is_left_out() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(crates).unwrap() {
         let path = entry.unwrap().path();
-        // The nodes of these crates are only for tests. Most run the engine of the memory node over a simulated
+        // The nodes of these crates are only for tests. They run the engine of the memory node over a simulated
         // network, so they need no conformance test.
         if !["quorate-testkit", "quorate-test"].iter().any(|tests| path.ends_with(tests)) {
             assert!(path.join("src").is_dir(), "{} has no sources", path.display());

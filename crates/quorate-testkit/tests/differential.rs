@@ -13,8 +13,8 @@ use quorate::{
 use quorate_redis::RedisNode;
 use quorate_testkit::{
     differential::{
-        Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld,
-        SimulatedRedisKind, Stamp, Step, Target, WrongNode, asks_in, compare, history,
+        Ask, Count, DynTarget, Fault, FileKind, Kind, Late, Life, MemoryKind, ShiftedWorld, Stamp, Step,
+        Target, WrongNode, asks_in, compare, history,
     },
     redis::{RedisConfig, RedisServer},
 };
@@ -144,9 +144,9 @@ impl Nodes {
         redis.flush();
         long.flush();
         let mut nodes = (Target::new(MemoryKind::new()), Target::new(FileKind::new(home.path())));
-        let mut servers = (Target::new(redis), Target::new(long), Target::new(SimulatedRedisKind::new()));
+        let mut servers = (Target::new(redis), Target::new(long));
         let table: &mut [&mut dyn DynTarget] =
-            &mut [&mut nodes.0, &mut nodes.1, &mut servers.0, &mut servers.1, &mut servers.2];
+            &mut [&mut nodes.0, &mut nodes.1, &mut servers.0, &mut servers.1];
         self.runtime.block_on(compare(steps, table)).err().map(|difference| difference.to_string())
     }
 }

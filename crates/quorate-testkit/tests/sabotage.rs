@@ -18,7 +18,6 @@ use quorate_testkit::{
         Difference, Directions, Fault, Memory, NODES, NetworkConditions, NoDifference, NodeChange, NodeFault,
         NodeList, OPERATOR, PLANS, Plan, SabotageCheck, Scenario, Sweep, simulate_scenario,
     },
-    simulated_redis::ScriptFault,
 };
 use std::{
     collections::BTreeMap,
@@ -38,8 +37,6 @@ struct Case {
     plan: &'static str,
     /// The way in which the servers violate their contract. `None` if the case is about workers.
     node_fault: Option<NodeFault>,
-    /// The change of the Lua scripts. `None` if the case is not about scripts.
-    script_fault: Option<ScriptFault>,
     /// The mechanisms that the workers leave out.
     sabotage: &'static [Sabotage],
     /// The invariant that must break. To count only certain messages of this invariant, add `: ` and a part
@@ -59,17 +56,11 @@ impl Case {
         breaks: &'static str,
         within: u64,
     ) -> Self {
-        let (node_fault, script_fault) = (None, None);
-        Self { what, plan: "default", node_fault, script_fault, sabotage, breaks, from: 1, within }
+        Self { what, plan: "default", node_fault: None, sabotage, breaks, from: 1, within }
     }
 
     const fn node(what: &'static str, node_fault: NodeFault, breaks: &'static str, within: u64) -> Self {
         Self::worker(what, &[], breaks, within).with(node_fault)
-    }
-
-    const fn script(what: &'static str, fault: ScriptFault, breaks: &'static str, within: u64) -> Self {
-        let script_fault = Some(fault);
-        Self { script_fault, ..Self::worker(what, &[], breaks, within).on("scripts") }
     }
 
     const fn on(self, plan: &'static str) -> Self {
@@ -92,7 +83,6 @@ impl Case {
     fn sabotaged(&self) -> Plan {
         let mut plan = self.sound();
         plan.node_fault = self.node_fault;
-        plan.script_fault = self.script_fault;
         plan.setup.sabotage = self.sabotage.to_vec();
         plan
     }
@@ -132,10 +122,6 @@ const CASES: &[Case] = &[
     Case::worker("releases sent before other requests", &[Sabotage::ReleasesFirst], "release", 20),
     Case::worker("a dropped attempt sends no release", &[Sabotage::DropsSilently], "liveness", 20),
     Case::worker("split votes are not repeated", &[Sabotage::SplitVotesNotRetried], "liveness", 60),
-    // --- the Lua scripts ---
-    Case::script("no not_after, in the scripts", ScriptFault::Timeless, "release", 20),
-    Case::script("no owner check in release, in the scripts", ScriptFault::Ruthless, "backing", 20),
-    Case::script("no increment, in the scripts", ScriptFault::Uncounting, "fencing", 20),
     // --- validity ---
     Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90).on("no-slack"),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
@@ -175,9 +161,9 @@ const CASES: &[Case] = &[
     Case::worker("a dead letter without its hook", &[Sabotage::FailedHookRecorded], "dead-letters", 60)
         .from(100),
     // --- replacement of the node set ---
-    Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 80)
+    Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
-        .from(60),
+        .from(140),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
         .from(140),
@@ -434,9 +420,8 @@ fn count(seeds: u64) {
 /// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
 /// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
 /// can leave mechanisms out.)
-const HOLDS: [(&str, u64); 11] = [
+const HOLDS: [(&str, u64); 10] = [
     ("default", 10),
-    ("scripts", 10),
     ("contact-all", 6),
     ("old-counters", 6),
     ("no-slack", 10),

@@ -193,11 +193,6 @@ impl Connection {
         self.state().listens.contains(resource)
     }
 
-    /// Returns `true` if the server must report releases of any resource on this connection.
-    pub(super) fn listens_to_any(&self) -> bool {
-        !self.state().listens.is_empty()
-    }
-
     /// Sends a release message to the client. The network may lose the message.
     #[expect(
         clippy::disallowed_methods,

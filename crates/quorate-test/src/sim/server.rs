@@ -1,8 +1,11 @@
 use super::{
-    AdjustableClock, Changes, Listeners, ServerHooks, ServerStore, SimClock, Truth, connection::Connection,
+    AdjustableClock, Changes, ServerHooks, SimClock, Truth, connection::Connection,
     execution_gate::ExecutionGate,
 };
-use quorate::node::{Batch, BatchReply, Hello, NodeTime, Reply, Request, Resource, engine::Clocks};
+use quorate::node::{
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource, engine::Clocks,
+    engine::Store as _,
+};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -37,7 +40,7 @@ pub struct ClockChange {
     pub after: u64,
 }
 
-/// One simulated server. It runs requests on its [`ServerStore`], on a clock of its own.
+/// One simulated server. It runs requests on rows in memory, on a clock of its own.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -53,10 +56,10 @@ pub struct Server {
 struct State {
     clock: AdjustableClock,
     changes: Vec<ClockChange>,
-    store: Box<dyn ServerStore>,
+    store: MemoryStore,
     /// Grows whenever the data may have changed.
     version: u64,
-    snapshot: (Duration, Box<dyn ServerStore>),
+    snapshot: (Duration, MemoryStore),
     up: bool,
     run: u32,
     born: Duration,
@@ -64,8 +67,6 @@ struct State {
     /// The number of requests that the server has run.
     requests: u64,
     connections: Vec<Weak<Connection>>,
-    /// The same connections, for the store.
-    listeners: Listeners,
 }
 
 impl Server {
@@ -82,16 +83,15 @@ impl Server {
         let state = State {
             clock: AdjustableClock::new(clock),
             changes: Vec::new(),
-            store: hooks.store(),
+            store: MemoryStore::default(),
             version: 1,
-            snapshot: (Duration::ZERO, hooks.store()),
+            snapshot: (Duration::ZERO, MemoryStore::default()),
             up: true,
             run: 0,
             born: Duration::ZERO,
             forgot: None,
             requests: 0,
             connections: Vec::new(),
-            listeners: Listeners::default(),
         };
         Arc::new(Self {
             name: name.to_owned(),
@@ -122,7 +122,6 @@ impl Server {
         let mut state = self.state();
         state.up = false;
         let connections = std::mem::take(&mut state.connections);
-        state.listeners = Listeners::default();
         drop(state);
         connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.reset_by_server());
     }
@@ -135,18 +134,16 @@ impl Server {
         if memory == Memory::Kept {
             state.run += 1;
             state.born = self.truth.now();
-            state.store.process_restarted();
             return;
         }
         let before = match memory {
-            Memory::Snapshot => state.snapshot.1.snapshot(),
-            Memory::Empty | Memory::Kept => state.store.emptied(),
+            Memory::Snapshot => state.snapshot.1.clone(),
+            Memory::Empty | Memory::Kept => MemoryStore::default(),
         };
         let before = std::mem::replace(&mut state.store, before);
-        state.store.process_restarted();
         state.forgot = Some(self.truth.now());
         if self.hooks.hides_losses() {
-            Self::keep_marker(&*before, &mut *state.store);
+            Self::keep_marker(&before, &mut state.store);
         } else {
             state.run += 1;
             state.born = self.truth.now();
@@ -189,11 +186,10 @@ impl Server {
     pub fn flush(&self) {
         let mut state = self.state();
         state.version += 1;
-        let empty = state.store.emptied();
-        let before = std::mem::replace(&mut state.store, empty);
+        let before = std::mem::take(&mut state.store);
         state.forgot = Some(self.truth.now());
         if self.hooks.hides_losses() {
-            Self::keep_marker(&*before, &mut *state.store);
+            Self::keep_marker(&before, &mut state.store);
         }
         drop(state);
         self.hooks.forgot(&self.name);
@@ -218,7 +214,7 @@ impl Server {
         state.changes.push(ClockChange { at: now, before, after });
     }
 
-    fn keep_marker(before: &dyn ServerStore, after: &mut dyn ServerStore) {
+    fn keep_marker(before: &MemoryStore, after: &mut MemoryStore) {
         let Ok(marker) = before.marker();
         if let Some(marker) = marker {
             let Ok(()) = after.set_marker(marker);
@@ -250,12 +246,9 @@ impl Server {
         }
         state.connections.retain(|other| other.strong_count() > 0);
         state.connections.push(Arc::downgrade(connection));
-        state.listeners = Listeners::new(&state.connections);
-        // The handshake of a store may run commands.
-        state.version += 1;
         let Ok(marker) = state.store.marker();
         let Ok(stamps) = state.store.stamps();
-        let facts = Hello {
+        Some(Hello {
             node_time: self.clocks(&state).wall,
             run_id: self.run_id_of(&state),
             marker,
@@ -268,8 +261,7 @@ impl Server {
             durable: Some(self.durable),
             volatile: None,
             unable: None,
-        };
-        Some(state.store.handshake(facts))
+        })
     }
 
     /// Runs a batch on the store.
@@ -279,13 +271,12 @@ impl Server {
         let now = self.truth.now();
         let saves = self.hooks.takes_snapshots() && now.saturating_sub(state.snapshot.0) > SNAPSHOT_EVERY;
         if saves {
-            state.snapshot = (now, state.store.snapshot());
+            state.snapshot = (now, state.store.clone());
         }
         state.requests += batch.requests.len() as u64;
         state.version += 1;
         let mut freed = Vec::new();
-        let State { store, listeners, .. } = &mut *state;
-        let reply = self.hooks.run(&mut **store, batch, clocks, listeners, &mut freed);
+        let reply = self.hooks.run(&mut state.store, batch, clocks, &mut freed);
         let listeners: Vec<_> = match freed.is_empty() {
             true => Vec::new(),
             false => state.connections.iter().filter_map(Weak::upgrade).collect(),
@@ -309,11 +300,11 @@ impl Server {
     }
 
     /// Calls `look` with the server's data and its present clocks.
-    pub fn with_store<T>(&self, look: impl FnOnce(&mut dyn ServerStore, Clocks) -> T) -> T {
+    pub fn with_store<T>(&self, look: impl FnOnce(&mut MemoryStore, Clocks) -> T) -> T {
         let mut state = self.state();
         state.version += 1;
         let clocks = self.clocks(&state);
-        look(&mut *state.store, clocks)
+        look(&mut state.store, clocks)
     }
 
     /// Returns the server's data and state at this moment.

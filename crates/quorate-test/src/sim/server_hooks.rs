@@ -1,25 +1,20 @@
-use super::{Listeners, ServerStore};
-use quorate::node::{Batch, BatchReply, MemoryStore, ReleasedLease, engine::Clocks};
+use quorate::node::{
+    Batch, BatchReply, MemoryStore, ReleasedLease,
+    engine::{self, Clocks},
+};
 use std::fmt::Debug;
 
-/// The observer of a [`Server`](super::Server), which also chooses the server's store, and may make the server a
-/// faulty one.
+/// The observer of a [`Server`](super::Server), which may also make the server a faulty one.
 pub trait ServerHooks: Debug + Send + Sync {
-    /// Returns the empty store of a new server. The default runs the shipped engine.
-    fn store(&self) -> Box<dyn ServerStore> {
-        Box::<MemoryStore>::default()
-    }
-
-    /// Runs a batch. The default leaves it to the store.
+    /// Runs a batch, and adds the leases that it released to `freed`. The default runs the shipped engine.
     fn run(
         &self,
-        store: &mut dyn ServerStore,
+        store: &mut MemoryStore,
         batch: &Batch,
         clocks: Clocks,
-        listeners: &Listeners,
         freed: &mut Vec<ReleasedLease>,
     ) -> BatchReply {
-        store.run(batch, clocks, listeners, freed)
+        engine::run_telling(store, batch, clocks, freed)
     }
 
     /// Returns `true` if a server that forgot its data keeps its run id and its marker, so that no worker

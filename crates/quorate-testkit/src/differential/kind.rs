@@ -1,4 +1,3 @@
-use crate::simulated_redis::{SimulatedRedis, SimulatedRedisNode};
 use futures_util::future::BoxFuture;
 use quorate::{
     env::{BootTime, SystemWorld, WallTime, World},
@@ -163,53 +162,4 @@ impl Kind for FileKind {
     /// Does nothing. A process that ends leaves only the directory, and [`Kind::node`] makes a new node from
     /// that directory each time.
     fn restart(&mut self) {}
-}
-
-/// The kind [`SimulatedRedisNode`]: the Lua scripts, run in this process.
-#[derive(Debug)]
-pub struct SimulatedRedisKind {
-    world: Arc<ShiftedWorld>,
-    server: SimulatedRedis,
-}
-
-impl SimulatedRedisKind {
-    /// Starts an empty server.
-    pub fn new() -> Self {
-        let world = Arc::<ShiftedWorld>::default();
-        Self { server: SimulatedRedis::new(world.clone()), world }
-    }
-}
-
-impl Default for SimulatedRedisKind {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Kind for SimulatedRedisKind {
-    type Node = SimulatedRedisNode;
-
-    fn name(&self) -> &'static str {
-        "SimulatedRedisNode"
-    }
-
-    fn node(&self) -> SimulatedRedisNode {
-        self.server.node("quorate:")
-    }
-
-    fn wall(&self) -> NodeTime {
-        self.server.wall()
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.world.pass(time);
-    }
-
-    fn flush(&mut self) {
-        self.server.flush();
-    }
-
-    fn restart(&mut self) {
-        self.server.restart();
-    }
 }

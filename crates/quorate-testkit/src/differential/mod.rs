@@ -27,7 +27,7 @@ mod wrong;
 
 pub use compare::{Difference, compare};
 pub use draw::history;
-pub use kind::{FileKind, Kind, MemoryKind, ShiftedWorld, SimulatedRedisKind};
+pub use kind::{FileKind, Kind, MemoryKind, ShiftedWorld};
 pub use reply::replies_alike;
 pub use step::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When, asks_in};
 pub use target::{DynTarget, Target};

@@ -1,14 +1,14 @@
 //! The view of the [`Referee`] on a [`Server`].
 
 use super::{Event, Excuse, NodeFault, Referee, Server, scenario::true_wall};
-use crate::simulated_redis::{ScriptFault, ScriptStore};
 use quorate::{
     env::WallTime,
     node::{
-        Batch, BatchReply, MemoryStore, NodeTime, Refusal, ReleasedLease, Reply, Resource, engine::Clocks,
+        Batch, BatchReply, MemoryStore, NodeTime, Refusal, ReleasedLease, Reply, Resource,
+        engine::{self, Clocks},
     },
 };
-use quorate_test::sim::{ClockChange, Listeners, ServerHooks, ServerStore, ServerView};
+use quorate_test::sim::{ClockChange, ServerHooks, ServerView};
 use std::{sync::Arc, time::Duration};
 
 /// The time for which a server must not vote after it lost data. By the end of this time, every lease that
@@ -19,52 +19,34 @@ const QUARANTINED: Duration = Duration::from_secs(3);
 /// may count the server's votes until every lease that the server granted before would have ended.
 const FAR: Duration = Duration::from_millis(100);
 
-/// The code that runs the requests of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Runs {
-    /// The engine, as a memory node or a file node.
-    Engine,
-    /// The Lua scripts, as a Redis node, with a change if there is one.
-    Scripts(Option<ScriptFault>),
-}
-
 /// The hooks of a server that the referee observes, and that may have a fault.
 #[derive(Debug)]
 pub(super) struct JudgedHooks {
     referee: Arc<Referee>,
-    runs: Runs,
     node_fault: Option<NodeFault>,
 }
 
 impl JudgedHooks {
-    pub(super) fn new(referee: Arc<Referee>, runs: Runs, node_fault: Option<NodeFault>) -> Self {
-        Self { referee, runs, node_fault }
+    pub(super) fn new(referee: Arc<Referee>, node_fault: Option<NodeFault>) -> Self {
+        Self { referee, node_fault }
     }
 }
 
 impl ServerHooks for JudgedHooks {
-    fn store(&self) -> Box<dyn ServerStore> {
-        match self.runs {
-            Runs::Engine => Box::<MemoryStore>::default(),
-            Runs::Scripts(fault) => Box::new(ScriptStore::new(fault)),
-        }
-    }
-
     fn run(
         &self,
-        store: &mut dyn ServerStore,
+        store: &mut MemoryStore,
         batch: &Batch,
         clocks: Clocks,
-        listeners: &Listeners,
         freed: &mut Vec<ReleasedLease>,
     ) -> BatchReply {
         match self.node_fault {
             Some(NodeFault::Timeless) => {
                 let forever = NodeTime::from_micros(u64::MAX);
                 let batch = Batch { not_after: forever, ..batch.clone() };
-                store.run(&batch, clocks, listeners, freed)
+                engine::run_telling(store, &batch, clocks, freed)
             }
-            Some(NodeFault::Forgetful) | None => store.run(batch, clocks, listeners, freed),
+            Some(NodeFault::Forgetful) | None => engine::run_telling(store, batch, clocks, freed),
             Some(node_fault) => super::node_fault::run(store, batch, clocks, node_fault),
         }
     }
@@ -187,17 +169,15 @@ pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::sim::{Plan, SimClock, Trace, Truth};
-    use quorate::node::engine;
+    use quorate::node::engine::Store as _;
 
     fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
         let server = Backer::of(0, server, server.truth().now());
         server.stores(resource, is_ours, &mut SeenLease::default()) || server.grants_nothing().is_some()
     }
 
-    const KINDS: [Runs; 2] = [Runs::Engine, Runs::Scripts(None)];
-
-    fn hooks(referee: Arc<Referee>, runs: Runs) -> Arc<JudgedHooks> {
-        Arc::new(JudgedHooks::new(referee, runs, None))
+    fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {
+        Arc::new(JudgedHooks::new(referee, None))
     }
 
     /// Checks that a durable server that is down counts only for the leases that it stores. Such a server
@@ -206,10 +186,9 @@ mod tests {
     async fn a_durable_server_that_is_down_backs_what_it_holds_alone() {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
-        for (durable, runs) in [false, true].into_iter().flat_map(|durable| KINDS.map(|runs| (durable, runs)))
-        {
+        for durable in [false, true] {
             let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-            let server = Server::start("n0", truth, SimClock::default(), durable, hooks(referee, runs), None);
+            let server = Server::start("n0", truth, SimClock::default(), durable, hooks(referee), None);
             assert!(!backs(&server, &resource, |_| true));
             server.crash();
             assert_eq!(backs(&server, &resource, |_| true), !durable);
@@ -227,8 +206,7 @@ mod tests {
         let truth = Truth::begin();
         let resource = Resource::lock("x").unwrap();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
-        let server =
-            Server::start("n0", truth, SimClock::default(), false, hooks(referee, Runs::Engine), None);
+        let server = Server::start("n0", truth, SimClock::default(), false, hooks(referee), None);
         server.step(95);
         assert!(!backs(&server, &resource, |_| true), "within what the margins are for");
         server.step(1_000);
@@ -243,7 +221,7 @@ mod tests {
         let truth = Truth::begin();
         let referee = Referee::new(truth, Trace::none(truth), Plan::default().setup);
         let right = SimClock { start_nanos: true_wall(Duration::ZERO).as_micros() * 1_000, rate_ppm: 0 };
-        let server = Server::start("n0", truth, right, false, hooks(referee, Runs::Engine), None);
+        let server = Server::start("n0", truth, right, false, hooks(referee), None);
         let (second, ms) = (Duration::from_secs(1), Duration::from_millis(90));
         server.step(90);
         truth.pass(second).await;

@@ -4,9 +4,8 @@
 //!
 //! A seed produces one of very many possible histories. Time passes in whole milliseconds, so a fault that
 //! needs two events within one millisecond is not tried. Lost, doubled or reordered bytes inside a connection
-//! are not tried either. The Lua scripts run in a [simulated Redis](crate::simulated_redis), and not in a real one:
-//! its commands are an emulation, which is compared with a real server. A [`NodeFault`] changes the rows of a
-//! server, whether these are rows of the engine or keys of the scripts.
+//! are not tried either. The Lua scripts of Redis nodes do not run here. [`differential`](crate::differential) compares
+//! their replies with those of the engine, on real servers.
 //!
 //! Quorate gives no guarantee in the following cases, and the invariants do not judge them:
 //!
@@ -66,9 +65,8 @@
 //! # What runs
 //!
 //! Everything above the [`Node`](quorate::node::Node) trait is the shipped code: drivers, trust, tally,
-//! renewer, leases. Below it are five simulated [`Server`]s. In most seeds they run the shipped engine over a store
-//! in memory, as memory nodes and file nodes do. In some seeds, and in all of the plan `scripts`, they run the
-//! shipped Lua scripts: each batch goes through the encoder and the parser of `quorate-redis` as bytes. A simulated link connects each of three workers with each server. Every worker and every server has clocks of
+//! renewer, leases. Below it are five simulated [`Server`]s, which run the shipped engine over a store in memory, as memory nodes and file
+//! nodes do. A simulated link connects each of three workers with each server. Every worker and every server has clocks of
 //! its own. Only the [`Referee`] sees the true time ([`Truth`]).
 //!
 //! All workers compete for leases. Depending on the seed, some also handle messages, with or without an attempt limit.

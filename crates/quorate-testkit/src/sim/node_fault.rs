@@ -1,12 +1,11 @@
 use quorate::{
     internals::JobRow,
     node::{
-        Batch, BatchReply, FencingToken, LedgerState, Refusal, Reply, Request, Resource,
-        engine::{Clocks, CounterRow},
+        Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
+        engine::{self, Clocks, CounterRow, Store as _},
     },
     scheduler::HistoryEntry,
 };
-use quorate_test::sim::{Listeners, ServerStore};
 use std::{sync::Arc, time::Duration};
 
 /// A way in which a server violates its contract. Tests show that an invariant detects the effects of most of
@@ -60,7 +59,7 @@ pub enum NodeFault {
 
 /// Runs the requests of a batch one by one, and applies the fault to each.
 pub(super) fn run(
-    store: &mut dyn ServerStore,
+    store: &mut MemoryStore,
     batch: &Batch,
     clocks: Clocks,
     node_fault: NodeFault,
@@ -71,7 +70,7 @@ pub(super) fn run(
 }
 
 struct FaultyNode<'a> {
-    store: &'a mut dyn ServerStore,
+    store: &'a mut MemoryStore,
     batch: &'a Batch,
     clocks: Clocks,
 }
@@ -145,7 +144,7 @@ impl FaultyNode<'_> {
 
     fn honestly(&mut self, request: &Request) -> Reply {
         let one = Batch { requests: vec![request.clone()], ..self.batch.clone() };
-        self.store.run(&one, self.clocks, &Listeners::default(), &mut Vec::new()).replies.remove(0)
+        engine::run_telling(self.store, &one, self.clocks, &mut Vec::new()).replies.remove(0)
     }
 
     fn uncounted(&mut self, resource: &Resource, request: &Request) -> Reply {

@@ -2,12 +2,8 @@ use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 11] = [
+pub const PLANS: [(&str, &str); 10] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
-    (
-        "scripts",
-        "all servers run the Lua scripts of Redis nodes; in the other plans they do so in some seeds",
-    ),
     ("contact-all", "every round asks all servers at once; in the other plans a lock asks a majority first"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
     ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
@@ -41,7 +37,6 @@ impl Plan {
         let mut plan = Self::default();
         match name {
             "default" => plan.replaces = 25,
-            "scripts" => plan.scripts = 1_000,
             "contact-all" => plan.setup.ask_all_nodes = true,
             "old-counters" => (plan.crashes, plan.snapshots) = (300, 1_000),
             "no-slack" => (plan.steps, plan.setup.clock_step_allowance) = (false, Duration::ZERO),

@@ -6,7 +6,7 @@ mod node_change;
 use super::{
     Directions, Event, Excuse, Fault, Host, Link, Machine, Memory, Mistake, NetworkConditions, NodeList,
     Plan, Referee, Scenario, SeedRng, Server, SimNode, SimWorld, Trace, Truth,
-    judged_server::{JudgedHooks, Runs},
+    judged_server::JudgedHooks,
     log_capture::capture_log,
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
@@ -156,14 +156,9 @@ struct Run {
 
 impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
-        let runs = if scenario.scripts { Runs::Scripts(plan.script_fault) } else { Runs::Engine };
-        if scenario.scripts {
-            trace.note(format_args!("the servers run the scripts"));
-            referee.count("run with scripts");
-        }
         let server = |(at, clock): (usize, &_)| {
             let name = node_list::name(at);
-            let hooks = JudgedHooks::new(Arc::clone(&referee), runs, plan.node_fault);
+            let hooks = JudgedHooks::new(Arc::clone(&referee), plan.node_fault);
             Server::start(&name, truth, *clock, plan.setup.durable, Arc::new(hooks), None)
         };
         let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();

@@ -2,7 +2,6 @@ use super::{
     Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeChange, NodeFault, Parted,
     Promises, SeedRng, SimClock,
 };
-use crate::simulated_redis::ScriptFault;
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -12,10 +11,6 @@ pub const NODES: usize = 5;
 pub const WORKERS: usize = 3;
 /// The index of the operator's machine, after those of the workers.
 pub const OPERATOR: usize = WORKERS;
-
-/// The number of seeds in a thousand in which the servers run the Lua scripts. It is small, because such a seed
-/// takes several times as long as another.
-const SCRIPTS: u64 = 30;
 
 /// The largest rate error of a clock, in millionths. If no clock exceeds it, the rates of any two clocks
 /// differ by less than `drift_rate`.
@@ -54,11 +49,6 @@ pub struct Plan {
     pub setup: QuorumConfig,
     /// The way in which servers violate their contract. `None` if all servers are honest.
     pub node_fault: Option<NodeFault>,
-    /// The number of seeds in a thousand in which the servers run the Lua scripts of Redis nodes in place of the
-    /// engine.
-    pub scripts: u64,
-    /// The change of these scripts, by which the servers violate their contract.
-    pub script_fault: Option<ScriptFault>,
     /// The length of the phase in which faults happen.
     pub length: Duration,
     /// Lets servers' clocks step, but no further than `clock_step_allowance` permits.
@@ -111,8 +101,6 @@ impl Default for Plan {
         Self {
             setup,
             node_fault: None,
-            scripts: SCRIPTS,
-            script_fault: None,
             length: Duration::from_secs(20),
             steps: true,
             wild_clocks: false,
@@ -144,8 +132,6 @@ pub struct Scenario {
     pub servers: Vec<SimClock>,
     /// The replacement of the node set, in some seeds. Then there are further servers, which join.
     pub change: Option<NodeChange>,
-    /// True if the servers run the Lua scripts in place of the engine.
-    pub scripts: bool,
     /// The network conditions until the faults end.
     pub weather: NetworkConditions,
     /// The faults and the times at which they happen, in order.
@@ -196,8 +182,7 @@ impl Scenario {
         faults.sort_by_key(|(at, _)| *at);
         // A random stream of its own keeps this draw from changing the clocks of the workers.
         let operator = machine(&mut SeedRng::new(seed, "operator's machine"), edge);
-        let scripts = SeedRng::new(seed, "scripts").chance(plan.scripts);
-        Self { seed, workers, operator, servers, change, scripts, weather, faults, length: plan.length }
+        Self { seed, workers, operator, servers, change, weather, faults, length: plan.length }
     }
 }
 
