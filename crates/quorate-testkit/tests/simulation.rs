@@ -24,9 +24,8 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
-const SWEPT: [(&str, u64); 11] = [
+const SWEPT: [(&str, u64); 10] = [
     ("default", 150),
-    ("scripts", 30),
     ("contact-all", 30),
     ("old-counters", 30),
     ("no-slack", 30),
@@ -274,18 +273,6 @@ fn holds_alone(_: &Summary) {}
 
 sweeps! {
     every_seed_holds_and_is_one_history: "default", all_is_reached;
-
-    /// Checks the Lua scripts in place of the engine. Every kind of request reaches them.
-    the_scripts_hold_as_the_engine_does: "scripts", |total| {
-        let counts = [
-            ("run with scripts", 100),
-            ("lease granted", 2_000),
-            ("server crashed", 100),
-            ("server clock stepped", 100),
-            ("ran on a broken connection", 20),
-        ];
-        reached(total, &counts);
-    };
 
     /// Checks the other value of the setting [`quorate::QuorumConfig::ask_all_nodes`].
     a_lock_may_ask_all_servers_at_once: "contact-all", |total| {

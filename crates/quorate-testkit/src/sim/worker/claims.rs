@@ -170,7 +170,13 @@ impl Worker {
             }
             () = self.env.sleep(time) => {}
         }
-        self.update(id, || claim.fencing_token().ok().map(FencingToken::get)).await;
+        // A stubborn handler does not ask for the fencing token. Otherwise the nodes would not have to refuse the end of
+        // a lost claim: the claim itself refuses it once such a check has failed.
+        let token = || match stubborn {
+            true => (!claim.remaining().is_zero()).then(|| claim.token()),
+            false => claim.fencing_token().ok(),
+        };
+        self.update(id, || token().map(FencingToken::get)).await;
         if !calm && self.rng.chance(200) {
             return Handled::Badly;
         }
@@ -201,6 +207,7 @@ impl Worker {
         self.referee.count(match error {
             ClaimError::TakenOver { .. } => "complete: taken over",
             ClaimError::Superseded => "complete: superseded",
+            ClaimError::Lost(_) => "complete: lost before",
             ClaimError::AlreadyDone(_) | ClaimError::DeadLettered(_) => "complete: already done",
             ClaimError::NoMajority(_) => "complete: no majority",
             _ => "complete: impossible",
