@@ -66,8 +66,8 @@ pub(super) async fn livez(
     answer(access, live, &Live { live, reason })
 }
 
-/// Answers 200 if a majority of the nodes votes, also on a follower, and 503 otherwise. Also answers 503 if this worker
-/// was elected, and a majority refuses what the leader writes.
+/// Answers 200 if a majority of the nodes votes, also on a follower, and otherwise 503 with the reason of each node that
+/// does not vote. Also answers 503 if this worker was elected, and a majority refuses what the leader writes.
 pub(super) async fn readyz(
     State(site): State<Arc<Site>>,
     Extension(access): Extension<Access>,
