@@ -8,3 +8,4 @@ mod documents;
 mod notify;
 mod otlp;
 mod output;
+mod refusing;

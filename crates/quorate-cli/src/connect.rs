@@ -8,6 +8,7 @@ use quorate::{
     election::{Election, Term},
     internals::majority,
     node::FileNode,
+    plain::plain,
     quorum::{NoMajority, NodeOutcome, NodeStatus, Quorum, QuorumConfig, QuorumStatus},
 };
 use quorate_redis::RedisNode;
@@ -20,6 +21,8 @@ use std::{
 /// The longest wait for the handshakes. After it a command continues without the nodes that have not
 /// answered.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest reason of one node in a line that has the reasons of all nodes, in bytes.
+const REASON_MAX: usize = 500;
 
 /// Waits until each node has answered the handshake, but at most [`PATIENCE`], and shows the progress. Returns the
 /// states of the nodes.
@@ -106,17 +109,29 @@ pub(crate) fn leadership(quorum: &Quorum, election: &Election) -> String {
         let but = impediment.map(|why| format!(", but {why}")).unwrap_or_default();
         return format!("leading term {}{but}", term.token().get());
     }
-    let nodes = quorum.nodes();
-    match is_quorum(&nodes) {
-        true => impediment.map_or("following".to_owned(), |why| format!("cannot lead: {why}")),
-        false => format!(
-            "no quorum: {} of {} nodes vote, {} required{}",
-            votes(&nodes),
-            nodes.len(),
-            majority(nodes.len()),
-            impediment.map(|why| format!("; {why}")).unwrap_or_default()
-        ),
-    }
+    let without_quorum = without_quorum(&quorum.nodes());
+    without_quorum
+        .unwrap_or_else(|| impediment.map_or("following".to_owned(), |why| format!("cannot lead: {why}")))
+}
+
+/// Returns one line with the reason of each node that does not vote, if fewer than a majority vote.
+pub(crate) fn without_quorum(nodes: &[NodeStatus]) -> Option<String> {
+    let reasons = || {
+        // Nodes often have the same reason, such as a full disk. Each text is cut, so that the last node is named too.
+        let shown = reasons(nodes).map(|(name, why)| format!("{name}: {}", plain(&why, REASON_MAX)));
+        shown.collect::<Vec<_>>().join("; ")
+    };
+    (!is_quorum(nodes)).then(|| format!("no quorum: {}: {}", counted(nodes), reasons()))
+}
+
+/// Returns how many nodes vote, and how many are required.
+fn counted(nodes: &[NodeStatus]) -> String {
+    format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()))
+}
+
+/// Returns the name of each node that does not vote, and the reason.
+fn reasons(nodes: &[NodeStatus]) -> impl Iterator<Item = (&str, String)> {
+    nodes.iter().filter_map(|node| Some((&*node.name, without_name(&node.name, &node.reason()?))))
 }
 
 /// Returns the text `why` without the name of the node, which the text of a failed connection repeats. For a place where
@@ -128,12 +143,10 @@ pub(crate) fn without_name(node: &str, why: &str) -> String {
 /// Describes the nodes that do not vote, one line each. Use this only for a failure that the states of the
 /// nodes explain. A failed round has its own [`NoMajority`]; use [`no_quorum`] for it.
 pub(crate) fn explain(nodes: &[NodeStatus]) -> String {
-    let mut text =
-        format!("{} of {} nodes vote, {} required", votes(nodes), nodes.len(), majority(nodes.len()));
-    for node in nodes {
-        let Some(why) = node.reason() else { continue };
+    let mut text = counted(nodes);
+    for (name, why) in reasons(nodes) {
         // `write!` to a string never fails.
-        let _ = write!(text, "\n  {}: {}", node.name, without_name(&node.name, &why));
+        let _ = write!(text, "\n  {name}: {why}");
     }
     text
 }
@@ -164,7 +177,26 @@ pub(crate) fn outcomes(report: &NoMajority) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::node::Cause;
+    use quorate::{
+        node::Cause,
+        quorum::{NodeState, VoteRejection},
+    };
+
+    #[test]
+    fn without_a_quorum_one_line_has_the_reason_of_each_node() {
+        let node =
+            |name: &str, state| NodeStatus { name: name.into(), state, version: None, round_trip: None };
+        let full = format!("OOM\r\n\u{1b}[2J {}", "x".repeat(5_000));
+        let full = NodeState::Refused(VoteRejection::Unable(full.into()));
+        let away = NodeState::Unreachable(Cause::Unreachable("c: Connection refused".into()));
+        let nodes = [node("a", NodeState::Trusted), node("b", full), node("c", away)];
+        let line = without_quorum(&nodes).expect("one node is no majority");
+        let begins =
+            "no quorum: 1 of 3 nodes vote, 2 required: b: it refuses what a lease needs: OOM   [2J x";
+        assert!(line.starts_with(begins) && line.ends_with("; c: unreachable: Connection refused"), "{line}");
+        let voting = [node("a", NodeState::Trusted), node("b", NodeState::Trusted), nodes[2].clone()];
+        assert_eq!(without_quorum(&voting), None);
+    }
 
     #[test]
     fn the_name_of_a_node_is_shown_once() {

@@ -254,16 +254,6 @@ fn lost_reason(
         );
     }
     match report {
-        // A node that forgot the lease during the last round did not answer it. Its present state has the reason.
-        Some(report)
-            if report.count(|outcome| matches!(outcome, quorate::quorum::NodeOutcome::Pending)) > 0 =>
-        {
-            format!(
-                "too few nodes extended it in time: {}; {}",
-                connect::outcomes(report),
-                connect::explain(nodes)
-            )
-        }
         Some(report) => format!("too few nodes extended it in time: {}", connect::outcomes(report)),
         None => connect::explain(nodes),
     }

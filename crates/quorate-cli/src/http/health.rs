@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The longest name of a worker that is shown, in bytes.
 const NAME_MAX: usize = 200;
 /// The longest reason that is shown, in bytes.
-const REASON_MAX: usize = 2_000;
+const REASON_MAX: usize = 5_000;
 
 #[derive(Serialize)]
 struct Live {
@@ -66,8 +66,8 @@ pub(super) async fn livez(
     answer(access, live, &Live { live, reason })
 }
 
-/// Answers 200 if a majority of the nodes votes, also on a follower, and 503 otherwise. Also answers 503 if this worker
-/// was elected, and a majority refuses what the leader writes.
+/// Answers 200 if a majority of the nodes votes, also on a follower, and otherwise 503 with the reason of each node that
+/// does not vote. Also answers 503 if this worker was elected, and a majority refuses what the leader writes.
 pub(super) async fn readyz(
     State(site): State<Arc<Site>>,
     Extension(access): Extension<Access>,
@@ -76,13 +76,10 @@ pub(super) async fn readyz(
     let (votes, required) = (connect::votes(&nodes), majority(nodes.len()));
     let reason = if site.stopping.is_cancelled() {
         Some("the daemon is stopping".to_owned())
-    } else if votes < required {
-        Some(format!(
-            "no quorum: {votes} of {} nodes vote, {required} required; GET /api/v1/status names the reason of each node",
-            nodes.len()
-        ))
     } else {
-        site.election.impediment().map(|why| plain(&why, REASON_MAX))
+        let why =
+            connect::without_quorum(&nodes).or_else(|| site.election.impediment().map(|why| why.to_string()));
+        why.map(|why| plain(&why, REASON_MAX))
     };
     let ready = reason.is_none();
     let page = Ready { ready, reason, nodes: nodes.len(), nodes_voting: votes, nodes_required: required };

@@ -139,7 +139,10 @@ impl Supervisor {
         };
         // From here on the command may run, and the value that is returned or dropped knows its group.
         if let Some(socket) = &started.socket {
-            send_streams(socket, &streams)?;
+            // A supervisor process that has ended has received none of the streams, so nothing has run.
+            send_streams(socket, &streams).map_err(|error| {
+                StartError::NotStarted(format!("the supervisor process has ended: {error}"))
+            })?;
         }
         drop(streams);
         let answer = next_report(started.socket.as_ref(), &mut started.inbox);

@@ -393,6 +393,21 @@ fn a_flushed_node_stops_counting_at_once_and_waits_but_still_gets_releases() {
     assert_eq!(sent(harness.core.step(at(over))).len(), 1, "then it votes");
 }
 
+/// Regression: leases lost their majority while the node was still shown as one that votes, so their reports had no
+/// reason for it.
+#[test]
+fn a_node_is_shown_as_not_voting_when_leases_are_informed_that_it_lost_its_memory() {
+    let mut harness = Harness::trusted();
+    harness.pending(acquire(), 111, true);
+    let (in_flight, _) = sent(harness.core.step(at(11))).remove(0);
+    harness.core.replied(at(12), in_flight, reply(12, vec![Reply::Refused(Refusal::Marker(None))]));
+    let (_, batch) = sent(harness.core.step(at(12))).remove(0);
+    assert!(matches!(batch.requests[..], [Request::Mark { .. }]), "the marker is not stored yet: {batch:?}");
+    assert!(harness.core.take_lost_memory());
+    let reason = harness.registry.status()[0].reason();
+    assert!(reason.as_ref().is_some_and(|why| why.contains("it is new or was flushed")), "{reason:?}");
+}
+
 #[test]
 fn a_trusted_node_s_marker_ends_the_quarantine() {
     let mut harness = Harness::new();

@@ -16,6 +16,9 @@ use std::{
 /// The time after its last refusal at which a node counts as able again, if it has served requests of other kinds since.
 /// Until then only a request of the refused kind shows that the reason has ended.
 const REFUSAL_LASTS: Duration = Duration::from_secs(10);
+/// The time without a refusal after which a record of a ledger that is stored shows that the node is able again. Before,
+/// it may show only that the node had stored the record earlier. A leader repeats a refused write many times in this time.
+const WRITES_REPEATED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The ability of one node to serve the requests of this worker.
 #[derive(Debug, Default)]
@@ -39,7 +42,7 @@ impl Ability {
     pub(super) fn connected(&mut self, now: BootTime, unable: Option<&Arc<str>>) {
         match unable {
             Some(why) => self.refused(now, None, VoteRejection::Unable(Arc::clone(why))),
-            None => self.served(now, None),
+            None => self.served(now, None, Duration::ZERO),
         };
     }
 
@@ -54,7 +57,8 @@ impl Ability {
             Reply::Refused(Refusal::Clock { apart }) => {
                 self.refused(now, kind, VoteRejection::Clock { apart: *apart })
             }
-            _ if self.0.is_some() && shows_a_write(reply) => self.served(now, kind),
+            Reply::Written => self.served(now, kind, WRITES_REPEATED_WITHIN),
+            _ if shows_a_write(reply) => self.served(now, kind, Duration::ZERO),
             _ => false,
         }
     }
@@ -77,11 +81,13 @@ impl Ability {
         is_new
     }
 
-    fn served(&mut self, now: BootTime, kind: Option<Discriminant<Request>>) -> bool {
-        let ended = self
-            .0
-            .as_ref()
-            .is_some_and(|inability| inability.kind == kind || now >= inability.last + REFUSAL_LASTS);
+    /// Notes that the node has served a request. If it is of the refused kind, the inability ends when the node has refused
+    /// nothing for `after`.
+    fn served(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, after: Duration) -> bool {
+        let ended = self.0.as_ref().is_some_and(|inability| {
+            let lasts = if inability.kind == kind { after } else { REFUSAL_LASTS };
+            now >= inability.last + lasts
+        });
         if ended {
             self.0 = None;
         }
@@ -106,7 +112,7 @@ fn shows_a_write(reply: &Reply) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{FencingToken, Owner, Resource};
+    use crate::node::{FencingToken, Owner, Record, Resource};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -157,6 +163,23 @@ mod tests {
         }
         assert!(ability.observe(now, &acquire(), &GRANTED));
         assert_eq!(ability.objection(), None);
+    }
+
+    /// Regression: a node without memory repeated that it stores a record, and refused another one. It was logged as a
+    /// node that votes, and as one that does not, many times a second.
+    #[test]
+    fn a_node_that_stores_one_record_already_and_refuses_another_one_stays_unable() {
+        let record = Record { at: 1, term: FencingToken::new(1), last: false, value: "v".into() };
+        let term = FencingToken::new(1);
+        let write = Request::Write { ledger: "g".into(), term, key: "k".into(), seen: None, record };
+        let (mut ability, mut now) = (Ability::default(), BootTime::from_nanos(5));
+        assert!(ability.observe(now, &write, &unable("OOM")));
+        for _ in 0..40 {
+            now = now + Duration::from_millis(50);
+            assert!(!ability.observe(now, &write, &Reply::Written), "the record that it stores already");
+            assert!(!ability.observe(now, &write, &unable("OOM")), "the other record");
+        }
+        assert!(ability.observe(now + SECOND, &write, &Reply::Written), "no refusal any more");
     }
 
     #[test]

@@ -71,6 +71,7 @@ mod clock_steps;
 mod epoch;
 mod latency;
 mod marker;
+mod marking;
 mod node_trust;
 mod policy;
 mod quorum_clock;
@@ -84,6 +85,7 @@ pub use rejection::{QuarantineReason, VoteRejection};
 
 pub(crate) use clock_offset::ClockOffset;
 pub(crate) use clock_steps::{ClockObservation, ClockStepDetector};
-pub(crate) use node_trust::{Admission, Marking, NodeTrust};
+pub(crate) use marking::{Admission, Marking};
+pub(crate) use node_trust::NodeTrust;
 pub(crate) use policy::{TrustPolicy, data_id, loss};
 pub(crate) use registry::NodeRegistry;

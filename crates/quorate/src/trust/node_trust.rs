@@ -6,6 +6,7 @@ use crate::{
         Marker, NodeState, QuarantineReason, VoteRejection,
         ability::Ability,
         clock_steps::ClockStep,
+        marking::{Admission, Marking, is_same_memory},
         policy::{StampCheck, TrustDecision, TrustPolicy},
         registry::{FirstMark, NodeRegistry, Reached},
     },
@@ -48,43 +49,6 @@ enum TrustState {
     Withheld { until: Option<BootTime>, why: VoteRejection },
     /// The node may vote.
     Granted,
-}
-
-/// A marker that the driver must write, and what follows once the node has stored it.
-#[derive(Clone, Debug)]
-pub(crate) struct Marking {
-    pub(crate) marker: Marker,
-    from: BootTime,
-    reason: QuarantineReason,
-    /// True if an operator ends the node's quarantine by this marker. The reason for the quarantine does not
-    /// matter.
-    ends_quarantine: bool,
-}
-
-impl Marking {
-    /// Returns whether a new memory of the node begins with the marker.
-    pub(crate) fn begins_memory(&self) -> bool {
-        matches!(
-            self.reason,
-            QuarantineReason::Unmarked
-                | QuarantineReason::Restarted
-                | QuarantineReason::Copied
-                | QuarantineReason::RolledBack
-        )
-    }
-}
-
-/// The decision on an operator's request to end a node's quarantine.
-#[derive(Debug)]
-pub(crate) enum Admission {
-    /// The node votes already.
-    Trusted,
-    /// The driver must write this marker, which ends the quarantine.
-    Write(Marking),
-    /// The node must not vote for another reason, which an operator must fix first.
-    Refused(VoteRejection),
-    /// The worker does not know yet whether the node may vote.
-    Unknown,
 }
 
 impl NodeTrust {
@@ -202,13 +166,18 @@ impl NodeTrust {
             }
             TrustDecision::Write { marker, from, reason } => {
                 self.end_memory_unless(|known| is_same_memory(known, &marker));
+                if self.lost_memory {
+                    // The leases that counted on the node are informed next, and may end before the node has stored the
+                    // marker. Their reports take the reason from the node's state.
+                    self.show_quarantine(now, from, reason);
+                }
                 Some(Marking { marker, from, reason, ends_quarantine: false })
             }
             TrustDecision::Compare => None,
             TrustDecision::Refused(why) => {
                 // The node is refused, so its earlier grants no longer count either.
                 self.end_memory_unless(|_| false);
-                self.withhold(None, why);
+                self.refuse(why);
                 None
             }
         }
@@ -465,8 +434,16 @@ impl NodeTrust {
         if from <= now {
             self.grant();
         } else {
-            self.withhold(Some(from), VoteRejection::Quarantined { reason, remaining: now.until(from) });
+            let why = self.show_quarantine(now, from, reason);
+            self.trust = TrustState::Withheld { until: Some(from), why };
         }
+    }
+
+    /// Shows the node as one that is in quarantine until `from`.
+    fn show_quarantine(&self, now: BootTime, from: BootTime, reason: QuarantineReason) -> VoteRejection {
+        let why = VoteRejection::Quarantined { reason, remaining: now.until(from) };
+        self.registry.set_state(self.me, NodeState::Quarantined { until: from, why: why.clone() });
+        why
     }
 
     /// Ends the node's memory epoch, unless `same` returns true for the node's last known marker. Once the
@@ -491,20 +468,10 @@ impl NodeTrust {
         self.registry.set_state(self.me, objection.map_or(NodeState::Trusted, NodeState::Refused));
     }
 
-    fn withhold(&mut self, until: Option<BootTime>, why: VoteRejection) {
-        let state = match until {
-            Some(until) => NodeState::Quarantined { until, why: why.clone() },
-            None => NodeState::Refused(why.clone()),
-        };
-        self.registry.set_state(self.me, state);
-        self.trust = TrustState::Withheld { until, why };
+    fn refuse(&mut self, why: VoteRejection) {
+        self.registry.set_state(self.me, NodeState::Refused(why.clone()));
+        self.trust = TrustState::Withheld { until: None, why };
     }
-}
-
-/// Returns whether both markers describe the same memory of the node, so that its grants still count. That is
-/// the case if no new memory began, and no worker has put the node in quarantine since.
-fn is_same_memory(known: &Marker, now: &Marker) -> bool {
-    known.incarnation == now.incarnation && now.votes_from <= known.votes_from
 }
 
 #[cfg(test)]

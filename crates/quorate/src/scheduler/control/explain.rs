@@ -140,7 +140,8 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(paused) = facts.pause_at(job, facts.now) {
         return facts.paused(paused, due);
     }
-    if ledger.leader.is_none() {
+    // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run.
+    if ledger.leader.is_none() || !facts.nodes.has_majority() {
         return facts.leaderless(due, job.running.first());
     }
     // The run of a tick says more about the schedule than one that was requested.
@@ -187,8 +188,7 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
         return facts.leaderless(Some(at), None);
     }
     let window = job.row.window.unwrap_or_default().max(RECORDED_WITHIN);
-    // A leader may hold its lease for a while on nodes that refuse what it has to write.
-    let is_about_now = facts.asked.is_none() || at.until(facts.now) <= window;
+    let is_about_now = at.until(facts.now) <= window;
     if is_about_now && !facts.nodes.has_majority() {
         return facts.leaderless(Some(at), None);
     }

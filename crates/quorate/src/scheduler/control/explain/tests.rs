@@ -255,6 +255,13 @@ fn no_quorum() {
     answers(&quarantined, Reason::NoQuorum, ["too few nodes vote", "1 of 3 nodes vote", "quarantine"]);
     let led = facts(|facts| facts.nodes = nodes());
     assert_eq!(explain(&led).reason, Reason::NoRecord, "a leader leads: the nodes vote for it");
+    // A run has perhaps ended, and the nodes refuse the record of its end.
+    let unrecorded = facts(|facts| {
+        (facts.asked, facts.nodes) = (None, nodes());
+        registered(facts).running.push(run(TICK));
+    });
+    let parts = ["so oak starts no run", "by elm; its end cannot be recorded before", "doctor"];
+    answers(&unrecorded, Reason::NoQuorum, parts);
     // The nodes extend the leader's lease, and refuse what it writes.
     for (asked, now) in [(None, TICK + HOUR / 2), (Some(TICK), TICK + SECOND)] {
         let refusing = facts(|facts| {

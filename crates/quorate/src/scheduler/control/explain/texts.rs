@@ -87,11 +87,14 @@ impl JobFacts {
         let mut evidence =
             vec![format!("{} of {} nodes vote, {} required", nodes.voting, nodes.total, nodes.needed)];
         evidence.extend(nodes.reasons.iter().cloned());
+        let leader = self.ledger.as_ref().and_then(|ledger| ledger.leader.as_ref());
         evidence.extend(run.map(|run| {
             let (tick, worker) = (utc(run.tick), plain(&run.worker, TEXT_MAX));
-            format!(
-                "the run of {tick} was started by {worker}; the next leader repeats it or records it as lost"
-            )
+            let then = match leader {
+                None => "the next leader repeats it or records it as lost",
+                Some(_) => "its end cannot be recorded before a majority votes",
+            };
+            format!("the run of {tick} was started by {worker}; {then}")
         }));
         if nodes.has_majority() {
             let text = format!("no worker leads group {:?}, so no run starts", plain(&self.group, TEXT_MAX));
@@ -104,7 +107,7 @@ impl JobFacts {
             let action = "set the clocks of the nodes and of the workers by NTP; `quorate nodes list` shows each clock";
             return self.answer(Reason::Clock, tick, text.to_owned(), evidence, action);
         }
-        let text = match self.ledger.as_ref().and_then(|ledger| ledger.leader.as_ref()) {
+        let text = match leader {
             None => "too few nodes vote, so there is no leader and no run starts".to_owned(),
             Some(leader) => format!("too few nodes vote, so {} starts no run", plain(leader, TEXT_MAX)),
         };
