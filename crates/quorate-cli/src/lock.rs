@@ -67,8 +67,10 @@ struct OwnerRelease {
     owner: String,
     /// The number of nodes that no longer store the token.
     released_on: usize,
-    /// True if a majority of the nodes has counted the release, so that the holder cannot take the lock back.
+    /// True if the holder cannot take the lock back ([`ForcedRelease::is_final`]).
     r#final: bool,
+    /// True if another Redlock client wrote the owner token.
+    foreign: bool,
     /// The other nodes, each with the reason.
     not_released_on: Vec<String>,
 }
@@ -136,18 +138,23 @@ async fn look_and_release(
                 owner: owner.as_str().to_owned(),
                 released_on: forced.freed,
                 r#final: forced.is_final(),
+                foreign: forced.foreign,
                 not_released_on: not_released_on(&forced),
             });
         }
     }
-    if released {
+    if force_now {
         // The nodes are read again to be certain. An owner token that is not UTF-8 was read as a different
         // text, and a node deletes nothing for that text. If the nodes cannot be read now, the owner may still
         // be stored.
-        released = quorum.inspect(resource).await.is_ok_and(|after| {
-            let is_stored = |(owner, _): &(Owner, usize)| after.named.iter().any(|(now, _)| now == owner);
-            !seen.named.iter().any(is_stored)
-        });
+        let after = quorum.inspect(resource).await.ok();
+        for result in &mut results {
+            let is_gone = after
+                .as_ref()
+                .is_some_and(|after| !after.named.iter().any(|(owner, _)| owner.as_str() == result.owner));
+            released &= is_gone;
+            result.r#final &= is_gone;
+        }
     }
     Ok(ReleasePage { lock: ShowPage::new(resource, &seen), forced: force, released, results })
 }
@@ -265,8 +272,13 @@ impl ReleasePage {
                 text += &format!("  not released on {}\n", show::line(node, OWNER_MAX * 5));
             }
         }
+        let is_final = self.results.iter().all(|result| result.r#final);
         text += match self.released {
-            true if self.results.iter().all(|result| result.r#final) => {
+            true if is_final && self.results.iter().any(|result| result.foreign) => {
+                "released: a majority of the nodes no longer stores the holder, which cannot take the lock back unless its \
+                 client, which is not Quorate, sets a missing key again when it extends (plain Redlock does not)\n"
+            }
+            true if is_final => {
                 "released: a majority of the nodes no longer stores the holder, which cannot take the lock back\n"
             }
             true => {

@@ -129,6 +129,7 @@ const CASES: &[Case] = &[
     Case::worker("a validity check without the clock", &[Sabotage::ChecksWithoutClock], "exclusion", 20),
     Case::worker("loss not noticed by the clock", &[Sabotage::LossFromVotesOnly], "step-down", 20),
     Case::worker("a lease outlives its release", &[Sabotage::LeaseOutlivesRelease], "exclusion", 20),
+    Case::node("a free lock set again after later grants", NodeFault::Reviving, "finality", 20).on("forced"),
     Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
     // --- votes ---
     Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60).on("crashes"),
@@ -420,7 +421,7 @@ fn count(seeds: u64) {
 /// For each plan, a number of seeds, counted from the first. In these seeds every invariant must hold with
 /// all mechanisms. (`tests/simulation.rs` runs more seeds of each plan. The seeds here run in a build that
 /// can leave mechanisms out.)
-const HOLDS: [(&str, u64); 10] = [
+const HOLDS: [(&str, u64); 11] = [
     ("default", 10),
     ("contact-all", 6),
     ("old-counters", 6),
@@ -428,6 +429,7 @@ const HOLDS: [(&str, u64); 10] = [
     ("crashes", 20),
     ("durable", 6),
     ("replace", 10),
+    ("forced", 6),
     ("mistaken", 6),
     ("wild-clocks", 6),
     ("far-steps", 10),

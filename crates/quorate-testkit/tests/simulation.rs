@@ -24,7 +24,7 @@ fn seeds(plan: &str) -> Range<u64> {
 
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
-const SWEPT: [(&str, u64); 10] = [
+const SWEPT: [(&str, u64); 11] = [
     ("default", 150),
     ("contact-all", 30),
     ("old-counters", 30),
@@ -32,6 +32,7 @@ const SWEPT: [(&str, u64); 10] = [
     ("crashes", 30),
     ("durable", 30),
     ("replace", 40),
+    ("forced", 30),
     ("mistaken", 30),
     ("wild-clocks", 30),
     ("far-steps", 30),
@@ -311,6 +312,20 @@ sweeps! {
             ("grant of a new node set judged", 500),
         ];
         reached(total, &changes);
+    };
+
+    /// Checks that a holder does not extend its lease after a forced release that is final, and that no two workers
+    /// hold a lock except until its old holder must know of the forced release.
+    a_forced_release_is_not_undone: "forced", |total| {
+        let counts = [
+            ("forced release: final", 200),
+            ("forced release: clear", 10),
+            ("forced release: dropped", 10),
+            ("final forced release judged", 100),
+            ("extend refused latergrants", 100),
+            ("lease granted", 2_000),
+        ];
+        reached(total, &counts);
     };
 
     /// Checks that a worker with a list of three of the five nodes, or with another `max_ttl`, is refused

@@ -79,9 +79,13 @@ is known to be gone or stuck for good, or when the key has no expiry and belongs
 to another client. Ask a live leader with `quorate election resign` instead.
 
 It deletes the lock only where the stored owner is the one that it has just
-shown, and raises the fencing counter there, so that the holder cannot take the
-lock back. It deletes no other holder and no done record. Readers have no token:
-a released reader that still runs may become a reader again.
+shown. If Quorate wrote that owner, it raises the fencing counter there first. Once
+a majority has raised it, the holder cannot take the lock back; the last line says
+if fewer did. It deletes no other holder and no done record. Readers have no token:
+a released reader that still runs may become a reader again. The holder of another
+Redlock client has no counter. It cannot take the lock back either, as Redlock
+extends only a key that still has its value. A client that sets a missing key again
+when it extends can (redsync with WithSetNXOnExtend).
 
 Exit status: 0 if a majority of the nodes no longer stores the owner; 1 if no
 node stores an owner, or without --force; 69 if too few nodes answered; 78

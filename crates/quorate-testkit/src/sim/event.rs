@@ -55,6 +55,11 @@ pub enum Event<'a> {
         /// the lock for reading.
         downgraded: Option<u64>,
     },
+    /// The operator is about to release a lease by force.
+    Forces {
+        /// The owner token of the lease.
+        owner: &'a Owner,
+    },
     /// A worker transferred a lease, and a majority has reserved the lock for the successor.
     Transferred {
         /// The worker that held the lease.
@@ -263,12 +268,35 @@ pub struct Belief {
     pub clock_stood: bool,
     /// The owner token. `None` for terms and claims, whose owner token is not accessible.
     pub owner: Option<Owner>,
+    /// The earliest true time at which the worker may have sent the requests on which the validity rests, unless its
+    /// boot clock stood still.
+    pub sent: Duration,
+    /// The operator's forced release of the lease. Only locks are released by force.
+    pub forced: Forced,
     /// True for a reader's lease, which other readers may hold too.
     pub reads: bool,
     /// The time for which the worker's process has run since its last pause. `None` while it is paused.
     pub awake_for: Option<Duration>,
     /// The node list of the worker's process.
     pub nodes: NodeList,
+}
+
+/// The forced release of a lease by an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Forced {
+    /// The last true time at which a server was asked to remove the lease.
+    pub freed_at: Option<Duration>,
+    /// The true time at which the operator learned that the release is final
+    /// ([`ForcedRelease::is_final`](quorate::admin::ForcedRelease::is_final)).
+    pub final_at: Option<Duration>,
+}
+
+impl Belief {
+    /// Returns `true` if a server was asked by force to remove the lease after the worker had sent the requests on
+    /// which the validity rests. Until its next extension, the worker need not know.
+    pub fn is_freed_by_force(&self) -> bool {
+        self.forced.freed_at.is_some_and(|at| self.sent <= at)
+    }
 }
 
 /// A worker that waits for a lock in its queue, in the fault-free phase.

@@ -42,8 +42,12 @@ macro_rules! excuses {
 excuses! {
     /// Of two holders, all but one have a boot clock that stood still.
     ExclusionClock, "exclusion: a boot clock stood still", README;
+    /// An operator released the lock of the earlier of two holders by force, and the holder has not extended it since.
+    ExclusionForced, "exclusion: released by force", LEASE_FAILURES;
     /// Too few servers back a grant of a worker whose boot clock stood still.
     BackingClock, "backing: a boot clock stood still", README;
+    /// Too few servers back a lease that was released by force and that its holder has not extended since.
+    BackingForced, "backing: released by force", LEASE_FAILURES;
     /// A server that does not store the lease counts because it is down and not durable.
     BackingDown, "backing: a server is down", VOTERS;
     /// A server that does not store the lease counts because it lost data, and is in quarantine.
@@ -54,6 +58,8 @@ excuses! {
     FencingEnded, "fencing: the grant had ended", LEASES;
     /// The token is smaller than a newer one, and the worker's boot clock stood still.
     FencingClock, "fencing: a boot clock stood still", README;
+    /// The token is smaller than a newer one, and the lease was released by force before the worker saw it.
+    FencingForced, "fencing: released by force", LEASE_FAILURES;
     /// The grant of a claim, whose counter is removed with its record, is not judged.
     OrderClaim, "order: a claim's counter is removed", CLAIMS;
     /// The work was not asked to stop, because its process is paused or was resumed only just now.
@@ -178,6 +184,8 @@ excuses! {
     FenceUnchecked, "fence: the store compares no tokens", README;
     /// A server that lost the release of an attempt set the attempt's key again.
     ReleaseForgotten, "release: the server lost its data", VOTERS;
+    /// A holder set its key again on a server on which an operator had released it by force.
+    ReleaseForced, "release: released by force", LEASE_FAILURES;
     /// A resign request was stored again after its release.
     ReleaseResign, "release: a resign request is no attempt", LEASES;
     /// A writer's grant with a small token, or a downgrade with a newer writer, had ended before its worker saw it.
@@ -208,6 +216,8 @@ excuses! {
     HistoryEnded, "lock history, message history: the grant had ended", LEASES;
     /// A grant whose worker's boot clock stood still is no operation, or ends before that.
     HistoryClock, "lock history, message history: a boot clock stood still", README;
+    /// A grant that was released by force is no operation, or ends before that.
+    HistoryForced, "lock history: released by force", LEASE_FAILURES;
     /// A message or tick may begin again, or an earlier claim complete its message: a majority lost the record.
     HistoryForgotten, "message history, tick history: servers lost the record", FORGOTTEN;
     /// The start of an at-least-once tick under a term whose worker's boot clock stood still is no operation.

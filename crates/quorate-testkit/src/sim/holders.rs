@@ -1,5 +1,5 @@
 use super::{
-    Belief, Host, NodeList,
+    Belief, Forced, Host, NodeList,
     judged_server::{Backer, SeenLease},
 };
 use quorate::{
@@ -14,6 +14,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+/// The unit of the simulated time.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A lease, a term or a claim that a worker's code has received from the library.
 #[derive(Clone, Debug)]
@@ -155,6 +158,11 @@ impl Held {
             without_lease,
             asked_to_stop: holder.is_asked_to_stop(),
             clock_stood: self.clock_stood(remaining, setup),
+            sent: {
+                let elapsed = setup.validity(self.grace * 5).saturating_sub(remaining);
+                now.saturating_sub(elapsed.mul_f64(1.0 + setup.drift_rate) + TICK)
+            },
+            forced: Forced::default(),
             owner: match holder {
                 Holder::Lease(lease) => Some(lease.owner().clone()),
                 Holder::ReadLease(lease) => Some(lease.owner().clone()),

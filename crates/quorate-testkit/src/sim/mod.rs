@@ -56,6 +56,11 @@
 //!   that leaves are lost. No server forgets, except one that joins: a marker that closes a server is lost with the
 //!   server's data. A worker starts with the new list too early only if every majority of that list has a server of the
 //!   old set. Otherwise it could lead beside the old set.
+//! - **Locks that an operator releases by force** occur in the plan `forced` only: plain locks, no leadership, no claim
+//!   and no reservation. The holder works on beside the next one until it has extended its lease, or until its validity
+//!   ends. Until then *exclusion*, *backing*, *fencing* and the history of locks do not judge it
+//!   ([`Belief::is_freed_by_force`]). *Finality* requires that it does not extend its lease once the operator has
+//!   learned that the release is final.
 //! - **Workers that have another node list by mistake, or another `max_ttl`,** occur in the plan `mistaken` only, in which one
 //!   server may forget. The nodes must refuse these workers with an error that names the mistake. In the plan
 //!   `mistaken-and-forgotten`, a majority of the nodes in a wrong list may forget while the rest of the list is
@@ -86,6 +91,7 @@
 //! | workers pause, crash (the network goes before the futures are dropped) and start again | [`Fault`] |
 //! | workers' machines sleep (timers stand still, clocks do not; see [`Machine`]), stand still with all clocks, or with the boot clock alone | [`Fault`] |
 //! | the command that replaces the node set crashes, and is run again; workers start with the new list before, during and after the replacement | [`NodeChange`] |
+//! | an operator releases locks by force | [`Plan::forces`] |
 //! | workers' wall clocks step by seconds or hours | [`Fault::StepWorker`] |
 //!
 //! A seed decides all these events ([`Scenario`]), and two runs of a seed write the same [`Trace`]. The module
@@ -118,7 +124,7 @@ mod sweep;
 mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
-pub use event::{Belief, Event, RunOutcome, StoreRead, TickStart, Waiter, Working, Write};
+pub use event::{Belief, Event, Forced, RunOutcome, StoreRead, TickStart, Waiter, Working, Write};
 pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{

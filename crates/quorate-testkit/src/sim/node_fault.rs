@@ -33,6 +33,8 @@ pub enum NodeFault {
     /// An extension sets the fencing counter to the token of the owner that extends, even if that lowers the
     /// counter.
     Lowering,
+    /// The server sets a free lock again for a former holder, although it has counted later grants.
+    Reviving,
     /// The server answers that it has extended a lease, but does not change the end of the lease.
     Shortening,
     /// The server overwrites a record that the writer has not seen.
@@ -116,6 +118,7 @@ impl FaultyNode<'_> {
                 }
                 reply
             }
+            (NodeFault::Reviving, Request::Extend { .. }) => self.revived(request.clone()),
             (NodeFault::Shortening, Request::Extend { resource, .. }) => self.shortened(resource, request),
             (
                 NodeFault::Overwriting | NodeFault::Unsealed | NodeFault::Reopening,
@@ -163,6 +166,17 @@ impl FaultyNode<'_> {
             (*propose, *tolerance) = (FencingToken::new(0), Duration::MAX);
         }
         self.honestly(&request)
+    }
+
+    fn revived(&mut self, mut request: Request) -> Reply {
+        let reply = self.honestly(&request);
+        if let (Request::Extend { token, .. }, Reply::Refused(Refusal::LaterGrants { counter })) =
+            (&mut request, &reply)
+        {
+            *token = *counter;
+            return self.honestly(&request);
+        }
+        reply
     }
 
     fn obliged(&mut self, resource: &Resource, to: FencingToken) -> Reply {

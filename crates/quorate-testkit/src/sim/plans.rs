@@ -2,7 +2,7 @@ use super::Plan;
 use std::time::Duration;
 
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
-pub const PLANS: [(&str, &str); 10] = [
+pub const PLANS: [(&str, &str); 11] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
     ("contact-all", "every round asks all servers at once; in the other plans a lock asks a majority first"),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
@@ -12,6 +12,10 @@ pub const PLANS: [(&str, &str); 10] = [
     (
         "replace",
         "an operator replaces the node set, and workers start with the new list before, during and after it",
+    ),
+    (
+        "forced",
+        "an operator releases locks by force, some of them twice, while their holders work on, extend or have crashed",
     ),
     ("mistaken", "workers start with another node list or another max_ttl, and one server forgets"),
     (
@@ -43,6 +47,7 @@ impl Plan {
             "crashes" => plan.crashes = 250,
             "durable" => (plan.setup.durable, plan.crashes) = (true, 200),
             "replace" => plan.replaces = 1_000,
+            "forced" => plan.forces = true,
             "mistaken" => (plan.mistakes, plan.one_forgets) = (true, true),
             "mistaken-and-forgotten" => plan.mistakes = true,
             "wild-clocks" => plan.wild_clocks = true,

@@ -1,7 +1,8 @@
+mod forced;
 mod locks;
 
 use super::{
-    Belief, Event, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
+    Belief, Event, Forced, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
     exchanges::{self, Exchanges},
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
@@ -12,7 +13,7 @@ use quorate::{
     election::Term,
     env::WallTime,
     lease::Lease,
-    node::{Batch, BatchReply, Resource},
+    node::{Batch, BatchReply, Owner, Resource},
     quorum::QuorumConfig,
     scheduler::RunContext,
 };
@@ -55,6 +56,8 @@ struct State {
     invariants: Vec<Box<dyn Invariant>>,
     held: Vec<Arc<Held>>,
     work: BTreeMap<u64, Job>,
+    /// The leases that the operator has released by force.
+    forced: BTreeMap<Owner, Forced>,
     numbers: u64,
     last_leader: Option<Arc<str>>,
     calm: bool,
@@ -147,6 +150,7 @@ impl Referee {
             invariants: all(),
             held: Vec::new(),
             work: BTreeMap::new(),
+            forced: BTreeMap::new(),
             numbers: 0,
             last_leader: None,
             calm: false,
@@ -214,6 +218,7 @@ impl Referee {
     /// may have changed a lease, or if it was last judged 5 ms ago.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         let mut may_change_lease = false;
+        self.state().note_freed(batch, self.truth.now());
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
             self.state().exchanges.count(request, reply);
@@ -484,7 +489,8 @@ impl Referee {
     fn belief(&self, held: &Held, now: Duration, servers: &[Backer<'_>]) -> Option<Belief> {
         let belief = held.belief(now, servers, &self.setup)?;
         let excused = belief.clock_stood && !self.excuses_none.load(Ordering::Relaxed);
-        Some(Belief { clock_stood: excused, ..belief })
+        let forced = self.state().forced(belief.owner.as_ref());
+        Some(Belief { clock_stood: excused, forced, ..belief })
     }
 
     /// Judges only `event`. [`tell`](Self::tell) also judges the state of all grants at this moment.

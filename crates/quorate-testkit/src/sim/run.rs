@@ -10,7 +10,7 @@ use super::{
     log_capture::capture_log,
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
-    worker::{ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker},
+    worker::{ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker, forcer},
 };
 use futures_util::future::join_all;
 use quorate::{
@@ -212,7 +212,7 @@ impl Run {
         for worker in 0..WORKERS {
             self.start_worker(worker, None);
         }
-        if self.duties.iter().any(|duties| duties.pool) {
+        if self.has_pool() || self.plan.forces {
             self.start_operator();
         }
         self.start_replacer();
@@ -437,6 +437,11 @@ impl Run {
         self.workers[worker] = Some(process);
     }
 
+    /// Returns `true` if some workers run jobs of the second group, to which an operator sends requests.
+    fn has_pool(&self) -> bool {
+        self.duties.iter().any(|duties| duties.pool)
+    }
+
     fn start_operator(&mut self) {
         let process = self.process(OPERATOR, None);
         let operator = Operator {
@@ -446,8 +451,13 @@ impl Run {
             seed: self.scenario.seed,
             finished: Arc::default(),
         };
-        process.env.spawn(Freezer::new(operator.clone()).work());
-        process.env.spawn(operator.clone().work());
+        if self.has_pool() {
+            process.env.spawn(Freezer::new(operator.clone()).work());
+            process.env.spawn(operator.clone().work());
+        }
+        if self.plan.forces {
+            process.env.spawn(forcer::work(operator.clone()));
+        }
         self.operator = Some((process, operator));
     }
 

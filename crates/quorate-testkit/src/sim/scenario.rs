@@ -80,6 +80,8 @@ pub struct Plan {
     /// The number of seeds in a thousand in which the node set is replaced. The other seeds have the same history as
     /// without replacements.
     pub replaces: u64,
+    /// Lets an operator release held locks by force.
+    pub forces: bool,
     /// The guarantees that this plan requires, in addition to those that every plan requires.
     pub promises: Promises,
     /// The longest time for which a worker sleeps before it reads the clock again.
@@ -112,6 +114,7 @@ impl Default for Plan {
             crashes: 0,
             snapshots: 300,
             replaces: 0,
+            forces: false,
             promises: Promises::default(),
             naps: NAP,
             oversleep: Duration::ZERO,

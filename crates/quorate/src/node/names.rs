@@ -263,6 +263,13 @@ impl Owner {
         Self(token.into())
     }
 
+    /// Returns whether another Redlock client wrote the token. A client whose tokens look like Quorate's is not
+    /// recognized.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let special = [Self::READERS, Self::QUEUE].contains(&self.as_str());
+        !special && signed(&self.0).is_none() && self.reserved_for().is_none()
+    }
+
     /// Returns the whole token, unchanged. Another client may have written any characters: use `Display` to show the
     /// token.
     pub fn as_str(&self) -> &str {
@@ -371,6 +378,18 @@ mod tests {
             let lease = Owner::sign(worker, 1, 2);
             assert_eq!((lease.reserved_for(), lease.worker()), (None, worker));
             assert!(!Owner::sign("a", 3, 4).may_take(&lease), "{worker}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_quorate_did_not_write_are_foreign() {
+        let readers = Owner::from_node(Owner::READERS);
+        for ours in [Owner::sign("a", 1, 2), Owner::sign("", 1, 2), Owner::reserve("a", 1, 2), readers] {
+            assert!(!ours.is_foreign(), "{ours}");
+        }
+        let signed = Owner::sign("a", 1, 2);
+        for other in ["", "another-client", "0123456789abcdef0123456789abcdef", &signed.as_str()[..33]] {
+            assert!(Owner::from_node(other).is_foreign(), "{other}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// ([`Server::backs`](crate::sim::Server::backs)). This invariant is stronger than exclusion: it detects a
 /// lease that too few servers store, even if no other worker acquires it. If a worker's clock stood still,
 /// its lease is not judged until a majority has extended the lease by a request that was sent while the clock
-/// ran.
+/// ran. A lease that was released by force is judged again once its holder has extended it.
 #[derive(Debug)]
 pub(super) struct Backing;
 
@@ -25,7 +25,9 @@ impl Invariant for Backing {
             if belief.backed_by >= majority && stored_on < majority && !belief.clock_stood {
                 belief.without_lease.iter().for_each(|excuse| excuse.count());
             }
-            belief.backed_by < majority && !Excuse::BackingClock.excuses(belief.clock_stood)
+            belief.backed_by < majority
+                && !Excuse::BackingClock.excuses(belief.clock_stood)
+                && !Excuse::BackingForced.excuses(belief.is_freed_by_force())
         };
         match beliefs.iter().filter(|belief| belief.valid).find(lacks) {
             Some(belief) => Err(format!(

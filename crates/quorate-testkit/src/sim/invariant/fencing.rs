@@ -1,5 +1,5 @@
 use super::{Event, Invariant};
-use crate::sim::Excuse;
+use crate::sim::{Belief, Excuse};
 use quorate::node::Resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,9 +28,14 @@ impl Invariant for Fencing {
         // round was granted. Another worker may have acquired the lease since then. A worker whose clock
         // stood still cannot know whether its grant has ended. `Order` also compares the tokens of such
         // grants, except those of claims.
-        if !belief.valid || belief.clock_stood {
+        // The same holds for a lease that was released by force before its worker saw it.
+        if !belief.valid || belief.clock_stood || belief.is_freed_by_force() {
             if self.newest.get(resource).is_some_and(|newest| token < *newest) {
-                let excuse = if belief.valid { Excuse::FencingClock } else { Excuse::FencingEnded };
+                let excuse = match belief {
+                    Belief { valid: false, .. } => Excuse::FencingEnded,
+                    Belief { clock_stood: true, .. } => Excuse::FencingClock,
+                    _ => Excuse::FencingForced,
+                };
                 excuse.count();
             }
             return Ok(());

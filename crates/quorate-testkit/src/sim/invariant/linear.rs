@@ -5,6 +5,7 @@
 //!
 //! * A grant that had ended before its worker saw it, and one whose worker's clock stood still, is no operation. A grant
 //!   whose worker's clock stands still later ends at the last moment before that, and is not judged again.
+//! * A grant that an operator releases by force ends at the last moment before that, and is not judged again.
 //! * The end of a run may take effect at any time since its start, because a paused worker's run is active and does
 //!   nothing. So no overlap of two runs is judged here; *succession* and *runs* do that.
 //! * If a majority no longer stores the record of an end, because servers forgot, an operation says so. The message or

@@ -122,6 +122,8 @@ pub(super) fn belief(lease: u64, worker: &str, token: u64, valid: bool) -> super
         without_lease: Vec::new(),
         clock_stood: false,
         owner: Some(quorate::node::Owner::from_node(&format!("{worker}:{lease}"))),
+        sent: Duration::ZERO,
+        forced: super::Forced::default(),
         reads: false,
         awake_for: Some(Duration::from_secs(9)),
         nodes: super::NodeList::default(),

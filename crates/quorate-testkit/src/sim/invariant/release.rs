@@ -1,19 +1,22 @@
 use super::{Event, Invariant};
 use crate::sim::Excuse;
 use quorate::node::{Owner, Reply, Request, Resource, ResourceKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Requires that once a server has run the release of an attempt, no delayed request of that attempt sets the
 /// key on this server again, for a writer or for a reader. Such a key would block other workers until its TTL ends. (Resign requests are not
 /// judged. They are no attempts: a resign request is stored under the owner token of the holder that it
-/// addresses, and may be sent again.)
+/// addresses, and may be sent again.) The release by an operator does not end the attempt: its holder may set the key
+/// again on a server whose counter was not raised, and *finality* judges that it does not hold the lock again.
 #[derive(Debug, Default)]
 pub(super) struct Release {
     /// For each server, the resources that each attempt has released there. A run has thousands of attempts.
     released: BTreeMap<String, Attempts>,
     /// For each server, the releases that it has lost.
     forgotten: BTreeMap<String, Attempts>,
+    /// The attempts that an operator has released by force.
+    forced: FxHashSet<Owner>,
 }
 
 /// Only looked up by owner, so the order does not matter.
@@ -44,6 +47,9 @@ impl Invariant for Release {
                     released.push(resource.clone());
                 }
             }
+            Event::Forces { owner } => {
+                self.forced.insert((*owner).clone());
+            }
             Event::Ran { node, request, reply: Reply::Granted { .. } | Reply::Extended | Reply::Shared } => {
                 let (Request::Acquire { resource, owner, .. }
                 | Request::Extend { resource, owner, .. }
@@ -58,7 +64,10 @@ impl Invariant for Release {
                     released.is_some_and(|released| released.contains(resource))
                 };
                 let is_request = resource.kind() == ResourceKind::ResignRequest;
-                if is_in(&self.released) && !Excuse::ReleaseResign.excuses(is_request) {
+                if is_in(&self.released)
+                    && !Excuse::ReleaseResign.excuses(is_request)
+                    && !Excuse::ReleaseForced.excuses(self.forced.contains(owner))
+                {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));
                 }
                 Excuse::ReleaseForgotten.excuses(!is_request && is_in(&self.forgotten));
@@ -90,6 +99,10 @@ mod tests {
         assert!(ran("n2", &extend, &Reply::Extended).is_ok(), "another server");
         assert!(ran("n1", &extend, &Reply::Refused(quorate::node::Refusal::Stale)).is_ok());
         assert!(ran("n1", &extend, &Reply::Extended).is_err());
+        let Request::Extend { owner, .. } = &extend else { panic!("{extend:?}") };
+        invariant.see(Duration::ZERO, &Event::Forces { owner }).unwrap();
+        let ran = Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended };
+        assert!(invariant.see(Duration::ZERO, &ran).is_ok(), "an operator released it");
         invariant.see(Duration::ZERO, &Event::Forgot { node: "n1" }).unwrap();
         let again = invariant
             .see(Duration::ZERO, &Event::Ran { node: "n1", request: &extend, reply: &Reply::Extended });

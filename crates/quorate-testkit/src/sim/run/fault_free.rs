@@ -64,7 +64,7 @@ impl Run {
             }
         };
         let pool = async {
-            let (_, operator) = self.operator.as_ref()?;
+            let (_, operator) = self.operator.as_ref().filter(|_| self.has_pool())?;
             let until = (usable + RESUMED_IN).max(began + LIFTED_IN);
             Some(self.watch_pool(operator, began, until).await)
         };

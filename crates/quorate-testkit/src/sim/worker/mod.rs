@@ -3,13 +3,15 @@
 //! The seed decides which worker has which duties. All workers compete for leases. Some also have jobs in the
 //! first group ([`leader`], [`jobs`]), run jobs of the second group ([`pool`]), or handle messages
 //! ([`claims`]), some of which have an attempt limit ([`limited`]). In some seeds all workers also compete for locks
-//! of one more kind ([`LockKind`]), and in some an operator replaces the node set ([`replacer`]).
+//! of one more kind ([`LockKind`]), and in some an operator replaces the node set ([`replacer`]). In the plan `forced` an
+//! operator releases locks by force ([`forcer`]).
 //!
 //! The systems outside of Quorate have no faults of their own. They are the stores to which workers write
 //! ([`sink`]), and the broker that delivers messages ([`inbox`]).
 
 mod claims;
 mod fair;
+pub(super) mod forcer;
 mod freezer;
 mod inbox;
 mod jobs;

@@ -90,7 +90,10 @@ impl Grants {
         let Belief { worker, resource, token, .. } = belief;
         let since = self.ends_without_grant(resource, worker);
         let attempt = belief.owner.as_ref().and_then(|owner| self.attempts.get(owner).copied());
-        if Excuse::HistoryEnded.excuses(!belief.valid) || Excuse::HistoryClock.excuses(belief.clock_stood) {
+        if Excuse::HistoryEnded.excuses(!belief.valid)
+            || Excuse::HistoryClock.excuses(belief.clock_stood)
+            || Excuse::HistoryForced.excuses(belief.is_freed_by_force())
+        {
             return Vec::new();
         }
         let (worker, resource, token) = (Arc::clone(worker), resource.clone(), *token);
@@ -109,7 +112,9 @@ impl Grants {
                     return true;
                 }
                 Some(belief) => {
-                    Excuse::HistoryClock.excuses(belief.valid);
+                    let is_forced = belief.is_freed_by_force() && !belief.clock_stood;
+                    Excuse::HistoryForced.excuses(belief.valid && is_forced);
+                    Excuse::HistoryClock.excuses(belief.valid && !is_forced);
                     ChangeKind::Expires
                 }
                 None => ChangeKind::GivenUp,
@@ -129,7 +134,7 @@ impl Believed {
 }
 
 fn counts(belief: &Belief) -> bool {
-    belief.valid && !belief.clock_stood
+    belief.valid && !belief.clock_stood && !belief.is_freed_by_force()
 }
 
 #[cfg(test)]
