@@ -2,7 +2,8 @@ mod forced;
 mod locks;
 
 use super::{
-    Belief, Event, Forced, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth, Working, Write,
+    Belief, Event, Forced, Held, Holder, Host, NodeList, RunOutcome, Server, TickStart, Trace, Truth,
+    Working, Write,
     exchanges::{self, Exchanges},
     invariant::{Invariant, MAJORITY, all},
     job_run::{self, AllGoing},
