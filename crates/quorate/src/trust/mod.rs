@@ -72,6 +72,7 @@ mod epoch;
 mod latency;
 mod marker;
 mod marking;
+mod node_state;
 mod node_trust;
 mod policy;
 mod quorum_clock;
@@ -80,7 +81,7 @@ mod rejection;
 
 pub use epoch::NodeEpoch;
 pub use marker::{Incarnation, Marker, MarkerError};
-pub use registry::{NodeState, NodeStatus};
+pub use node_state::{NodeState, NodeStatus};
 pub use rejection::{QuarantineReason, VoteRejection};
 
 pub(crate) use clock_offset::ClockOffset;
