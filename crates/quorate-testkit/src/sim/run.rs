@@ -10,7 +10,9 @@ use super::{
     log_capture::capture_log,
     node_list,
     scenario::{NODES, OPERATOR, WORKERS},
-    worker::{ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker, forcer},
+    worker::{
+        ChangeState, Duties, Freezer, Inbox, Operator, Outside, PACE, RESOURCES, Sinks, Worker, forcer,
+    },
 };
 use futures_util::future::join_all;
 use quorate::{
