@@ -219,7 +219,6 @@ impl Referee {
     /// may have changed a lease, or if it was last judged 5 ms ago.
     pub fn ran(&self, node: &str, batch: &Batch, reply: &BatchReply) {
         let mut may_change_lease = false;
-        self.state().note_freed(batch, self.truth.now());
         for (request, reply) in batch.requests.iter().zip(&reply.replies) {
             self.judge(&Event::Ran { node, request, reply });
             self.state().exchanges.count(request, reply);

@@ -3,7 +3,6 @@
 use super::{Referee, State};
 use crate::sim::{Event, Forced};
 use quorate::node::{Batch, Owner, Request, Resource};
-use std::time::Duration;
 
 impl Referee {
     /// Records that the operator is about to release the lease of `owner` by force.
@@ -23,23 +22,25 @@ impl Referee {
         }
         self.look();
     }
-}
 
-impl State {
-    /// Notes the leases that a server removes with this batch, if an operator releases them by force.
-    pub(super) fn note_freed(&mut self, batch: &Batch, now: Duration) {
-        if self.forced.is_empty() {
+    /// Notes the leases that a server is about to remove with this batch, if an operator releases them by force.
+    pub(in super::super) fn note_freed(&self, batch: &Batch) {
+        let now = self.truth.now();
+        let mut state = self.state();
+        if state.forced.is_empty() {
             return;
         }
         for request in &batch.requests {
             if let Request::Release { owner, .. } = request
-                && let Some(forced) = self.forced.get_mut(owner)
+                && let Some(forced) = state.forced.get_mut(owner)
             {
                 forced.freed_at = Some(now);
             }
         }
     }
+}
 
+impl State {
     pub(super) fn forced(&self, owner: Option<&Owner>) -> Forced {
         owner.and_then(|owner| self.forced.get(owner)).copied().unwrap_or_default()
     }
