@@ -37,8 +37,8 @@ const HOST_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuorumConfig {
     /// The name of this worker in owner tokens, so that the nodes can name the holder of a lock. The default
-    /// is the host's name and the process id, `HOST-PID`. In a container, where the process id is 1, a random part
-    /// follows.
+    /// is the host's name and the process id, `HOST-PID`. In a container a random part follows, since the host's
+    /// name and the process id may be those of another container.
     pub worker: Arc<str>,
     /// The longest time that a node may take to answer a request, independent of any TTL. Default 100 ms.
     pub node_timeout: Duration,
@@ -111,22 +111,25 @@ impl Default for QuorumConfig {
     }
 }
 
-/// Returns the host's name and the process id. Both are needed: two containers have different host names, but
-/// often the same process id, and two processes on a host have the same host name. The name stays the same in a process.
+/// Returns the host's name and the process id, and in a container a random part. The name stays the same in a process.
 fn default_worker() -> Arc<str> {
-    static WORKER: LazyLock<Arc<str>> =
-        LazyLock::new(|| worker_of(&crate::env::host_name(), std::process::id(), SystemWorld.random()));
+    static WORKER: LazyLock<Arc<str>> = LazyLock::new(|| {
+        let random = crate::env::is_in_pid_namespace().then(|| SystemWorld.random());
+        worker_of(&crate::env::host_name(), std::process::id(), random)
+    });
     Arc::clone(&WORKER)
 }
 
-fn worker_of(host: &str, pid: u32, random: u64) -> Arc<str> {
+fn worker_of(host: &str, pid: u32, random: Option<u64>) -> Arc<str> {
     let host: String = host.chars().filter(|c| !crate::plain::steers(*c)).collect();
     let worker = match crate::plain::plain(&host, HOST_MAX).trim() {
         "" => format!("pid-{pid}"),
         host => format!("{host}-{pid}"),
     };
-    // The first process of each container has this id, and containers may share the host's name.
-    if pid == 1 { format!("{worker}-{:06x}", random & 0xff_ffff).into() } else { worker.into() }
+    match random {
+        Some(random) => format!("{worker}-{:06x}", random & 0xff_ffff).into(),
+        None => worker.into(),
+    }
 }
 
 impl QuorumConfig {
@@ -369,14 +372,14 @@ mod tests {
 
     #[test]
     fn the_default_worker_is_named_by_host_and_process_and_is_a_valid_name() {
-        assert_eq!(&*worker_of("web-1.example", 7, 5), "web-1.example-7");
-        assert_eq!(&*worker_of("", 7, 5), "pid-7");
-        assert_eq!(&*worker_of("a\n\u{1b}b", 7, 5), "ab-7");
-        assert_eq!(&*worker_of("web", 1, 0xffff_ffff_ff00_00ab), "web-1-0000ab", "in a container");
-        let long = worker_of(&"ü".repeat(200), u32::MAX, 5);
+        assert_eq!(&*worker_of("web-1.example", 7, None), "web-1.example-7");
+        assert_eq!(&*worker_of("", 7, None), "pid-7");
+        assert_eq!(&*worker_of("a\n\u{1b}b", 7, None), "ab-7");
+        assert_eq!(&*worker_of("web", 9, Some(0xffff_ffff_ff00_00ab)), "web-9-0000ab", "in a container");
+        let long = worker_of(&"ü".repeat(200), u32::MAX, Some(5));
         assert!(QuorumConfig::validate_worker("worker", &long).is_ok(), "{long}");
         let default = QuorumConfig::default().worker;
-        assert!(default.ends_with(&format!("-{}", std::process::id())), "{default}");
+        assert!(default.contains(&format!("-{}", std::process::id())), "{default}");
         assert!(QuorumConfig::validate_worker("worker", &default).is_ok(), "{default}");
     }
 

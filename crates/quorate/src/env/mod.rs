@@ -30,7 +30,7 @@ pub use clock::{BootTime, WallTime};
 pub use scoped::ScopedTask;
 #[doc(hidden)]
 pub use system::SystemWorld;
-pub(crate) use system::host_name;
+pub(crate) use system::{host_name, is_in_pid_namespace};
 
 use futures_util::future::BoxFuture;
 use std::{fmt::Debug, sync::Arc, time::Duration};

@@ -12,6 +12,17 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap_or_default().to_owned()
 }
 
+/// Returns whether this process has its id from a namespace of its own, as in a container. Then a process of another
+/// container may have the same id. Linux numbers the namespace of the machine itself always in the same way
+/// (`PROC_PID_INIT_INO`). Where the namespace cannot be read, the first process is taken for that of a container.
+pub(crate) fn is_in_pid_namespace() -> bool {
+    const OF_THE_MACHINE: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(namespace) => namespace.as_os_str() != OF_THE_MACHINE,
+        Err(_) => std::process::id() == 1,
+    }
+}
+
 /// The [`World`] of the operating system: the kernel's clocks and randomness, and tokio's timers and tasks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemWorld;
