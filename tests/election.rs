@@ -218,8 +218,8 @@ fn locks_of_other_clients_and_on_a_minority_can_be_released() {
     // A foreign holder of a lock that Quorate has used has a counter beside it, which it does not know.
     let exec = ["exec", "--nodes", &list, "--no-wait", "--lock", "both", "--", "true"];
     program.run(exec).expect(0);
-    let fence = nodes[0].command(&["KEYS", "*both*"]);
-    assert!(!fence.is_empty(), "a counter is left");
+    let counters = (0..3).filter(|index| !nodes[*index].command(&["KEYS", "*both*"]).is_empty()).count();
+    assert!(counters >= 2, "counters are left");
     for index in 0..3 {
         nodes[index].command(&["SET", "quorate:both", "another-client"]);
     }

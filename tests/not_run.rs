@@ -29,7 +29,7 @@ const LINUX_ALONE: [(&str, usize, &str); 6] = [
     ("crates/quorate-testkit/tests/machines.rs", 1, "machines"),
     ("crates/quorate-testkit/tests/server_clock.rs", 1, "server_clock"),
     ("tests/faults/main.rs", 1, "faults"),
-    ("tests/stuck.rs", 9, "stuck"),
+    ("tests/stuck.rs", 10, "stuck"),
     ("tests/systemd.rs", 2, "systemd::a_daemon_that_is_stopped_is_silent_and_an_abstract_name_will_do"),
 ];
 

@@ -12,7 +12,7 @@ impl Referee {
         self.judge(&Event::Forces { owner });
     }
 
-    /// Records the end of a forced release, and whether the operator was told that it is final.
+    /// Records the end of a forced release, and whether it was reported as final.
     pub(in super::super) fn forced(&self, owner: &Owner, is_final: bool) {
         let now = self.truth.now();
         let is = if is_final { "" } else { "not " };
