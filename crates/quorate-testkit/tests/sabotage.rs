@@ -123,7 +123,9 @@ const CASES: &[Case] = &[
     Case::worker("a dropped attempt sends no release", &[Sabotage::DropsSilently], "liveness", 20),
     Case::worker("split votes are not repeated", &[Sabotage::SplitVotesNotRetried], "liveness", 60),
     // --- validity ---
-    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90).on("no-slack"),
+    Case::worker("validity from receipt", &[Sabotage::ValidityFromReceipt], "backing", 90)
+        .on("no-slack")
+        .from(9),
     Case::worker("no margin", &[Sabotage::NoMargin], "backing", 60).on("no-slack"),
     Case::worker("no margin, clocks that step", &[Sabotage::NoMargin], "backing", 60),
     Case::worker("a validity check without the clock", &[Sabotage::ChecksWithoutClock], "exclusion", 20),
@@ -133,22 +135,22 @@ const CASES: &[Case] = &[
     Case::node("an extension does not lengthen", NodeFault::Shortening, "backing", 20),
     // --- votes ---
     Case::node("a node that forgot keeps its vote", NodeFault::Forgetful, "exclusion", 60).on("crashes"),
-    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes"),
-    Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes"),
+    Case::worker("no quarantine", &[Sabotage::NoQuarantine], "exclusion", 60).on("crashes").from(10),
+    Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes").from(10),
     Case::worker("clock jumps not detected", &[Sabotage::ClockStepsIgnored], "exclusion", 60).on("far-steps"),
     // --- records ---
-    Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps"),
-    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).from(20),
+    Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps").from(10),
+    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).from(26),
     Case::worker("skipped ticks are not closed", &[Sabotage::SkipsNotClosed], "outcomes", 20),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
-    Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60),
-    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(25),
-    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100),
+    Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60).from(7),
+    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(28),
+    Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100).from(5),
     // --- readers, queues, slots, transfers: a seed in ten has each ---
     Case::node("a reader beside a writer", NodeFault::Mingling, "readers", 100),
     Case::node("one reader releases for all", NodeFault::Dispersing, "readers", 100),
-    Case::node("a grant without regard to the queue", NodeFault::Unqueueing, "fair", 100),
-    Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(30),
+    Case::node("a grant without regard to the queue", NodeFault::Unqueueing, "fair", 100).from(28),
+    Case::worker("queued by arrival", &[Sabotage::QueuedByArrival], "fair", 100).from(40),
     Case::worker("one slot tried in a pass", &[Sabotage::OneSlotTried], "slots", 100),
     Case::node("a slot granted that is held", NodeFault::Generous, "slots", 100),
     Case::worker("extended after its transfer", &[Sabotage::ExtendedAfterTransfer], "transfers", 100),
@@ -156,19 +158,19 @@ const CASES: &[Case] = &[
     // --- attempts and dead letters ---
     Case::worker("an attempt that one node has counted", &[Sabotage::AttemptCountedByOne], "attempts", 60),
     Case::worker("no attempt limit", &[Sabotage::AttemptLimitIgnored], "attempts", 60),
-    Case::worker("a count that is not withdrawn", &[Sabotage::CountNotWithdrawn], "attempts", 60),
+    Case::worker("a count that is not withdrawn", &[Sabotage::CountNotWithdrawn], "attempts", 60).from(14),
     Case::node("an attempt that is not counted", NodeFault::Miscounting, "attempts: began before", 60),
-    Case::worker("payloads not compared", &[Sabotage::PayloadIgnored], "payloads", 60).from(20),
+    Case::worker("payloads not compared", &[Sabotage::PayloadIgnored], "payloads", 60).from(21),
     Case::worker("a dead letter without its hook", &[Sabotage::FailedHookRecorded], "dead-letters", 60)
-        .from(100),
+        .from(107),
     // --- replacement of the node set ---
     Case::worker("staying nodes keep their memory", &[Sabotage::StayingMemoryKept], "fencing", 300)
         .on("replace")
-        .from(140),
+        .from(148),
     // --- freezes ---
     Case::worker("a freeze that ends with its leader", &[Sabotage::FreezeNotTakenOver], "freezes", 300)
-        .from(140),
-    Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(30),
+        .from(148),
+    Case::worker("a freeze that does not end", &[Sabotage::FreezeWithoutEnd], "freezes", 300).from(99),
     // --- histories, which a linearizability checker judges alone ---
     Case::node("history: no increment", NodeFault::Uncounting, "lock history", 20),
     Case::worker("history: no raise", &[Sabotage::NoRaise], "lock history", 20),
@@ -180,12 +182,14 @@ const CASES: &[Case] = &[
         "lock history",
         20,
     ),
-    Case::worker("history: neither epochs nor quarantine", BOTH, "lock history", 60).on("crashes"),
+    Case::worker("history: neither epochs nor quarantine", BOTH, "lock history", 60).on("crashes").from(10),
     Case::node("history: a held claim is granted again", NodeFault::Generous, "message history", 20),
-    Case::node("history: unseen overwrite", NodeFault::Overwriting, "tick history", 150).on("far-steps"),
-    Case::worker("history: no memory rule", &[Sabotage::NoMemoryRule], "tick history", 100).from(20),
+    Case::node("history: unseen overwrite", NodeFault::Overwriting, "tick history", 150)
+        .on("far-steps")
+        .from(10),
+    Case::worker("history: no memory rule", &[Sabotage::NoMemoryRule], "tick history", 100).from(26),
     Case::worker("history: a slot taken without a count", &[Sabotage::SlotUncounted], "run history", 60)
-        .from(25),
+        .from(28),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and
