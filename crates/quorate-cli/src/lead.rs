@@ -8,7 +8,7 @@ use crate::{
     http::{Listener, Server},
     jobs,
     otlp::{Otlp, Sending},
-    recorder,
+    recorder::Measurements,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence, stalled},
@@ -36,7 +36,7 @@ pub(crate) async fn lead(args: &LeadArgs, config: &Config, otlp: Option<Otlp>) -
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
-    let recorder = recorder::install()?;
+    let recorder = Measurements::install()?;
     let listener = Listener::bind(http, recorder.clone()).await?;
     let quorum = connect::quorum(config, config.settings.clone())?;
     for warning in config.secret_file_warnings() {

@@ -8,7 +8,7 @@ use crate::{
     http::{Listener, Server},
     jobs,
     otlp::{Otlp, Sending},
-    recorder,
+    recorder::Measurements,
     run::{
         FIRST_LOOK,
         daemon::{BEATS, SignalAction, Signals, max_silence},
@@ -27,7 +27,7 @@ pub(crate) async fn web(args: &WebArgs, config: &Config, otlp: Option<Otlp>) -> 
         return Err(Failure::new(CONFIG, text));
     };
     let signals = Signals::catch().map_err(|error| Failure::new(FAILURE, error))?;
-    let recorder = recorder::install()?;
+    let recorder = Measurements::install()?;
     let listener = Listener::bind(http, recorder.clone()).await?;
     // A viewer who may not operate changes nothing, so that even markers need not be written.
     let quorum = match http.operate_token_file {

@@ -9,6 +9,7 @@ use super::{
     site::Site,
     tokens::Tokens,
 };
+use crate::recorder::Measurements;
 use crate::{
     config::{Config, HttpConfig},
     exit::{FAILURE, Failure},
@@ -19,7 +20,6 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use metrics_exporter_prometheus::PrometheusHandle;
 use quorate::{
     election::Election,
     env::{Env, ScopedTask},
@@ -57,7 +57,7 @@ pub(super) struct Peer {
 pub(crate) struct Listener {
     listener: TcpListener,
     tokens: Tokens,
-    exporter: PrometheusHandle,
+    exporter: Measurements,
 }
 
 /// A server that runs. Dropping it ends it at once.
@@ -70,7 +70,7 @@ pub(crate) struct Server {
 
 impl Listener {
     /// Reads the tokens and listens. The server will show the measurements of `exporter`.
-    pub(crate) async fn bind(config: &HttpConfig, exporter: PrometheusHandle) -> Result<Self, Failure> {
+    pub(crate) async fn bind(config: &HttpConfig, exporter: Measurements) -> Result<Self, Failure> {
         let tokens = Tokens::read(config)?;
         let failed = |error: std::io::Error| {
             let text = format!(
@@ -135,7 +135,7 @@ async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: Can
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
             () = env.sleep_until(upkeep_at) => {
-                site.exporter.run_upkeep();
+                site.exporter.upkeep();
                 upkeep_at = env.now() + UPKEEP_EVERY;
             }
             accepted = listener.accept() => match accepted {

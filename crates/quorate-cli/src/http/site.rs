@@ -1,5 +1,5 @@
+use crate::recorder::Measurements;
 use crate::{config::Config, http::tokens::Tokens};
-use metrics_exporter_prometheus::PrometheusHandle;
 use quorate::{
     election::Election,
     env::{BootTime, Env},
@@ -30,7 +30,7 @@ pub(super) struct Site {
     /// True if the daemon runs jobs.
     pub(super) has_jobs: bool,
     pub(super) tokens: Tokens,
-    pub(super) exporter: PrometheusHandle,
+    pub(super) exporter: Measurements,
     /// The permits of the requests that query the nodes. Each of these requests needs one permit.
     pub(super) asking: Semaphore,
     /// Cancelled once the daemon has been asked to stop.
@@ -45,7 +45,7 @@ impl Site {
         config: &Config,
         has_jobs: bool,
         tokens: Tokens,
-        exporter: PrometheusHandle,
+        exporter: Measurements,
     ) -> Self {
         Self {
             quorum: quorum.clone(),

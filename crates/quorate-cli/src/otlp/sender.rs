@@ -4,6 +4,7 @@ use super::{
     message::{Messages, Period},
     spans,
 };
+use crate::recorder::Measurements;
 use crate::{
     config::OtlpConfig,
     exit::{FAILURE, Failure},
@@ -11,7 +12,6 @@ use crate::{
     notices::client::{Call, Client},
 };
 use axum::body::Bytes;
-use metrics_exporter_prometheus::PrometheusHandle;
 use opentelemetry_sdk::trace::SpanData;
 use prost::Message;
 use quorate::{
@@ -74,7 +74,7 @@ impl Otlp {
     }
 
     /// Starts the task. It also sends the metrics of `recorder`.
-    pub(crate) fn start(self, env: &Env, recorder: PrometheusHandle) -> Result<Sending, Failure> {
+    pub(crate) fn start(self, env: &Env, recorder: Measurements) -> Result<Sending, Failure> {
         let Self { config, messages, ended, lost } = self;
         let client = Client::start().map_err(|error| Failure::new(FAILURE, error))?;
         let stop = CancellationToken::new();
@@ -111,7 +111,7 @@ struct Exporter {
     client: Client,
     config: OtlpConfig,
     messages: Messages,
-    recorder: PrometheusHandle,
+    recorder: Measurements,
     lost: Arc<AtomicU64>,
     health: Health,
     /// The batch that the collector has not accepted yet.

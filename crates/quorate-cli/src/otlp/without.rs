@@ -1,8 +1,8 @@
 //! The types of a program without the feature `otlp`. The configuration refuses the key `otlp` there, so no
 //! value of these types exists.
 
+use crate::recorder::Measurements;
 use crate::{config::OtlpConfig, exit::Failure, log::SubscriberLayer};
-use metrics_exporter_prometheus::PrometheusHandle;
 use quorate::env::Env;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Otlp {
         None
     }
 
-    pub(crate) fn start(self, _: &Env, _: PrometheusHandle) -> Result<Sending, Failure> {
+    pub(crate) fn start(self, _: &Env, _: Measurements) -> Result<Sending, Failure> {
         match self {}
     }
 }

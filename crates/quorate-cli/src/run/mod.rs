@@ -17,7 +17,7 @@ use crate::{
     exit::{CONFIG, FAILURE, Failure},
     http::{Listener, Server},
     otlp::{Otlp, Sending},
-    recorder,
+    recorder::Measurements,
 };
 use daemon::Daemon;
 use futures_util::future::OptionFuture;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &RunArgs, config: &Config, otlp: Option<Otlp>) -> 
     let _stop =
         StopDeadline::watch(config.lease.step_down_grace).map_err(|error| Failure::new(FAILURE, error))?;
     // The recorder is installed before the quorum is built: measurements that were made before would be lost.
-    let recorder = (config.http.is_some() || otlp.is_some()).then(recorder::install).transpose()?;
+    let recorder = (config.http.is_some() || otlp.is_some()).then(Measurements::install).transpose()?;
     let listener = match (&config.http, &recorder) {
         (Some(http), Some(recorder)) => Some(Listener::bind(http, recorder.clone()).await?),
         _ => None,

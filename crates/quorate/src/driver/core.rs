@@ -33,12 +33,12 @@ const PROBE_LATE_EVERY: (Duration, Duration) = (Duration::from_millis(100), Dura
 /// The time between two handshakes with a refused node. A handshake shows whether an operator has fixed the
 /// node.
 const RECONNECT_EVERY: Duration = Duration::from_secs(10);
-/// The number of probes of an idle node in one `max_ttl`. The probes serve to notice a step of the node's
-/// clock.
-const IDLE_PROBES: u32 = 3;
-/// The longest time between two probes of an idle node. After a long time without a reply, the estimate of the node's
+/// The number of tests of a node in one `max_ttl`. They serve to notice a step of the node's clock, and that the node
+/// refuses what leases need.
+const TESTS: u32 = 3;
+/// The longest time between two tests of a node. After a long time without a reply, the estimate of the node's
 /// clock would be too inaccurate for [`QuorumConfig::fence`](crate::config::QuorumConfig::fence).
-const IDLE_AT_MOST: Duration = Duration::from_secs(10);
+const TEST_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 /// The time between the increase of a node's stamp and the request that reports to the node the new stamps of the other
 /// nodes, which were increased at about the same time.
 const TELL_AFTER: Duration = Duration::from_millis(100);
@@ -79,9 +79,8 @@ pub(crate) struct Core {
     /// Detects steps of the node's clock. `None` if leases on the node do not end by its wall clock. The
     /// detector is kept when a connection ends, because the clock may step before the next connection.
     steps: Option<ClockStepDetector>,
-    /// The time from which the node's idle time counts: the time of the last reply, or of the last probe that
-    /// was sent because the node was idle.
-    idle_since: BootTime,
+    /// The time of the handshake, or of the last test or stamp after it.
+    tested_at: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,
     backoff: Duration,
@@ -154,7 +153,7 @@ impl Core {
             connection: Connection::Down { retry_at: BootTime::default(), cause: None },
             offset: None,
             steps: watch_clock.then_some(steps),
-            idle_since: BootTime::default(),
+            tested_at: BootTime::default(),
             timeouts: 0,
             backoff: BACKOFF_FIRST,
             fence: BootTime::default(),
@@ -210,6 +209,7 @@ impl Core {
                 let node_time = hello.node_time;
                 self.next_stamp = (now, StampStep::Advance);
                 self.node_trust.connected(now, hello, self.stamp_at_open);
+                self.tested_at = now;
                 self.check_clock(node_time, began, now);
                 // The releases are sent before all other requests, because they belong to attempts that are
                 // over and may block others.
@@ -326,7 +326,7 @@ impl Core {
             Connection::Opening { until, .. } => Some(*until),
             Connection::Up => {
                 let late_probe = self.late_probe.map(|(at, _)| at);
-                let probes = self.probe_at.into_iter().chain(late_probe).chain(self.idle_until());
+                let probes = self.probe_at.into_iter().chain(late_probe).chain(self.test_due());
                 let probes = probes.chain(self.stamp_due());
                 self.node_trust.wake().into_iter().chain(probes).min()
             }

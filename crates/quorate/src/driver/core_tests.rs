@@ -134,6 +134,12 @@ fn release() -> Request {
     Request::Release { resource: Resource::lock("x").unwrap(), owner: owner() }
 }
 
+fn extend() -> Request {
+    let second = Duration::from_secs(1);
+    let resource = Resource::lock("x").unwrap();
+    Request::Extend { resource, owner: owner(), ttl: second, token: FencingToken::new(7), keep: second }
+}
+
 fn sent(commands: Vec<Command>) -> Vec<(u64, Batch)> {
     let sends = commands.into_iter().map(|command| match command {
         Command::Send { in_flight, batch } => (in_flight, batch),
@@ -611,18 +617,43 @@ fn an_operator_ends_the_quarantine_after_a_clock_step() {
 }
 
 #[test]
-fn an_idle_node_is_probed_so_that_a_clock_step_is_noticed() {
+fn a_node_is_tested_so_that_a_clock_step_is_noticed() {
     let mut harness = one_of_three(false);
     assert_eq!(harness.core.wake(), at(10_010));
     let probes = sent(harness.core.step(at(10_010)));
     assert!(matches!(&probes[0].1.requests[..], [Request::Mark { expect: Some(a), marker: b }] if a == b));
     harness.core.replied(at(10_011), probes[0].0, reply(10_011, vec![Reply::Marked]));
     assert!(harness.core.step(at(10_011)).is_empty());
-    assert_eq!(harness.core.wake(), at(20_011));
+    assert_eq!(harness.core.wake(), at(20_010));
+}
+
+/// Regression: a leader without jobs only extends its lease, which a node without memory serves. The node counted as
+/// voting.
+#[test]
+fn a_node_that_serves_extensions_and_refuses_writes_does_not_vote() {
+    let mut harness = Harness::trusted();
+    let mut tests = 0;
+    for now in (100..12_000).step_by(100) {
+        if now < 10_000 {
+            harness.pending(extend(), now + 300, true);
+        }
+        for (in_flight, batch) in sent(harness.core.step(at(now))) {
+            let answer = |request: &Request| match request {
+                Request::Extend { .. } => Reply::Extended,
+                _ => Reply::Refused(Refusal::Unable("OOM".into())),
+            };
+            tests += usize::from(matches!(batch.requests[..], [Request::Mark { .. }]));
+            let replies = batch.requests.iter().map(answer).collect();
+            harness.core.replied(at(now), in_flight, reply(now, replies));
+        }
+    }
+    assert!((1..=3).contains(&tests), "one after ten seconds, then one each second: {tests}");
+    let status = &harness.registry.status()[0];
+    assert!(matches!(status.state, NodeState::Refused(VoteRejection::Unable(_))), "{status:?}");
 }
 
 #[test]
-fn an_idle_node_is_probed_every_ten_seconds_however_long_leases_may_last() {
+fn a_node_is_tested_every_ten_seconds_however_long_leases_may_last() {
     let config = QuorumConfig { max_ttl: Duration::from_secs(86_400), ..QuorumConfig::default() };
     let marker = Marker {
         run_id: "run".into(),

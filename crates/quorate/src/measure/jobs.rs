@@ -2,7 +2,7 @@ use super::facade::{Counter, Gauge, Histogram, Metric};
 use crate::env::WallTime;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -55,7 +55,8 @@ struct Inner {
     jobs: Mutex<BTreeMap<Arc<str>, Arc<JobSeries>>>,
 }
 
-/// The series of one job. The series stay when the job is removed, because an exporter keeps every series.
+/// The series of one job. Whether an exporter still reports them after the job was removed, and for how long, is its
+/// own decision.
 #[derive(Debug)]
 struct JobSeries {
     runs: BTreeMap<&'static str, Counter>,
@@ -83,6 +84,11 @@ impl JobsMeasures {
     /// Makes the series of these jobs exist.
     pub(crate) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Arc<str>>) {
         jobs.for_each(|job| drop(self.series(job)));
+    }
+
+    /// Drops the series of all jobs that are not in `jobs`.
+    pub(crate) fn forget_all_but<T>(&self, jobs: &BTreeMap<Arc<str>, T>) {
+        self.jobs().retain(|job, _| jobs.contains_key(job));
     }
 
     /// Reports the end of a tick. `took` is the duration of its run, if it ran.
@@ -125,13 +131,17 @@ impl JobsMeasures {
         if cfg!(not(feature = "metrics")) {
             return None;
         }
-        let mut jobs = self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.jobs();
         if let Some(series) = jobs.get(job) {
             return Some(Arc::clone(series));
         }
         let series = Arc::new(JobSeries::new(&self.0.group, job, &self.0.outcomes));
         jobs.insert(Arc::clone(job), Arc::clone(&series));
         Some(series)
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<JobSeries>>> {
+        self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

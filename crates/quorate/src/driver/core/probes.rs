@@ -3,8 +3,8 @@
 
 use crate::{
     driver::core::{
-        Command, Core, IDLE_AT_MOST, IDLE_PROBES, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, TELL_AFTER,
-        batches::IN_FLIGHT_MAX,
+        Command, Core, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, TELL_AFTER, TEST_AT_LEAST_EVERY,
+        TESTS, batches::IN_FLIGHT_MAX,
     },
     env::BootTime,
     node::{BatchReply, Cause, NodeTime, Reply, Request, StampStep},
@@ -17,7 +17,6 @@ use std::{sync::Arc, time::Duration};
 impl Core {
     /// Compares the node's clock with the boot clock.
     pub(crate) fn check_clock(&mut self, node_time: NodeTime, sent: BootTime, now: BootTime) {
-        self.idle_since = now;
         let Some(steps) = &mut self.steps else { return };
         match steps.observe(node_time, sent, now) {
             ClockObservation::Steady { from } => self.registry.set_steady(self.me, from, sent),
@@ -37,7 +36,7 @@ impl Core {
     }
 
     /// Probes a node that must not vote or refuses what leases need, since it does not report when the reason has ended.
-    /// Also probes an idle node, to notice a step of the node's clock.
+    /// Also tests a node that votes from time to time: see [`Core::test_due`].
     pub(crate) fn probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         let is_tested = self.node_trust.wake().is_some() || self.is_unable();
         let soon = is_tested || self.node_trust.may_change_soon();
@@ -50,7 +49,7 @@ impl Core {
             _ if votes => {
                 self.probe_at = None;
                 self.stamp(now, commands);
-                self.probe_if_idle(now, commands);
+                self.test(now, commands);
                 self.probe_if_late(now, commands);
             }
             None => self.probe_at = Some(now + every),
@@ -88,24 +87,26 @@ impl Core {
         !self.node_trust.is_withheld() && !self.node_trust.is_unknown() && self.node_trust.is_unable()
     }
 
-    /// Returns the time at which the node must be probed if it gets no request before. Without replies for a
-    /// long time, the driver would not notice a step of the node's clock.
-    pub(crate) fn idle_until(&self) -> Option<BootTime> {
-        // While the trust in the node is not decided, requests wait in the driver's queue. So the node does not
-        // count as idle.
+    /// Returns the time of the next test of a node that votes, if one can be sent. Without replies for a long time, the
+    /// driver would not notice a step of the node's clock. And a node that has no memory left, or whose user lost a
+    /// right, may serve the extensions of a lease, though no other worker could acquire the lease afterwards. So a
+    /// node is tested while it is busy, too.
+    pub(crate) fn test_due(&self) -> Option<BootTime> {
+        // While the trust in the node is not decided, requests wait in the driver's queue.
         // A node that refuses what leases need is probed more often anyway.
         let evaluated = !self.node_trust.is_withheld() && !self.node_trust.is_unknown() && !self.is_unable();
-        let idle = self.steps.is_some() && self.in_flight.is_empty() && evaluated;
-        idle.then(|| self.idle_since + self.idle_time())
+        let has_room = self.in_flight.len() < IN_FLIGHT_MAX && !self.marker_in_flight();
+        let may_send = self.steps.is_some() && evaluated && has_room;
+        may_send.then(|| self.tested_at + self.test_time())
     }
 
-    fn idle_time(&self) -> Duration {
-        (self.policy.config.max_ttl / IDLE_PROBES).min(IDLE_AT_MOST)
+    fn test_time(&self) -> Duration {
+        (self.policy.config.max_ttl / TESTS).min(TEST_AT_LEAST_EVERY)
     }
 
-    fn probe_if_idle(&mut self, now: BootTime, commands: &mut Vec<Command>) {
-        if self.queue.is_empty() && self.idle_until().is_some_and(|at| now >= at) {
-            self.idle_since = now;
+    fn test(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        if self.test_due().is_some_and(|at| now >= at) {
+            self.tested_at = now;
             self.send_probe(now, commands);
         }
     }
@@ -148,9 +149,9 @@ impl Core {
         let (_, step) = self.next_stamp;
         self.next_stamp = match step {
             StampStep::Advance => (now + TELL_AFTER, StampStep::Tell),
-            _ => (now + self.idle_time(), StampStep::Advance),
+            _ => (now + self.test_time(), StampStep::Advance),
         };
-        self.idle_since = now;
+        self.tested_at = now;
         let request = self.stamp_request(step);
         if let Some(batch) = self.send(now, vec![request.clone()], commands) {
             batch.stamping = Some(request);
