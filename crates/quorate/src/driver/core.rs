@@ -79,7 +79,7 @@ pub(crate) struct Core {
     /// Detects steps of the node's clock. `None` if leases on the node do not end by its wall clock. The
     /// detector is kept when a connection ends, because the clock may step before the next connection.
     steps: Option<ClockStepDetector>,
-    /// The time of the handshake, or of the last test or stamp after it.
+    /// The time of the handshake, or of the last probe or stamp after it.
     tested_at: BootTime,
     /// The number of batches in a row that timed out.
     timeouts: u32,

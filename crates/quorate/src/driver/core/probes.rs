@@ -72,6 +72,7 @@ impl Core {
     /// Sends a request that replaces the node's marker by the same marker, which changes nothing. If the node
     /// stores another marker by now, it refuses the request, and its reply contains the other marker.
     fn send_probe(&mut self, now: BootTime, commands: &mut Vec<Command>) {
+        self.tested_at = now;
         if let Some(request) = self.probe_request() {
             self.send(now, vec![request], commands);
         }
@@ -106,7 +107,6 @@ impl Core {
 
     fn test(&mut self, now: BootTime, commands: &mut Vec<Command>) {
         if self.test_due().is_some_and(|at| now >= at) {
-            self.tested_at = now;
             self.send_probe(now, commands);
         }
     }
