@@ -6,6 +6,7 @@
 
 use quorate_testkit::model::{
     Limits, Searchable,
+    copies::{Begin, Copies},
     exclusion::Exclusion,
     fencing::Fencing,
     ledger::Ledger,
@@ -26,7 +27,11 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    if all(&options) && opened_runs(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all(&options) && opened_runs(&options) && copies(&options) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The command line options.
@@ -51,7 +56,7 @@ impl Options {
     }
 }
 
-/// Searches every model except that of opened runs. Returns `true` if no property of a searched model was
+/// Searches every model except those of opened runs and of copies. Returns `true` if no property of a searched model was
 /// broken. A broken property does not end the search of the other models.
 fn all(options: &Options) -> bool {
     let fencing = Fencing::plain();
@@ -97,6 +102,66 @@ fn all(options: &Options) -> bool {
         run("exclusion, two nodes forget", Exclusion { forgets: 2, ..exclusion }, options),
     ];
     fits.into_iter().all(|holds| holds)
+}
+
+/// Searches the model of copies in the scopes of the table in `docs/design/ledger.md`. Returns `true` if no property was
+/// broken.
+fn copies(options: &Options) -> bool {
+    type Three = Copies<3>;
+    let led = |leaders, losses| Three { losses, ..Three::led(leaders) };
+    let repeated = |model| Three { at_most_once: false, generations: 2, ..model };
+    let from = |begin, model| Three { begin, ..model };
+    let one = |losses| from(Begin::Assigned, Three { losses, ..Three::assigning(2, 1) });
+    let two = |leaders, losses, writes| {
+        let model = Three { losses, writes, generations: 2, ..Three::assigning(leaders, 2) };
+        from(Begin::Assigned, model)
+    };
+    let founding = |begin| {
+        let model = Three { timed: true, direct: true, skips: false, writes: 4, ..repeated(one(2)) };
+        from(begin, model)
+    };
+    let shard = |leaders, losses, generations, writes| {
+        let model = Three { losses, generations, writes, ..Three::assigning(leaders, 2) };
+        let model = Three { timed: true, at_most_once: false, shard: true, skips: false, ..model };
+        from(Begin::Started, model)
+    };
+    let timed = |model| Three { timed: true, ..model };
+    let three = |losses| from(Begin::Leads, led(3, losses));
+    let fits = [
+        run("copies, leader's run, two losses", led(2, 2), options),
+        run("copies, leader's run, repeated, two losses", repeated(led(2, 2)), options),
+        run("copies, leader's run, three leaders, a loss", three(1), options),
+        run(
+            "copies, leader's run, three leaders, refusals",
+            Three { passes: true, writes: 2, ..three(1) },
+            options,
+        ),
+        run("copies, leader's run, three leaders, two losses", three(2), options),
+        run("copies, leader's run, one term twice", Three { twins: true, ..led(2, 2) }, options),
+        run("copies, one worker", Three::assigning(2, 1), options),
+        run("copies, one worker, a loss", Three { losses: 1, ..Three::assigning(2, 1) }, options),
+        run("copies, one worker, assigned, a loss", one(1), options),
+        run("copies, one worker, assigned, old data", Three { snapshot: true, ..one(1) }, options),
+        run("copies, one worker, assigned, two losses", one(2), options),
+        run("copies, two workers, two losses", two(1, 2, 5), options),
+        run("copies, two workers, two leaders", two(2, 0, 4), options),
+        run("copies, two workers, repeated, two losses", repeated(two(1, 2, 5)), options),
+        run("copies, two workers, repeated, two leaders", repeated(two(2, 0, 4)), options),
+        run("copies, founding, from started", founding(Begin::Started), options),
+        run("copies, founding, from assigned", founding(Begin::Assigned), options),
+        run("copies, timed, two workers, a loss", timed(two(2, 1, 4)), options),
+        run("copies, timed, two workers, repeated", timed(repeated(two(2, 0, 4))), options),
+        run("copies, timed, one worker, two losses", timed(one(2)), options),
+        run("copies, shard, a loss", shard(1, 1, 3, 5), options),
+        run("copies, shard, two leaders", shard(2, 0, 2, 4), options),
+        run("copies, five nodes, three leaders", from_leading_five(), options),
+    ];
+    fits.into_iter().all(|holds| holds)
+}
+
+/// Returns the model of five nodes, two leaders and a loss.
+fn from_leading_five() -> Copies<5> {
+    Copies { begin: Begin::Leads, losses: 1, ..Copies::led(2) }
 }
 
 /// Searches the model of opened runs in most of the scopes of the table in `docs/design/scheduler.md`. A scope

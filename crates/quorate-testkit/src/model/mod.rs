@@ -33,6 +33,7 @@
 //! Each model can leave out one of its rules. The tests require that the model then has a counterexample. A
 //! model that holds without a rule would not test that rule.
 
+pub mod copies;
 pub mod exclusion;
 pub mod fencing;
 pub mod lease_store;

@@ -51,6 +51,8 @@
 //! beginning of the node's memory. For an earlier record the node's answer does not count, neither in the
 //! seal nor in the write.
 
+#[doc(hidden)]
+pub mod copies;
 mod error;
 mod gather;
 mod memory;

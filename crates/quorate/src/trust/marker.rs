@@ -137,6 +137,12 @@ impl Incarnation {
         Self(run_id.bytes().fold(mix(mix(0, seed), since.as_micros()), |state, byte| mix(state, byte.into())))
     }
 
+    /// Returns the id with this number, for tests and models.
+    #[doc(hidden)]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let is_id =
             text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
