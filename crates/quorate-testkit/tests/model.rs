@@ -1,7 +1,7 @@
 //! Checks that each model holds with all its rules, and breaks if one rule is left out.
 
 use quorate_testkit::model::{
-    Found, Limits, Searchable, exclusion, fencing, ledger, opened_runs, poison, readwrite, search,
+    Found, Limits, Searchable, copies, exclusion, fencing, ledger, opened_runs, poison, readwrite, search,
     search_until,
 };
 
@@ -343,6 +343,98 @@ mod opened {
             (Rule::OwnEnd, NEXT, OpenedRuns::of(1, 2).from(From::Claimed)),
         ] {
             breaks(&format!("{rule:?}"), property, model.without(rule));
+        }
+    }
+}
+
+mod copied {
+    use super::{breaks, copies::*, holds, holds_so_far};
+
+    /// Three nodes.
+    type Three = Copies<3>;
+
+    fn led(losses: u8) -> Three {
+        Three { losses, ..Three::led(2) }
+    }
+
+    fn assigned(leaders: usize, losses: u8) -> Three {
+        Three { begin: Begin::Assigned, losses, ..Three::assigning(leaders, 1) }
+    }
+
+    fn property(broken: Broken) -> &'static str {
+        PROPERTIES.iter().find(|(any, _)| *any == broken).unwrap().1
+    }
+
+    #[test]
+    fn a_node_that_forgot_is_down_until_it_is_copied() {
+        holds("copies, two leaders", led(0));
+        holds("copies, one term twice, two losses", Three { twins: true, ..led(2) });
+        holds("copies, one worker, a loss", assigned(1, 1));
+        holds("copies, one worker, old data", Three { snapshot: true, ..assigned(1, 2) });
+        holds_so_far("copies, two leaders, two losses", led(2), 400_000);
+        holds_so_far("copies, two leaders and a worker, two losses", assigned(2, 2), 400_000);
+        let two = Three { losses: 1, generations: 2, writes: 4, ..Three::assigning(2, 2) };
+        let two = Three { begin: Begin::Assigned, timed: true, ..two };
+        holds_so_far("copies, two workers, sessions exclude", two, 400_000);
+    }
+
+    #[test]
+    fn nodes_need_each_rule() {
+        use Broken::*;
+        let old_data = Three { snapshot: true, ..assigned(1, 1) };
+        for (rule, broken, model) in [
+            (Rule::Fence, DeposedCommits, led(0)),
+            (Rule::Exact, NotRead, led(2)),
+            (Rule::Complete, NotRead, led(1)),
+            (Rule::First, SkippedStarts, assigned(1, 0)),
+            (Rule::CopyRegister, SkippedStarts, assigned(1, 1)),
+            (Rule::MarkedRegister, SkippedStarts, Three::assigning(2, 1)),
+            (Rule::KeepRegister, SkippedStarts, assigned(2, 0)),
+            (Rule::Empty, SkippedStarts, old_data),
+        ] {
+            breaks(&format!("{rule:?}"), property(broken), model.without(rule));
+        }
+    }
+
+    #[test]
+    fn leaders_need_each_rule() {
+        use Broken::*;
+        let leads = |model| Three { begin: Begin::Leads, ..model };
+        let passed = leads(Three { passes: true, skips: false, writes: 2, ..Three::led(3) });
+        let founding = Three { at_most_once: false, generations: 2, skips: false, writes: 2, ..led(2) };
+        for (rule, broken, model) in [
+            (Rule::Confirm, NotRead, led(1)),
+            (Rule::NewestMark, ComesBack, passed),
+            (Rule::Majority, DeposedCommits, led(0)),
+            (Rule::CountMarked, NotRead, led(0)),
+            (Rule::CopyAll, NotRead, led(1)),
+            (Rule::JoinConfirm, DeposedCommits, leads(led(1))),
+            (Rule::JoinOthers, DeposedCommits, leads(led(1))),
+            (Rule::FoundLatest, NotRead, founding),
+            (Rule::FoundUnknown, SkippedStarts, leads(led(2))),
+            (Rule::Lease, StartAfterLost, Three { timed: true, ..led(0) }),
+        ] {
+            breaks(&format!("{rule:?}"), property(broken), model.without(rule));
+        }
+    }
+
+    #[test]
+    fn runs_need_each_rule() {
+        use Broken::*;
+        let founding = |begin| {
+            let model = Three { timed: true, direct: true, at_most_once: false, ..assigned(2, 2) };
+            Three { begin, generations: 2, writes: 2, skips: false, ..model }
+        };
+        for (rule, broken, model) in [
+            (Rule::FoundWait, TwoAtOnce, founding(Begin::Started)),
+            (Rule::VoidMajority, SkippedStarts, assigned(1, 0)),
+            (Rule::Session, StartAfterLost, Three { timed: true, ..assigned(1, 0) }),
+            (Rule::StartMajority, SkippedStarts, assigned(1, 0)),
+            (Rule::AssignmentId, SkippedStarts, Three::assigning(2, 1)),
+            (Rule::Valid, OldStarts, founding(Begin::Assigned)),
+            (Rule::EndTrue, DoneWithoutHandler, assigned(1, 0)),
+        ] {
+            breaks(&format!("{rule:?}"), property(broken), model.without(rule));
         }
     }
 }

@@ -296,9 +296,6 @@ impl<const N: usize> Steps<'_, N> {
         let mut leadership = now.leadership(l);
         if line.is_current && !line.mark_sent && leadership.is_mark_due(at, self.has_all(l, at)) {
             let mut state = *now;
-            if line.standing.joins {
-                state.sites.iter_mut().for_each(|site| site.lines[l].vouch_asked = false);
-            }
             leadership.on_mark_sent(at);
             state.set_leadership(l, &leadership);
             state.sites[at].lines[l].mark_sent = true;

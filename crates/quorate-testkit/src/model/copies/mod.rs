@@ -208,7 +208,7 @@ impl<const N: usize> Model for Copies<N> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut properties = vec![
             Property::always(PROPERTIES[0].1, |_, state: &State<N>| state.keeps(0)),
             Property::always(PROPERTIES[1].1, |_, state: &State<N>| state.keeps(1)),
             Property::always(PROPERTIES[2].1, |_, state: &State<N>| state.keeps(2)),
@@ -221,7 +221,18 @@ impl<const N: usize> Model for Copies<N> {
             Property::always(PROPERTIES[9].1, |_, state: &State<N>| state.keeps(9)),
             Property::always(PROPERTIES[10].1, |_, state: &State<N>| state.keeps(10)),
             Property::always(PROPERTIES[11].1, |_, state: &State<N>| state.keeps(11)),
-        ]
+            Property::sometimes("a run starts", |_, state: &State<N>| state.judge.starts > 0),
+        ];
+        if self.losses > 0 && self.begin != Begin::Started {
+            properties.push(Property::sometimes(
+                "a node that forgot is complete again",
+                |_, state: &State<N>| {
+                    let complete = state.sites.iter().all(|site| site.node.mark > 1);
+                    complete && state.judge.losses > 0 && state.judge.founded == 1
+                },
+            ));
+        }
+        properties
     }
 }
 

@@ -181,6 +181,9 @@ impl<const N: usize> Copies<N> {
                 }
             }
             state.set_leadership(l, &leadership);
+            if !leadership.nodes().iter().any(|node| node.joins) {
+                state.sites.iter_mut().for_each(|site| site.lines[l].vouch_asked = false);
+            }
             let leader = &mut state.leaders[l];
             if leader.phase == Phase::Decided {
                 let mut used = 1 << leader.seq;
