@@ -398,6 +398,18 @@ fn processes_left_behind_in_the_group_end_with_the_command() {
     kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
 
     let scratch = Scratch::new();
+    let script = "setsid sh -c 'echo $$ >kid; touch left; exec sleep 1000' >/dev/null 2>&1 &\n\
+                  until test -e left; do sleep 0.01; done; echo $$ >me; touch ready; exit 4";
+    let (code, report) = scratch.processes(&["30000", "60000", "extend"], script).outcome();
+    assert_eq!(
+        (code, &report["background"], &report["escaped"]),
+        (Some(4), &0.into(), &1.into()),
+        "{report}"
+    );
+    assert!(runs(scratch.pid("kid")), "it had left the group");
+    kill_process(scratch.pid("kid"), Signal::KILL).unwrap();
+
+    let scratch = Scratch::new();
     let script = "trap '' TERM; sleep 1000 & echo $! >kid; echo $$ >me; touch ready; exit 4";
     let (code, report) = scratch.processes(&["30000", "60000", "extend"], script).outcome();
     assert_eq!((code, &report["killed"]), (Some(4), &true.into()));

@@ -208,7 +208,14 @@ mod tests {
     fn the_file_decides_which_exit_codes_are_success() {
         let ended = |status, ok: &[u8]| {
             outcome(
-                &Exit { status, ended_by: None, killed: false, survivors: Vec::new(), background: 0 },
+                &Exit {
+                    status,
+                    ended_by: None,
+                    killed: false,
+                    survivors: Vec::new(),
+                    background: 0,
+                    escaped: 0,
+                },
                 false,
                 ok,
             )
@@ -224,6 +231,7 @@ mod tests {
             killed: false,
             survivors: Vec::new(),
             background: 0,
+            escaped: 0,
         };
         assert!(
             outcome(&lost, true, &[0]).is_err(),

@@ -106,6 +106,11 @@ impl ProcessTree {
         self.running(false).len().max(1)
     }
 
+    /// Returns the number of processes that have left the group and still run.
+    pub(super) fn escaped(&self) -> usize {
+        self.running(true).iter().filter(|process| !process.is_in(self.command)).count()
+    }
+
     /// Reaps the orphans that have ended.
     pub(super) fn reap_orphans(&self) {
         for orphan in self.orphans() {

@@ -83,6 +83,11 @@ pub struct Exit {
     /// The number of processes that the command had left behind in its group when it ended by itself. They were ended.
     #[serde(default)]
     pub background: usize,
+    /// The number of processes that had left the command's group (`setsid`, a daemon) when it ended by itself. They run
+    /// on, and no lease covers them. Zero with [`CommandSpec::leave_background`](super::CommandSpec::leave_background),
+    /// which asks for this, and where the descendants of a process cannot be listed.
+    #[serde(default)]
+    pub escaped: usize,
 }
 
 impl Exit {
@@ -93,11 +98,20 @@ impl Exit {
 
     /// Describes the processes that the command had left behind. Returns `None` if there were none.
     pub fn background_text(&self) -> Option<String> {
-        match self.background {
+        let ended = match self.background {
             0 => None,
             1 => Some("1 process that it left in the background was ended".to_owned()),
             many => Some(format!("{many} processes that it left in the background were ended")),
-        }
+        };
+        let escaped = match self.escaped {
+            0 => None,
+            1 => Some("1 process that left its process group runs on, and no lease covers it".to_owned()),
+            many => {
+                Some(format!("{many} processes that left its process group run on, and no lease covers them"))
+            }
+        };
+        let both: Vec<String> = ended.into_iter().chain(escaped).collect();
+        (!both.is_empty()).then(|| both.join("; "))
     }
 
     /// Returns the exit code that a shell would return: the command's own, or 128 plus the signal's number.
@@ -173,13 +187,37 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_a_shell() {
-        let exit =
-            |status| Exit { status, ended_by: None, killed: false, survivors: Vec::new(), background: 0 };
+        let exit = |status| Exit {
+            status,
+            ended_by: None,
+            killed: false,
+            survivors: Vec::new(),
+            background: 0,
+            escaped: 0,
+        };
         assert_eq!(exit(Status::Code(0)).code(), 0);
         assert_eq!(exit(Status::Code(255)).code(), 255);
         assert_eq!(exit(Status::Signal(9)).code(), 137);
         assert_eq!(exit(Status::Signal(15)).code(), 143);
         assert_eq!(exit(Status::Unknown).code(), 125);
+    }
+
+    #[test]
+    fn what_a_command_left_behind_is_described() {
+        let exit = |background, escaped| Exit {
+            status: Status::Code(0),
+            ended_by: None,
+            killed: false,
+            survivors: Vec::new(),
+            background,
+            escaped,
+        };
+        assert_eq!(exit(0, 0).background_text(), None);
+        let text = exit(2, 1).background_text().unwrap();
+        assert!(
+            text.contains("2 processes that it left in the background were ended; 1 process that left"),
+            "{text}"
+        );
     }
 
     #[test]

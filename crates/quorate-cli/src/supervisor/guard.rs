@@ -107,6 +107,11 @@ impl Guard {
         self.lost() || (self.end_requested && self.has_exited())
     }
 
+    /// Returns whether processes that the command leaves in the background run on.
+    pub(super) fn leaves_background(&self) -> bool {
+        self.leave_background
+    }
+
     /// Returns whether the group has been sent SIGTERM or SIGKILL.
     pub(super) fn term_sent(&self) -> bool {
         self.term_sent
@@ -165,6 +170,7 @@ impl Guard {
             killed: self.killed.is_some(),
             survivors: Vec::new(),
             background: 0,
+            escaped: 0,
         }
     }
 }
@@ -200,7 +206,8 @@ mod tests {
                 ended_by: None,
                 killed: false,
                 survivors: Vec::new(),
-                background: 0
+                background: 0,
+                escaped: 0
             }
         );
     }

@@ -368,7 +368,14 @@ impl Supervisor {
             None => self.killed.is_none() && self.command.has_ended(),
         };
         let status = if by_itself { Status::Unknown } else { Status::Signal(9) };
-        Exit { status, ended_by: Some(why), killed: !by_itself, survivors: Vec::new(), background: 0 }
+        Exit {
+            status,
+            ended_by: Some(why),
+            killed: !by_itself,
+            survivors: Vec::new(),
+            background: 0,
+            escaped: 0,
+        }
     }
 
     /// Returns the next report that has arrived, without waiting.

@@ -49,7 +49,8 @@
 //!
 //! The command may end by itself and leave other processes of its group behind (`sh -c 'sleep 1000 &'`). The
 //! supervisor process ends these other processes, too, with SIGTERM and soon after with SIGKILL, because the
-//! lease is about to be released. [`Exit::background`] is their number. With [`CommandSpec::leave_background`] they run
+//! lease is about to be released. [`Exit::background`] is their number. Processes that have
+//! left the group before (`setsid`, a daemon) run on; their number is [`Exit::escaped`]. With [`CommandSpec::leave_background`] they run
 //! on, and the lease does not cover them.
 //!
 //! # The terminal

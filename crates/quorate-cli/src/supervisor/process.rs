@@ -209,7 +209,11 @@ impl Watch {
             }
             let Some((now, step)) = self.look() else { continue };
             let nap = match step {
-                Step::Done(exit) => return Exit { background: self.background, ..exit },
+                Step::Done(exit) => {
+                    let left = self.guard.ends_escaped() || self.guard.leaves_background();
+                    let escaped = if left { 0 } else { self.tree.escaped() };
+                    return Exit { background: self.background, escaped, ..exit };
+                }
                 Step::GiveUp(exit) => {
                     let survivors = self.tree.survivors(self.guard.ends_escaped());
                     return Exit { survivors, background: self.background, ..exit };

@@ -17,6 +17,7 @@
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
 //! | [`exclusion`] | can two agents believe in the same lease at the same true time? (An agent *believes* in a lease while the lease is valid by the agent's own clock.) |
 //! | [`ledger`] | is a tick started twice, by leaders or by workers? does an older leader start a tick that a newer one found not started? |
+//! | [`copies`] | in the second version of the ledger, is a record that a majority stored ever missed, and does a run start once, whichever nodes forget? |
 //! | [`readwrite`] | can an agent believe in a lease while another agent believes in a writer's lease, or write while another agent's downgrade is in flight? |
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never if it is recorded as skipped? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun, or were counted without beginning? |

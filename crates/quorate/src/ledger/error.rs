@@ -18,7 +18,7 @@ pub enum LedgerError {
     Standing(Record),
     /// So many nodes have pruned records of this time, or have lost their memory of it, that no majority is
     /// left that can store the record. Waiting does not help.
-    #[error("too few nodes can remember a record of that time: {0}")]
+    #[error("too few nodes can remember a record of that time; {} of {} must: the memory of the others began later, or they did not answer", .0.needed(), .0.outcomes().len())]
     Forgotten(NoMajority),
     /// Too few of the nodes that remember the record's time answered.
     #[error("too few nodes answered for the ledger: {0}")]

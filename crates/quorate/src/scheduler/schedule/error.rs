@@ -96,6 +96,15 @@ struct ZoneFix<'a>(&'a Option<String>);
 impl fmt::Display for ZoneFix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // `TZ=GMT+3`, and so the `CRON_TZ` of cron, is behind UTC: the sign is that of POSIX.
+            Some(zone) if zone.starts_with("Etc/GMT") => {
+                let ahead = zone.contains('-');
+                let (is, posix) = if ahead { ("ahead of", "behind") } else { ("behind", "ahead of") };
+                write!(
+                    f,
+                    "did you mean `{zone}`, which is {is} UTC? In `TZ`, cron reads this sign as {posix} UTC"
+                )
+            }
             Some(zone) => write!(f, "did you mean `{zone}`?"),
             None => f.write_str("use an IANA name such as `Europe/Kyiv`, or `UTC`"),
         }
