@@ -103,7 +103,6 @@ fn report(failure: &Failure) -> ExitCode {
 }
 
 fn dispatch(command: &Command) -> Result<u8, Failure> {
-    let load = |nodes: &args::NodeArgs| Config::load(&nodes.flags(), &Environment::process());
     match command {
         Command::Demo(args) => block_on(demo::demo(args)),
         // With `--check`, no command of a job is started, so there are no orphaned processes that process 1
@@ -134,34 +133,21 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
         }
         Command::Exec(args) => {
             log::start(LogFormat::Text, LogLevel::Warn, None);
-            let config = load(&args.nodes)?;
-            block_on(exec::exec(args, &config))
+            on(&args.nodes, async |config| exec::exec(args, config).await)
         }
-        Command::Status(args) => {
-            let config = load(&args.nodes)?;
-            block_on(status::status(args, &config))
-        }
-        Command::Doctor(args) => {
-            let config = load(&args.nodes)?;
-            block_on(doctor::doctor(args, &config))
-        }
-        Command::Freeze(args) => {
-            let config = load(&args.wait.group.nodes)?;
-            block_on(freeze::freeze(args, &config, &Environment::process()))
-        }
-        Command::Unfreeze(args) => {
-            let config = load(&args.wait.group.nodes)?;
-            block_on(freeze::unfreeze(args, &config, &Environment::process()))
-        }
+        Command::Status(args) => on(&args.nodes, async |config| status::status(args, config).await),
+        Command::Doctor(args) => on(&args.nodes, async |config| doctor::doctor(args, config).await),
+        Command::Freeze(args) => on(&args.wait.group.nodes, async |config| {
+            freeze::freeze(args, config, &Environment::process()).await
+        }),
+        Command::Unfreeze(args) => on(&args.wait.group.nodes, async |config| {
+            freeze::unfreeze(args, config, &Environment::process()).await
+        }),
         Command::Leader(command) => {
-            let config = load(command.nodes())?;
             let LeaderCommand::History(args) = command;
-            block_on(leader::history(args, &config))
+            on(command.nodes(), async |config| leader::history(args, config).await)
         }
-        Command::Audit(args) => {
-            let config = load(&args.group.nodes)?;
-            block_on(audit::audit(args, &config))
-        }
+        Command::Audit(args) => on(&args.group.nodes, async |config| audit::audit(args, config).await),
         Command::Jobs(command) => block_on(jobs::jobs(command, &Environment::process())),
         Command::When(args) => when::when(args),
         Command::Import(command) => import::import(command),
@@ -175,38 +161,42 @@ fn dispatch(command: &Command) -> Result<u8, Failure> {
             block_on(top::top(args, &config, &environment))
         }
         Command::Election(ElectionCommand::Resign(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(election::resign(args, &config, &Environment::process()))
-        }
-        Command::Lock(LockCommand::Show(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(lock::show(args, &config))
-        }
-        Command::Lock(LockCommand::List(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(locks::list(args, &config))
+            on(&args.nodes, async |config| election::resign(args, config, &Environment::process()).await)
         }
         Command::Claims(command) => {
-            let config = load(command.nodes())?;
-            block_on(claims::claims(command, &config, &Environment::process()))
+            on(command.nodes(), async |config| claims::claims(command, config, &Environment::process()).await)
         }
-        Command::Lock(LockCommand::Release(args)) => {
-            let config = load(&args.lock.nodes)?;
-            block_on(lock::release(args, &config, &Environment::process()))
-        }
-        Command::Nodes(NodesCommand::Trust(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(nodes::trust(args, &config, &Environment::process()))
-        }
-        Command::Nodes(NodesCommand::List(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(nodes::list(args, &config))
-        }
-        Command::Nodes(NodesCommand::Replace(args)) => {
-            let config = load(&args.nodes)?;
-            block_on(nodes::replace(args, &config, &Environment::process()))
+        Command::Lock(command) => dispatch_lock(command),
+        Command::Nodes(command) => dispatch_nodes(command),
+    }
+}
+
+fn dispatch_lock(command: &LockCommand) -> Result<u8, Failure> {
+    match command {
+        LockCommand::Show(args) => on(&args.nodes, async |config| lock::show(args, config).await),
+        LockCommand::List(args) => on(&args.nodes, async |config| locks::list(args, config).await),
+        LockCommand::Release(args) => {
+            on(&args.lock.nodes, async |config| lock::release(args, config, &Environment::process()).await)
         }
     }
+}
+
+fn dispatch_nodes(command: &NodesCommand) -> Result<u8, Failure> {
+    match command {
+        NodesCommand::Trust(args) => {
+            on(&args.nodes, async |config| nodes::trust(args, config, &Environment::process()).await)
+        }
+        NodesCommand::List(args) => on(&args.nodes, async |config| nodes::list(args, config).await),
+        NodesCommand::Replace(args) => {
+            on(&args.nodes, async |config| nodes::replace(args, config, &Environment::process()).await)
+        }
+    }
+}
+
+/// Loads the configuration with these arguments, and runs a command on its nodes.
+fn on(nodes: &args::NodeArgs, work: impl AsyncFnOnce(&Config) -> Result<u8, Failure>) -> Result<u8, Failure> {
+    let config = Config::load(&nodes.flags(), &Environment::process())?;
+    block_on(work(&config))
 }
 
 /// Prepares the sender of traces and metrics, if there is a collector. The layer collects the spans.

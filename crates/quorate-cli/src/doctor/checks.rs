@@ -52,7 +52,31 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
     all
 }
 
+/// Checks the set of nodes as a whole, and the settings.
 fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    check_majority(node_report, found);
+    check_independence(node_report, found);
+    for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
+        let path = plain(&path.to_string_lossy(), 1_000);
+        let what = format!(
+            "the {} {path} can be read or written by other users (mode {:04o})",
+            secret.key, secret.mode
+        );
+        found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
+    }
+    check_clock_spread(node_report, found);
+    if let Err(error) = node_report.settings.validate_lease(
+        node_report.ttl,
+        QuorumConfig::default_grace(node_report.ttl),
+        true,
+    ) {
+        let what = format!("{} is {}, {}", error.field(), error.value(), error.reason());
+        found.push(Finding::new(Critical, None, what, error.fix()));
+    }
+}
+
+/// Checks whether a majority votes, and how many faults the number of nodes tolerates.
+fn check_majority(node_report: &NodeReport, found: &mut Vec<Finding>) {
     let count = node_report.nodes.len();
     let mut say = |severity, what: String, fix: &str| found.push(Finding::new(severity, None, what, fix));
     let votes = node_report.nodes.iter().filter(|node| node.state == NodeState::Trusted).count();
@@ -89,12 +113,17 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
         ),
         _ => {}
     }
+}
+
+/// Checks whether the nodes fail independently of each other.
+fn check_independence(node_report: &NodeReport, found: &mut Vec<Finding>) {
+    let count = node_report.nodes.len();
+    let mut say = |what: String, fix: &str| found.push(Finding::new(Warning, None, what, fix));
     let directories =
         node_report.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Directory)).count();
     if directories > 1 || (directories == 1 && count > 1) {
         let what = format!("{directories} nodes are directories of this host: they fail together with it");
         say(
-            Warning,
             what,
             "use directories only for locks among the processes of one host; one directory is enough for that",
         );
@@ -107,27 +136,9 @@ fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
     }
     for (host, there) in hosts.iter().filter(|(_, there)| **there >= majority(count) && count > 1) {
         say(
-            Warning,
             format!("{there} of {count} nodes are on {host}: if that host fails, there is no majority"),
             "put each node on its own host, with its own power and network",
         );
-    }
-    for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
-        let path = plain(&path.to_string_lossy(), 1_000);
-        let what = format!(
-            "the {} {path} can be read or written by other users (mode {:04o})",
-            secret.key, secret.mode
-        );
-        found.push(Finding::new(Warning, None, what, format!("chmod g-w,o= {path}")));
-    }
-    check_clock_spread(node_report, found);
-    if let Err(error) = node_report.settings.validate_lease(
-        node_report.ttl,
-        QuorumConfig::default_grace(node_report.ttl),
-        true,
-    ) {
-        let what = format!("{} is {}, {}", error.field(), error.value(), error.reason());
-        found.push(Finding::new(Critical, None, what, error.fix()));
     }
 }
 

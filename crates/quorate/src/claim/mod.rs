@@ -120,4 +120,4 @@ pub use slot::{CloseTally, SlotTally};
 #[doc(hidden)]
 pub use votes::{ClaimData, ClaimTally};
 
-pub(crate) use slot::{Claimed, SlotClaim, SlotId, Slots};
+pub(crate) use slot::{Claimed, Shown, SlotClaim, SlotId, Slots};

@@ -13,7 +13,15 @@ use crate::{
     plain::plain,
 };
 use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{any::Any, fmt::Display, future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    fmt::Display,
+    future,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// The number of claim rounds that may be in flight at the same time. When this number is reached, further
@@ -92,15 +100,7 @@ where
             }
             incoming = source.next(), if pulls => match incoming {
                 None => dry = true,
-                Some(incoming) => {
-                    consumer.pull(incoming);
-                    // Further messages that the source has ready now join the same claim round.
-                    while consumer.pulls()
-                        && let Some(Some(incoming)) = source.next().now_or_never()
-                    {
-                        consumer.pull(incoming);
-                    }
-                }
+                Some(incoming) => consumer.pull_ready(incoming, source.as_mut()),
             },
             () = look => {}
         }
@@ -182,6 +182,19 @@ where
     T: ClaimResult + Send + 'static,
     E: Display + 'static,
 {
+    /// Pulls a message, and all further ones that the source has ready now. They join the same claim round.
+    fn pull_ready<S>(&mut self, first: Result<M, Arc<str>>, mut source: Pin<&mut S>)
+    where
+        S: Stream<Item = Result<M, Arc<str>>>,
+    {
+        self.pull(first);
+        while self.pulls()
+            && let Some(Some(incoming)) = source.next().now_or_never()
+        {
+            self.pull(incoming);
+        }
+    }
+
     fn pull(&mut self, item: Result<M, Arc<str>>) {
         let now = self.env.now();
         let message = match item {

@@ -151,16 +151,7 @@ impl<'a> RetryBackoff<'a> {
         mut queue: Option<&mut QueueTicket>,
     ) -> Contact {
         let env = self.inner.env();
-        let took = began.until(env.now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
-        self.attempt = self.attempt.min(took);
-        // The attempt ended at the first node, which named a holder.
-        let refused_by_one =
-            mem::take(&mut self.asks_one) && tally.holder().is_none() && tally.names_one_holder();
-        let split = !refused_by_one && is_contended(tally) && tally.holder().is_none();
-        self.splits = if split { self.splits + 1 } else { 0 };
-        if let Some(holder) = tally.holder() {
-            self.known = Some(holder.clone());
-        }
+        let (refused_by_one, split) = self.note_attempt(tally, began);
         let bounded = |pause| {
             let until = env.now() + pause;
             deadline.map_or(until, |deadline| until.min(deadline))
@@ -231,6 +222,21 @@ impl<'a> RetryBackoff<'a> {
                 return self.contact;
             }
         }
+    }
+
+    /// Notes the result of an attempt that began at `began`. Returns whether it ended at the first node, which named a
+    /// holder, and whether the nodes were split among several callers.
+    fn note_attempt<D: RoundData>(&mut self, tally: &Tally<D>, began: BootTime) -> (bool, bool) {
+        let took = began.until(self.inner.env().now()).clamp(*ATTEMPT.start(), *ATTEMPT.end());
+        self.attempt = self.attempt.min(took);
+        let refused_by_one =
+            mem::take(&mut self.asks_one) && tally.holder().is_none() && tally.names_one_holder();
+        let split = !refused_by_one && is_contended(tally) && tally.holder().is_none();
+        self.splits = if split { self.splits + 1 } else { 0 };
+        if let Some(holder) = tally.holder() {
+            self.known = Some(holder.clone());
+        }
+        (refused_by_one, split)
     }
 
     /// Returns whether an attempt can ask one node first.

@@ -82,12 +82,13 @@ impl Withdraw {
         self.token.is_cancelled() && self.why.get().is_none()
     }
 
-    pub(in crate::scheduler) fn is_withdrawn(&self) -> bool {
+    /// Returns whether the run is withdrawn or released.
+    pub(in crate::scheduler) fn is_ordered(&self) -> bool {
         self.token.is_cancelled()
     }
 
     /// Waits until the run is withdrawn or released.
-    pub(in crate::scheduler) async fn withdrawn(&self) {
+    pub(in crate::scheduler) async fn ordered(&self) {
         self.token.cancelled().await;
     }
 

@@ -7,6 +7,7 @@ mod guard;
 pub(super) mod on_leader;
 pub(super) mod opened;
 pub(super) mod slot_attempt;
+mod slot_watch;
 pub(super) mod span;
 pub(super) mod worker;
 

@@ -6,6 +6,7 @@ use crate::scheduler::{
     run::{
         cancel::Withdraw,
         on_leader::{RunEnd, RunSummary},
+        slot_watch::{Around, Look, SlotWatch},
     },
     store::{
         open_list::OpenList,
@@ -27,9 +28,6 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The shortest and the longest pause between two inspections of a slot. The pause is a quarter of the time
-/// since the run was due, within these limits.
-const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// The time within which a worker may take a run if the misfire window does not limit this time. Such runs are
 /// requested runs, catch-up runs, generations after the first, and runs of a schedule that counts from the ends
 /// of runs.
@@ -38,14 +36,6 @@ const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// horizon, the nodes no longer allow a worker to take the run. The time in between is the job's gap between
 /// ticks, multiplied by the first value, but at least the second value and at most the third.
 const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Duration::from_secs(24 * 3600));
-
-/// If no worker has taken a run after this time, too few nodes may have its record. The leader then stores the
-/// record on further nodes. It does so again each time the total wait has doubled, and at least once in
-/// `SPREAD_AT_LEAST`.
-const SPREAD_AFTER: Duration = Duration::from_secs(1);
-/// The longest time after which the leader stores the record of an untaken run on further nodes again. It bounds
-/// the time for which such a run waits after a majority of the nodes that remember it can be reached again.
-const SPREAD_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// A run that the leader opens, or continues if an earlier leader has opened it.
 pub(in crate::scheduler) struct Opened {
@@ -200,29 +190,19 @@ impl Opened {
         let slot = open.slot(&run.key);
         let env = self.writer.term().env().clone();
         let step_down = self.writer.term().step_down_token().clone();
-        let (mut taken, mut listed, mut holder) = (false, false, None);
-        let due = open.not_before.max(self.now());
         let adopted = open.at != self.writer.memory(run);
-        let mut spread_at = if adopted { due } else { due + SPREAD_AFTER };
+        let mut watch = SlotWatch::new(open.not_before, self.now(), adopted);
         loop {
-            let now = self.now();
-            let cancelled = self.cancel.is_cancelled();
-            let withdrawn = self.withdraw.is_withdrawn();
-            if !taken && !cancelled && !withdrawn && !listed {
-                listed = true;
+            let (cancelled, withdrawn) = (self.cancel.is_cancelled(), self.withdraw.is_ordered());
+            let ordered = cancelled || withdrawn;
+            if watch.lists(ordered) {
                 self.list.add(&run.key, open.not_before);
             }
-            let (least, most) = INSPECT_PAUSE;
-            let age = due.until(now);
-            let pause = match open.not_before > now && !cancelled && !withdrawn {
-                true => now.until(open.not_before) + least,
-                false => (age / 4).clamp(least, most),
-            };
             tokio::select! { biased;
                 () = step_down.cancelled() => return (SlotEnd::Left, record),
                 () = self.cancel.cancelled(), if !cancelled => {}
-                () = self.withdraw.withdrawn(), if !withdrawn && !cancelled => {}
-                () = env.sleep(pause) => {}
+                () = self.withdraw.ordered(), if !ordered => {}
+                () = env.sleep(watch.pause(self.now(), ordered)) => {}
             }
             if self.must_end() {
                 return (SlotEnd::Left, record);
@@ -230,58 +210,49 @@ impl Opened {
             let Some(Some(shown)) = self.slots.inspect(std::slice::from_ref(&slot)).await.pop() else {
                 continue;
             };
-            if let Some(ended) = shown.ended {
-                return (self.ended(&ended), record);
-            }
-            holder = shown.holder.as_ref().map(|owner| Arc::from(owner.worker())).or(holder);
-            if shown.counted && !taken {
-                taken = true;
+            if watch.note(&shown) {
                 self.list.remove(&run.key);
             }
-            if self.slots.is_past_horizon(&slot) {
-                if shown.free {
-                    let why = "no worker can take its slot any more, and no node has its end";
-                    return (SlotEnd::Lost(holder, why.into()), record);
+            let around = Around {
+                past_horizon: self.slots.is_past_horizon(&slot),
+                forgotten: self.is_forgotten(run, &slot),
+                cancel_to_store: self.cancel.is_for_good() && open.cancel.is_none(),
+            };
+            let end = match watch.look(shown, around, self.now()) {
+                Look::Ended(ended) => Some(self.ended(&ended)),
+                Look::Lost(why) => Some(SlotEnd::Lost(watch.holder().cloned(), why.into())),
+                Look::EndTaken => self.end_slot(&slot, None, watch.holder()).await,
+                Look::StoreCancel => {
+                    self.store_cancel(run, open, &mut record).await;
+                    None
                 }
-                continue;
-            }
-            if shown.free && self.is_forgotten(run, &slot) {
-                let why = "too few nodes remember the time at which it was opened, so no worker can take it";
-                return (SlotEnd::Lost(holder, why.into()), record);
-            }
-            if shown.counted && shown.free {
-                if let Some(end) = self.end_slot(&slot, None, holder.as_ref()).await {
-                    return (end, record);
-                }
-                continue;
-            }
-            if taken {
-                if self.cancel.is_for_good() && open.cancel.is_none() {
-                    // The leader stores the cancellation in the run's record. The worker that executes the run
-                    // reads this record about once a second, and then cancels the run.
-                    open.cancel = Some(self.cancel.why());
-                    let cancelled = self.writer.record(run, RunRecord::Open(open.clone()));
-                    if self.writer.write(run, Some(record.clone()), &cancelled, true).await.is_ok() {
-                        record = cancelled;
-                    } else {
-                        open.cancel = None;
+                Look::Untaken { spread } => {
+                    // A worker takes a run only if a majority of the nodes store its record. Some nodes may have
+                    // missed the record, or lost it since. So the leader stores it on further nodes.
+                    if spread {
+                        self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
+                        watch.spread(self.now());
+                    }
+                    match self.void_for(open, self.now()) {
+                        None => None,
+                        void => self.end_slot(&slot, void, watch.holder()).await,
                     }
                 }
-                continue;
-            }
-            // A worker takes a run only if a majority of the nodes store its record. Some nodes may have missed
-            // the record, or lost it since. So the leader stores it on further nodes.
-            if spread_at <= now {
-                self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
-                let now = self.now();
-                spread_at = now + due.until(now).clamp(SPREAD_AFTER, SPREAD_AT_LEAST);
-            }
-            let void = self.void_for(open, self.now());
-            if void.is_some()
-                && let Some(end) = self.end_slot(&slot, void, holder.as_ref()).await
-            {
+                Look::Wait => None,
+            };
+            if let Some(end) = end {
                 return (end, record);
             }
+        }
+    }
+
+    /// Stores the cancellation in the run's record. The worker that executes the run reads this record about once a
+    /// second, and then cancels the run.
+    async fn store_cancel(&self, run: &RunId, open: &mut OpenRun, record: &mut Record) {
+        let cancelled = OpenRun { cancel: Some(self.cancel.why()), ..open.clone() };
+        let to = self.writer.record(run, RunRecord::Open(cancelled.clone()));
+        if self.writer.write(run, Some(record.clone()), &to, true).await.is_ok() {
+            (*open, *record) = (cancelled, to);
         }
     }
 
@@ -420,7 +391,7 @@ impl Opened {
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
             () = self.writer.term().step_down_token().cancelled() => false,
-            () = self.withdraw.withdrawn() => !self.must_end(),
+            () = self.withdraw.ordered() => !self.must_end(),
         }
     }
 

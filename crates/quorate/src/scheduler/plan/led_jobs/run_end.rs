@@ -45,11 +45,11 @@ impl LedJobs {
                     until,
                     "interrupted within the term; it runs again: {reason}"
                 );
-                return AfterRun::Unfinished;
+                AfterRun::Unfinished
             }
             Some(RunEnd::Met(met, run)) => {
                 let decided = self.on_met(&job, met, *run, now, out);
-                return match decided {
+                match decided {
                     Some(run) => {
                         again(self, run);
                         AfterRun::Unfinished
@@ -58,7 +58,7 @@ impl LedJobs {
                         self.table.end(place, &key, |_, _| ());
                         AfterRun::Finished
                     }
-                };
+                }
             }
             None => {
                 let leave = |entry: &mut JobEntry, run: &ActiveRun| entry.plan_mut().leave_to_next(run.at);
@@ -72,27 +72,42 @@ impl LedJobs {
                 // schedule that counts from the ends of runs can continue. A request does not continue with its
                 // next run, because the next leader must first decide on this run.
                 let scheduled = cause.request().is_none();
-                return if scheduled { AfterRun::Finished } else { AfterRun::Unfinished };
+                if scheduled { AfterRun::Finished } else { AfterRun::Unfinished }
             }
-            _ => self.table.end(place, &key, |_, _| ()),
-        };
+            Some(end) => {
+                self.table.end(place, &key, |_, _| ());
+                self.report_end(&job, (tick, cause), end, now, out)
+            }
+        }
+    }
+
+    /// Reports the end of a run that this leader does not continue.
+    fn report_end(
+        &mut self,
+        job: &Arc<Job>,
+        (tick, cause): (WallTime, RunCause),
+        end: RunEnd,
+        now: WallTime,
+        out: &mut Vec<Effect>,
+    ) -> AfterRun {
         match end {
-            Some(RunEnd::Ended(end, ran)) => {
-                self.ran(&job, tick, cause, (end, ran), now, out);
+            RunEnd::Ended(end, ran) => {
+                self.ran(job, tick, cause, (end, ran), now, out);
                 AfterRun::Finished
             }
-            Some(RunEnd::Interrupted(ran, _)) => {
+            RunEnd::Interrupted(ran, _) => {
                 let reason = &ran.worked.reason;
                 let reason =
                     format!("interrupted by the step-down; the next leader runs it again: {reason}").into();
                 let worked = ExecutionResult { reason, ..ran.worked };
                 let ran = RunSummary { worked, ..ran };
-                self.ran(&job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
+                self.ran(job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
                 AfterRun::Unfinished
             }
-            Some(RunEnd::NotStarted(error)) => self.not_started(&job, (tick, cause), &error, now, out),
-            Some(RunEnd::Abandoned) => {
-                tracing::warn!(job = &*job.name, tick = shown(), "not started: the term ended before");
+            RunEnd::NotStarted(error) => self.not_started(job, (tick, cause), &error, now, out),
+            RunEnd::Abandoned => {
+                let shown = job.schedule.format(tick);
+                tracing::warn!(job = &*job.name, tick = shown, "not started: the term ended before");
                 AfterRun::Unfinished
             }
             _ => AfterRun::Unfinished,
