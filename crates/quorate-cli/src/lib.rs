@@ -5,6 +5,9 @@
 //! See [`supervisor`] for the limits of ending a command in time, and the library for the limits of a lease.
 //! The state that `quorate status` shows may have changed since it was read.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod args;
 mod audit;
 mod claims;

@@ -32,6 +32,9 @@
 //! transaction is sent again when the transaction is rolled back and the message is handled again. An id is known as
 //! long as its row exists: [`Effects::forget_before`] must not remove an id that may still be delivered again.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod create;
 mod effects;
 mod error;

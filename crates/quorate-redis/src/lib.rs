@@ -66,6 +66,9 @@
 //! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. The server may
 //! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod address;
 mod connect;
 mod connect_quorum;

@@ -86,6 +86,8 @@
 //! - **The histories are those that the nodes keep.** A run whose leader and worker died has no entry before
 //!   a later leader decides on it.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 mod build_hint;

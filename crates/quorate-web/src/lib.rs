@@ -42,6 +42,9 @@
 //! been updated. Sessions end with the process. Over plain HTTP, every machine on the way can read tokens and cookies:
 //! use TLS in front of the service. An action may have an effect although its answer was lost; the notice says so.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod access;
 mod actions;
 mod browsers;

@@ -65,6 +65,8 @@
 //!
 //! The names that a first program needs are at the root.
 
+// A function fits on a screen. The tables of tests do not.
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(
     not(all(feature = "claims", feature = "scheduler", feature = "file-node")),
     allow(dead_code, unused_imports, reason = "some items are used by the optional modules only")
