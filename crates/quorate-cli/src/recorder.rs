@@ -29,7 +29,7 @@ const BUCKETS: [(&str, &[f64]); 3] = [
     ),
 ];
 
-/// What this process has measured. Clones are the same measurements.
+/// The measurements of this process. Clones are the same measurements.
 ///
 /// Counters and gauges of which the program has no handle any more, such as those of a removed job, are reported for
 /// ten more minutes. Histograms stay: the exporter has no way to keep one that does not change and to drop another.

@@ -85,7 +85,7 @@ pub enum Begin {
     Started,
 }
 
-/// What each property of the model forbids.
+/// The properties of the model, with the event that breaks each.
 pub const PROPERTIES: [(Broken, &str); 12] = [
     (Broken::NotRead, "a record that a majority stored is read by every later leader"),
     (Broken::DeposedCommits, "no deposed leader's record reaches a majority after a later takeover"),

@@ -1,4 +1,4 @@
-//! What a node does: the shipped decisions, on a packed copy. A rule of nodes is left out by what the model shows to them.
+//! A node: the shipped decisions, on a packed copy. A rule of nodes is left out by what the model shows to them.
 
 use super::{
     Copies, Rule,

@@ -69,7 +69,7 @@ pub(super) struct Node {
     pub(super) is_silent: bool,
 }
 
-/// What lies between a node and one leader.
+/// The messages and facts between a node and one leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Line {
     pub(super) standing: Standing,
@@ -91,7 +91,7 @@ pub(super) struct Line {
     pub(super) vouch_asked: bool,
 }
 
-/// What lies between a node and one worker.
+/// The messages and facts between a node and one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Hand {
     /// True if the node has registered the worker's start.
@@ -174,7 +174,7 @@ pub(super) struct Worker {
     pub(super) founding: u8,
 }
 
-/// What has happened, by which the properties are judged.
+/// The past, by which the properties are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Judge {
     pub(super) losses: u8,

@@ -12,7 +12,7 @@ pub struct Step<const N: usize> {
     pub(super) state: State<N>,
 }
 
-/// What happens in a step. Leaders and workers are numbered from zero here, and from one in a printed history.
+/// The event of a step. Leaders and workers are numbered from zero here, and from one in a printed history.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum What {
     Forgets(Name),

@@ -14,7 +14,7 @@ pub struct Stamp {
 /// leaders never have one id.
 pub type AssignmentId = Stamp;
 
-/// What a node stores of one record, beside its value.
+/// A node's data of one record, beside its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
     /// The stamp of the write that stored the record.
@@ -25,7 +25,7 @@ pub struct Entry {
     pub register: Option<Register>,
 }
 
-/// What a node has registered of an assignment. Of *start* and *void*, the first wins (N4).
+/// A node's register of an assignment. Of *start* and *void*, the first wins (N4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Register {
     /// Neither.

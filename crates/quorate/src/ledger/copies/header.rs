@@ -9,7 +9,7 @@ pub struct Seal {
     pub leader: u64,
 }
 
-/// What a node stores of a ledger beside its records.
+/// A node's data of a ledger, beside the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The memory of the node in which the seal and the mark were stored.

@@ -1,6 +1,6 @@
 use crate::{config::majority, node::FencingToken};
 
-/// What a leader knows of the copies of a ledger: the state machine of its takeover, and of every node that joins later.
+/// A leader's knowledge of the copies of a ledger: the state machine of its takeover, and of every node that joins later.
 /// `S` stores one [`Standing`] for each node, in the order of the nodes.
 ///
 /// A new leader seals all nodes. Once a majority has answered, it asks the same nodes to confirm, and decides only on
@@ -24,7 +24,7 @@ pub enum Phase {
     Decided,
 }
 
-/// What a leader knows of one node.
+/// A leader's knowledge of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Standing {
     /// The node has answered the seal.

@@ -27,7 +27,7 @@ pub(super) struct SlotWatch {
     spread_at: WallTime,
 }
 
-/// What the leader knows at an inspection, beside the state of the slot.
+/// The leader's knowledge at an inspection, beside the state of the slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
     /// The nodes no longer allow a worker to take the slot.
