@@ -70,7 +70,7 @@ impl Measurements {
         self.exporter.render()
     }
 
-    /// Keeps the memory bounded while nobody reads the measurements. Call it from time to time.
+    /// Keeps the memory bounded while no client reads the measurements. Call it from time to time.
     pub(crate) fn upkeep(&self) {
         self.series.touch();
         self.exporter.run_upkeep();
