@@ -181,7 +181,9 @@ impl FileNode {
     /// has no names.
     #[doc(hidden)]
     pub fn stored_names(&self, query: &NamesQuery) -> std::io::Result<StoredNames> {
-        let Some(connection) = database::connect_to_list(&self.dir)? else { return Ok(StoredNames::default()) };
+        let Some(connection) = database::connect_to_list(&self.dir)? else {
+            return Ok(StoredNames::default());
+        };
         let names = store::stored_names(&connection, query);
         Ok(names.map_err(|e| error::FileError::of_database(&database::file(&self.dir), &e))?)
     }

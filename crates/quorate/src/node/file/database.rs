@@ -101,7 +101,8 @@ impl Database {
         let Some(meta) = check(&path)? else { return Ok(None) };
         let id = FileId::of(&meta);
         let opened = connect(&path).and_then(|connection| {
-            let settings = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;";
+            let settings =
+                "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;";
             let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
             connection.execute_batch(settings)?;
             Ok((connection, mode))
@@ -143,7 +144,9 @@ impl Database {
         match transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)? {
             FORMAT => Ok(()),
             0 => transaction.execute_batch(TABLES).map_err(failed),
-            other => Err(FileError::unreadable(&self.path, &format!("it has the format {other}, not {FORMAT}"))),
+            other => {
+                Err(FileError::unreadable(&self.path, &format!("it has the format {other}, not {FORMAT}")))
+            }
         }
     }
 

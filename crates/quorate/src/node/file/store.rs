@@ -93,7 +93,9 @@ impl<'a> Rows<'a> {
         }
         let (boot, wall) = (integer(clocks.lease_nanos), integer(clocks.wall.as_micros()));
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        for (kind, now) in [(Kind::Lease, boot), (Kind::Queue, boot), (Kind::Counter, wall), (Kind::Claim, wall)] {
+        for (kind, now) in
+            [(Kind::Lease, boot), (Kind::Queue, boot), (Kind::Counter, wall), (Kind::Claim, wall)]
+        {
             self.execute(
                 "DELETE FROM rows WHERE (kind, name) IN
                  (SELECT kind, name FROM rows WHERE kind = ?1 AND until <= ?2 LIMIT ?3)",

@@ -256,7 +256,12 @@ fn begin(
 ///
 /// A directory that was copied, or put back from a copy, has another file than the one that its identity names. It
 /// gets a new run id, so that it counts as restarted with older data.
-fn identify(node: &FileNode, database: &Database, rows: &Rows<'_>, wall: WallTime) -> Result<Hello, FileError> {
+fn identify(
+    node: &FileNode,
+    database: &Database,
+    rows: &Rows<'_>,
+    wall: WallTime,
+) -> Result<Hello, FileError> {
     let stored: Option<Identity> = rows.read(Kind::Node, "identity")?;
     let identity = match stored {
         Some(identity) if identity.file == database.id() => identity,
@@ -334,8 +339,8 @@ fn foreign(database: &Database, record: &Record, machine: &Machine) -> Cause {
 }
 
 fn refuse_shared(root: &Path) -> Result<(), Cause> {
-    let shared = filesystem::shared_below(root)
-        .map_err(|e| FileError::new(root, "be looked at", &e).cause())?;
+    let shared =
+        filesystem::shared_below(root).map_err(|e| FileError::new(root, "be looked at", &e).cause())?;
     let Some(name) = shared else { return Ok(()) };
     let root = root.display();
     let why = format!(
