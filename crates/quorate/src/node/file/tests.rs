@@ -47,7 +47,7 @@ impl Scratch {
     }
 
     /// Returns the number of rows of this kind, or of those called `name`.
-    fn rows(&self, kind: Kind, name: Option<&str>) -> usize {
+    fn rows(&self, kind: Kind, name: Option<&str>) -> u32 {
         let connection = database::connect_to_list(&self.0.join("node")).unwrap().unwrap();
         let count = "SELECT count(*) FROM rows WHERE kind = ?1 AND (?2 IS NULL OR name = ?2)";
         connection.query_row(count, (kind.name(), name), |row| row.get(0)).unwrap()
