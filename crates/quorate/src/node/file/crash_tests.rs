@@ -81,7 +81,7 @@ async fn work(session: &mut FileSession, n: u64, mut note: impl FnMut(Answer)) {
     if matches!(shared, Reply::Granted { .. }) {
         assert_eq!(ask(session, release("shared", n)).await, Reply::Released(true));
     }
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         assert_eq!(ask(session, release(&lock, n)).await, Reply::Released(true));
         note(Answer::Released(n));
     }
@@ -96,7 +96,7 @@ async fn check(session: &mut FileSession, answers: &[Answer], held: bool) -> Res
                 let state = ask(session, Request::Inspect { resource: lock }).await;
                 let Reply::State { holder, counter, .. } = state else { return Err(format!("{state:?}")) };
                 // A release may have happened although its answer was lost.
-                let is_free = n % 2 == 0 || !held;
+                let is_free = n.is_multiple_of(2) || !held;
                 counter.is_some_and(|counter| counter.get() >= token) && (is_free || holder.is_some())
             }
             Answer::Done(n) => {
@@ -172,7 +172,7 @@ async fn an_answer_survives_a_kill_at_any_moment() {
     let (mut survivor, mut seen) = (Some(session), 0);
     for kill in 0..KILLS {
         let mut child = helper("node::file::crash_tests::child_process", scratch.path());
-        if kill % 2 == 0 {
+        if kill.is_multiple_of(2) {
             drop(survivor.take());
         }
         soon("the child works", || answers(scratch.path()).len() > seen + 4).await;
