@@ -6,67 +6,71 @@ use quorate::{
     },
 };
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
     time::Duration,
 };
 
 pub(super) const PIECES: &[&str] = &[
     "\u{0}",
     "\u{1}",
-    "\u{2}",
-    "\u{3}",
-    "\u{4}",
-    "\u{5}",
-    "{\"name\":\"r\",\"row\":",
-    "{\"name\":\"g\",\"row\":",
-    "{\"name\":\"marker\",\"row\":\"m\"}",
-    "{\"name\":\"identity\",\"row\":{\"run_id\":\"\",\"since_micros\":18446744073709551615}}",
-    "{\"name\":\"machine\",\"row\":{\"boot\":\"b\",\"host\":\"h\",\"machines\":[\"m\"],\"replaced\":[\"boot\"]}}",
-    "{\"count\":1,\"until_micros\":",
-    "18446744073709551615}",
-    "{\"owner\":\"a\",\"until_nanos\":",
-    "}",
-    "{\"term\":1,\"low_water\":0,\"records\":[[\"b\",{\"at\":1,\"term\":1,\"last\":true,\"value\":\"\"}],[\"a\"",
+    "\u{d}",
+    "\u{7f}",
+    "SQLite format 3\u{0}",
+    "\u{10}\u{0}\u{2}\u{2}\u{0}@  ",
+    "7\u{7f}\u{6}\u{2}\u{0}-\u{e2}\u{18}",
+    "CREATE TABLE rows (",
+    "marker",
+    "\"m\"",
+    "{\"run_id\":\"\",\"since_micros\":18446744073709551615}",
+    "{\"count\":1,\"until_micros\":18446744073709551615}",
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
     "-1",
-    "1e400",
     "null",
     "\"",
-    ",",
-    "\\u0000",
-    "{}",
-    "0}}",
 ];
 
-/// The number of files of a node. The first byte of the input selects one of them, and the other bytes become
-/// its content.
-const FILES: usize = 8;
-
-/// Uses a file node after one of its files was overwritten. The node must answer each request, or refuse it
-/// with the name of the file.
+/// Uses a file node after its database, or its log, was overwritten. The first byte of the input is the place, and the
+/// other bytes become the content. The node must answer each request, or refuse it with the name of the file.
 pub fn file_node(bytes: &[u8]) {
-    let Some((&which, content)) = bytes.split_first() else { return };
+    let Some((&place, content)) = bytes.split_first() else { return };
     let home = scratch();
     #[expect(clippy::expect_used, reason = "without a runtime nothing can be looked at")]
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let node = FileNode::new(home.path().join("node")).with_boot_id("boot");
-        // The files are created when the node is first used.
+        let database = node.dir().join("quorate.db");
+        let log = node.dir().join("quorate.db-wal");
+        // The files are created when the node is first used, and the last session removes the log.
         assert!(ask(&node, requests()).await.is_ok(), "a new directory serves");
-        let files = files_below(&home.path().join("node"));
-        assert_eq!(files.len(), FILES, "{files:?}");
-        let spoilt = &files[usize::from(which) % FILES];
-        assert!(fs::write(spoilt, content).is_ok());
+        let env = Env::system();
+        while log.exists() {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(spoil(&database, &log, (place, content)).is_ok());
         match ask(&node, requests()).await {
-            Ok(replies) => replies.iter().for_each(|reply| served_or_named(reply, spoilt)),
+            Ok(replies) => replies.iter().for_each(|reply| served_or_named(reply, &database)),
             Err(Cause::Protocol(why) | Cause::Unreachable(why) | Cause::Denied(why)) => {
-                assert!(why.contains(&*spoilt.to_string_lossy()), "{why}");
+                assert!(why.contains(&*database.to_string_lossy()), "{why}");
                 super::fit_to_print(&why);
             }
             other => assert!(other.is_ok(), "a node that neither serves nor says why: {other:?}"),
         }
     });
+}
+
+/// Writes the content into the database at a place of 255, or makes it the log.
+fn spoil(database: &Path, log: &Path, (place, content): (u8, &[u8])) -> io::Result<()> {
+    if place == u8::MAX {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(log)?;
+        return file.write_all(content);
+    }
+    let mut file = File::options().write(true).open(database)?;
+    let at = file.metadata()?.len() * u64::from(place) / 255;
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(content)
 }
 
 fn served_or_named(reply: &Reply, spoilt: &Path) {
@@ -88,7 +92,7 @@ async fn ask(node: &FileNode, requests: Vec<Request>) -> Result<Vec<Reply>, Caus
     env.before(give_up, work).await.unwrap_or(Err(Cause::TimedOut))
 }
 
-/// Returns requests that together use every file of the node.
+/// Returns requests that together use every kind of row.
 fn requests() -> Vec<Request> {
     #[expect(clippy::expect_used, reason = "a name that may be used")]
     let resource = Resource::claim("s", "r").expect("a name");
@@ -103,20 +107,6 @@ fn requests() -> Vec<Request> {
         Request::Complete { resource: done, owner, record, retention: keep },
         Request::Seal { ledger: "g".into(), term: token, after: None },
     ]
-}
-
-fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        if path.is_dir() {
-            found.extend(files_below(&path));
-        } else if path.extension().is_some_and(|end| end == "json") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
 }
 
 fn scratch() -> tempfile::TempDir {

@@ -20,7 +20,6 @@ async fn a_directory_lists_its_leases_and_claims() {
     let done = claims.process("o-1", |_| async { Ok::<_, String>("shipped") }).await;
     assert!(done.unwrap().may_ack());
     let claim = claims.claim("o-2").await.unwrap();
-    fs::write(home.join("node/claims/garbage.json"), "?").unwrap();
     assert_eq!(names(&NamesQuery::locks(9)), ["Backup/1".into()]);
     assert_eq!(
         names(&NamesQuery::claims("orders", 9).unwrap()),

@@ -2,22 +2,20 @@
 //!
 //! # Files in the directory
 //!
-//! | file | content | survives a power loss |
-//! | --- | --- | --- |
-//! | `lock` | each process locks it while it reads or writes, and never replaces it; empty, or one byte while changes are not synced | |
-//! | `identity.json` | the run id, the time at which it was created, and an id of `lock` that no copy of it has | yes |
-//! | `machine.json` | the machine and boot that used the directory last | yes |
-//! | `marker.json` | the node's marker | yes |
-//! | `stamps.json` | the node's own stamp, and those that it knows of other nodes | yes |
-//! | `counters/`, `claims/`, `ledgers/`, and `lives/` (the retention of each ledger) | one JSON file for each resource or group, which contains its full name | yes |
-//! | `leases/<boot id>/` | one JSON file for each lease or queue; leases of earlier boots are void, and are removed | no |
+//! The rows are in an SQLite database, `quorate.db`, with its write-ahead log `quorate.db-wal` and the log's index
+//! `quorate.db-shm`. SQLite was chosen because several processes may use one database, a wait for its lock has a time
+//! limit, and its crash safety is tested further than ours could be. LMDB is as fast, but it has no limit for this wait, and
+//! its Rust interface is not safe: another process that changes the file changes memory that Rust borrows. The design
+//! document `lease-and-trust.md` has the figures.
 //!
-//! Every write creates a file with a random name and then renames it. After a crash, a file therefore has
-//! either the old content or the new. What a request drops is dropped only when the disk has what replaces it: a
-//! claim's counter after its done record, for example. If a process dies before its changes are synced, the next
-//! one syncs them before it reads a row. The crash tests kill a process, and cut the power, at every change that a
-//! workload makes to the directory. No symbolic link is followed. If a file cannot be read, the requests
-//! that need it fail, with an error that names the file. The resource is never treated as free.
+//! * **Each batch is one transaction.** After a crash it has happened as a whole or not at all. If a process dies at any
+//!   moment, what it has answered is there.
+//! * **What must survive a power loss is synced before the answer:** the node's identity, marker and stamps, fencing
+//!   counters, claims and ledgers. A batch that changes only leases and queues is not synced, because they are void after
+//!   a reboot.
+//! * If the database cannot be read, the requests that need it fail, with an error that names the file. The resource is
+//!   never treated as free. No symbolic link is followed.
+//! * A directory in the format of an earlier version, one file for each row, is refused.
 //!
 //! # What is not guaranteed
 //!
@@ -35,24 +33,22 @@
 //!   directory is refused if it belongs to another user, is open to others, or lies below a directory in
 //!   which others could replace it. (OpenSSH's `StrictModes` has the same rule; a sticky directory such as
 //!   `/tmp` is accepted.) The node never changes the mode of an existing directory, since a process of
-//!   another user may hold its lock. So a directory that an earlier version created (0755) is refused, with
+//!   another user may hold its locks. So a directory that an earlier version created (0755) is refused, with
 //!   an error that names the command that closes it: `chmod -R go= DIR`. These checks do not protect the
 //!   files from root.
-//! * **A worker that is stopped while it holds the directory's lock blocks the node** for all other workers
-//!   until the stopped worker continues or dies. A `flock` ends with its process, not with time. The other
-//!   workers time out and continue with their other nodes. A quorum of several file nodes therefore still
-//!   works if the stopped worker holds the locks of fewer than half of their directories.
-//! * **A copy counts as older data.** A directory that was copied, or put back from a copy, has a new `lock` file. Then
+//! * **A worker that is stopped while it writes blocks the node** for all other workers until the stopped worker
+//!   continues or dies. SQLite's lock ends with its process, not with time. The other workers time out and continue with
+//!   their other nodes. A quorum of several file nodes therefore still works if the stopped worker holds the locks of
+//!   fewer than half of their directories.
+//! * **A copy counts as older data.** A directory that was copied, or put back from a copy, has a new `quorate.db`. Then
 //!   the node gets a new run id: it is quarantined, and its counters count as lost. The same happens to a directory that
 //!   is moved to another file system. Two things are not noticed: a snapshot of the whole file system or machine that is
-//!   put back, and single files that are put back into the directory. On a file system that records no time of creation,
-//!   a copy is not noticed either if its `lock` gets the number of the old one.
-//! * **Editing the directory by hand changes the votes.** If `lock` is deleted while a worker holds it, a
-//!   second worker can use the directory at the same time. Deleting other files loses their content. To start
-//!   again with an empty node, move the whole directory away and then delete it. Open sessions notice that
-//!   the directory is gone, and the new directory has a new run id.
-//! * Leases are not synced to the disk, because no holder survives a power loss. A disk that acknowledges a
-//!   sync without performing it can lose counters and ledgers.
+//!   put back, and a content of the database that is written into the same file. On a file system that records no time of
+//!   creation, a copy is not noticed either if its `quorate.db` gets the number of the old one.
+//! * **Editing the directory by hand changes the votes.** If the log or its index is deleted while a worker uses them, the
+//!   database may be damaged. To start again with an empty node, move the whole directory away and then delete it. Open
+//!   sessions notice that the directory is gone, and the new directory has a new run id.
+//! * A disk that acknowledges a sync without performing it can lose counters and ledgers.
 
 mod access;
 #[cfg(test)]
@@ -60,15 +56,12 @@ mod access_tests;
 mod boot;
 #[cfg(test)]
 mod crash_tests;
-mod disk;
+mod database;
+mod error;
 mod filesystem;
-mod listing;
-mod lock;
 mod machine;
-mod names;
 mod paths;
 mod store;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -82,7 +75,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The longest time for which the batches of a dropped session wait for the directory's lock. After that they
+/// The longest time for which the batches of a dropped session wait for the database. After that they
 /// are discarded, and the leases that they would have released expire by themselves.
 pub const LINGER: Duration = Duration::from_secs(5);
 
@@ -120,7 +113,6 @@ pub struct FileNode {
     machine: Option<(Arc<str>, Arc<str>)>,
     /// True if a missing directory is an error. Otherwise the node creates it.
     must_exist: bool,
-    disk: Arc<dyn disk::Disk>,
 }
 
 impl FileNode {
@@ -130,15 +122,14 @@ impl FileNode {
     }
 
     /// Returns the node like [`new`](Self::new), but with the clocks of `world`. Even then, the wait for the
-    /// directory's lock takes real time.
+    /// database takes real time.
     #[doc(hidden)]
     pub fn with_world(dir: impl Into<PathBuf>, world: Arc<dyn World>) -> Self {
         let given = dir.into();
         let given = std::path::absolute(&given).unwrap_or(given);
         let dir = paths::canonical(&given);
         let name = format!("file://{}", dir.display()).into();
-        let disk = Arc::new(disk::SystemDisk);
-        Self { dir, given, name, world, boot: None, machine: None, must_exist: false, disk }
+        Self { dir, given, name, world, boot: None, machine: None, must_exist: false }
     }
 
     /// Makes the node unreachable if its directory does not exist. Without this setting, the node creates the
@@ -182,15 +173,19 @@ impl FileNode {
         Ok(this)
     }
 
-    /// Returns the names in the directory that `query` lists. The call does not lock the directory. It
-    /// blocks, because it reads one file for each name.
+    /// Returns the names in the directory that `query` lists. The call excludes no session. It blocks while it
+    /// reads.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be read. A directory that does not exist is not an error: it
     /// has no names.
     #[doc(hidden)]
     pub fn stored_names(&self, query: &NamesQuery) -> std::io::Result<StoredNames> {
-        listing::stored_names(&self.dir, query)
+        let Some(connection) = database::connect_to_list(&self.dir)? else {
+            return Ok(StoredNames::default());
+        };
+        let names = store::stored_names(&connection, query);
+        Ok(names.map_err(|e| error::FileError::of_database(&database::file(&self.dir), &e))?)
     }
 
     /// Returns the node's directory.

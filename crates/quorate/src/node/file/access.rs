@@ -6,14 +6,13 @@
 //! (like `/tmp`). So no other user except root can replace the node's directory, and a path leads to the same
 //! file when it is checked and when it is used.
 
-use super::disk::Disk;
-use rustix::{fs::OFlags, io::Errno};
+use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     fmt,
-    fs::{File, Metadata, OpenOptions},
+    fs::{DirBuilder, File, Metadata, Permissions},
     io,
-    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -147,7 +146,7 @@ fn shell_word(path: &Path) -> String {
 
 /// Creates `dir` if it does not exist, and checks it and every directory above it. `dir` is absolute and
 /// contains no links. `given` is the path that the user named, which may contain symbolic links.
-pub(super) fn secure_root(disk: &dyn Disk, given: &Path, dir: &Path) -> io::Result<()> {
+pub(super) fn secure_root(given: &Path, dir: &Path) -> io::Result<()> {
     let me = effective_user();
     for path in [given, dir] {
         let mut trail = trail(path)?;
@@ -160,37 +159,42 @@ pub(super) fn secure_root(disk: &dyn Disk, given: &Path, dir: &Path) -> io::Resu
     }
     let mut missing: Vec<&Path> = dir.ancestors().take_while(|at| !at.exists()).collect();
     while let Some(at) = missing.pop() {
-        disk.make_dir(at)?;
+        make_dir(at)?;
     }
     check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), me)?;
     Ok(())
 }
 
-/// Creates `dir` if it does not exist, and checks it. Its parent must have been checked before.
-pub(super) fn secure_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    disk.make_dir(dir)?;
-    check(dir, Part::Directory, Facts::of(&dir.symlink_metadata()?), effective_user())?;
+/// Creates `dir`, closed to other users whatever the umask. A directory that exists is left as it is.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // The umask may have removed a permission that the owner needs, and the parent may have passed on its
+        // set-group-id bit. So the mode is set again.
+        created => created.and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700))),
+    }
+}
+
+/// Syncs the names in `dir`, and those of the directories above it up to the file system's root. The first session
+/// of a node may have created them.
+pub(super) fn sync_names(dir: &Path) -> io::Result<()> {
+    let device = |dir: &Path| dir.symlink_metadata().map(|meta| meta.dev()).ok();
+    let here = device(dir);
+    for at in dir.ancestors().take_while(|at| device(at) == here) {
+        match File::open(at).and_then(|open| open.sync_all()) {
+            // A directory that this user must not read cannot be synced. No session has created a name in it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && at != dir => {}
+            synced => synced?,
+        }
+    }
     Ok(())
 }
 
-/// Opens the file at `path` with `options`. Fails if `path` is a link or not a regular file, or if other
-/// users can access the file. A file that this call creates is closed to other users.
-pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Without NONBLOCK, opening a pipe would wait for its other end.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file =
-        options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path).map_err(
-            |error| match path.symlink_metadata() {
-                Ok(meta) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                    check(path, Part::File, Facts::of(&meta), effective_user())
-                        .err()
-                        .map_or(error, io::Error::from)
-                }
-                _ => error,
-            },
-        )?;
-    check(path, Part::File, Facts::of(&file.metadata()?), effective_user())?;
-    Ok(file)
+/// Checks that `path` is a regular file that no other user can access. Does not open it.
+pub(super) fn check_file(path: &Path) -> io::Result<Metadata> {
+    let meta = path.symlink_metadata()?;
+    check(path, Part::File, Facts::of(&meta), effective_user())?;
+    Ok(meta)
 }
 
 fn effective_user() -> u32 {

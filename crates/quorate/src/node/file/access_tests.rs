@@ -1,9 +1,9 @@
 //! Tests of the access that other users have to a node's files. Each test acts as another local user, or uses
 //! files that such a user left behind.
 
-use super::tests::{HELPER, Scratch, acquire, ask, granted, marked, release, scratch_node};
+use super::tests::{HELPER, Scratch, acquire, ask, granted, marked, scratch_node, soon};
 use super::{FileNode, SystemWorld, World};
-use crate::node::{Cause, Node, PushSender, Refusal, Reply};
+use crate::node::{Cause, Node, PushSender};
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
@@ -54,6 +54,14 @@ async fn umask_helper() {
     let Some(home) = std::env::var_os(HELPER).map(PathBuf::from) else { return };
     let (mut session, _) = marked(&FileNode::new(home.join("above/node"))).await;
     granted(&ask(&mut session, acquire("r", 1, SystemWorld.wall())).await);
+    for (path, is_dir, mode) in modes(&home.join("above")) {
+        assert_eq!(mode, if is_dir { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+    assert_eq!(
+        modes(&home.join("above")).len(),
+        5,
+        "two directories, the database, its log, the index of the log"
+    );
 }
 
 #[tokio::test]
@@ -68,11 +76,6 @@ async fn a_node_creates_private_files_whatever_the_umask() {
             .output()
             .unwrap();
         assert!(helped.status.success(), "umask {umask}: {helped:?}");
-        let all = modes(&scratch.path().join("above"));
-        assert!(all.len() > 9, "{all:?}");
-        for (path, is_dir, mode) in all {
-            assert_eq!(mode, if is_dir { 0o700 } else { 0o600 }, "umask {umask}: {}", path.display());
-        }
     }
 }
 
@@ -86,11 +89,11 @@ async fn another_user_can_neither_lock_nor_read_nor_create_files() {
     granted(&ask(&mut session, acquire("r", 1, SystemWorld.wall())).await);
     let dir = scratch.path().join("node");
     for (program, args) in [
-        ("flock", vec![dir.join("lock").into_os_string(), "true".into()]),
-        ("cat", vec![dir.join("marker.json").into()]),
+        ("flock", vec![dir.join("quorate.db").into_os_string(), "true".into()]),
+        ("cat", vec![dir.join("quorate.db").into()]),
         ("ls", vec![dir.clone().into()]),
-        ("touch", vec![dir.join("counters/x").into()]),
-        ("ln", vec!["-s".into(), "/etc/passwd".into(), dir.join("leases/x").into()]),
+        ("touch", vec![dir.join("x").into()]),
+        ("ln", vec!["-s".into(), "/etc/passwd".into(), dir.join("y").into()]),
     ] {
         let tried = Command::new("setpriv")
             .args([format!("--reuid={OTHER}"), format!("--regid={OTHER}"), "--clear-groups".into()])
@@ -116,16 +119,6 @@ async fn a_directory_open_to_others_is_refused_until_it_is_closed_to_them() {
         assert!(Command::new("sh").args(["-c", &fix]).status().unwrap().success());
         scratch_node(&scratch).open(PushSender::channel().0).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_subdirectory_that_others_may_write_to_is_refused() {
-    let scratch = Scratch::new();
-    drop(marked(&scratch_node(&scratch)).await);
-    let counters = scratch.path().join("node/counters");
-    set_mode(&counters, 0o777);
-    let why = denied(&scratch_node(&scratch)).await;
-    assert!(why.contains(&format!("chmod -R go= {}", counters.display())), "{why}");
 }
 
 #[tokio::test]
@@ -162,10 +155,10 @@ async fn files_of_another_user_are_refused() {
     assert!(why.contains(&owner) && why.contains(&format!("chown -R 0 {}", dir.display())), "{why}");
     chown(&dir, Some(0), None).unwrap();
 
-    chown(dir.join("lock"), Some(OTHER), None).unwrap();
+    chown(dir.join("quorate.db"), Some(OTHER), None).unwrap();
     let why = denied(&scratch_node(&scratch)).await;
-    assert!(why.contains(&owner) && why.contains("/lock"), "{why}");
-    chown(dir.join("lock"), Some(0), None).unwrap();
+    assert!(why.contains(&owner) && why.contains("/quorate.db"), "{why}");
+    chown(dir.join("quorate.db"), Some(0), None).unwrap();
 
     // The owner of a directory above the node's directory could replace the node's directory.
     chown(scratch.path(), Some(OTHER), None).unwrap();
@@ -185,94 +178,28 @@ async fn files_of_another_user_are_refused() {
 }
 
 #[tokio::test]
-async fn a_planted_link_is_neither_followed_nor_written_through() {
-    let scratch = Scratch::new();
-    let dir = scratch.path().join("node");
-    let victim = scratch.path().join("victim");
-    fs::write(&victim, "precious").unwrap();
-    let (mut session, _) = marked(&scratch_node(&scratch)).await;
-    let wall = SystemWorld.wall();
-    granted(&ask(&mut session, acquire("r", 1, wall)).await);
-    let leases = fs::read_dir(dir.join("leases")).unwrap().next().unwrap().unwrap().path();
-    // The other user has created symbolic links under the names of temporary files that earlier versions used.
-    for planted in [leases.join(".0.tmp"), dir.join("counters/.0.tmp"), dir.join("counters/.1.tmp")] {
-        symlink(&victim, planted).unwrap();
+async fn a_planted_file_is_neither_followed_nor_used() {
+    for (name, makes) in [
+        ("quorate.db", "mv FILE FILE.old; ln -s FILE.old FILE"),
+        ("quorate.db", "rm FILE; mkfifo -m 600 FILE"),
+        ("quorate.db", "chmod 644 FILE"),
+        ("quorate.db", "chmod 602 FILE"),
+        ("quorate.db-wal", "ln -sf /etc/passwd FILE"),
+        ("quorate.db-shm", "ln -sf /etc/passwd FILE"),
+        ("quorate.db-wal", "touch FILE; chmod 660 FILE"),
+    ] {
+        let scratch = Scratch::new();
+        let file = scratch.path().join("node").join(name);
+        let (session, _) = marked(&scratch_node(&scratch)).await;
+        drop(session);
+        // The last session removes the log when it ends.
+        let log = scratch.path().join("node/quorate.db-wal");
+        soon("the session has ended", || !log.exists()).await;
+        let plant = makes.replace("FILE", &file.to_string_lossy());
+        assert!(Command::new("sh").args(["-ec", &plant]).status().unwrap().success(), "{plant}");
+        let why = denied(&scratch_node(&scratch)).await;
+        assert!(why.contains(&*file.to_string_lossy()), "{plant}: {why}");
+        let names: Vec<&str> = ["symbolic link", "a pipe", "open to other users"].into();
+        assert!(names.iter().any(|name| why.contains(name)), "{plant}: {why}");
     }
-    granted(&ask(&mut session, acquire("s", 1, wall)).await);
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
-
-    // The other user has put a symbolic link in the place of a lease's file.
-    set_mode(&victim, 0o600);
-    let row = leases.join(super::names::file_name("r"));
-    fs::remove_file(&row).unwrap();
-    symlink(&victim, &row).unwrap();
-    let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 2, wall)).await else {
-        panic!("a planted row is used")
-    };
-    assert!(why.contains("symbolic link") && why.contains(&*row.to_string_lossy()), "{why}");
-    fs::remove_file(&row).unwrap();
-
-    // The other user has put a symbolic link in the place of another boot's lease directory. The sweep removes
-    // the leases of other boots, but must not follow the link.
-    let elsewhere = scratch.path().join("elsewhere");
-    fs::create_dir(&elsewhere).unwrap();
-    fs::write(elsewhere.join("kept"), "").unwrap();
-    symlink(&elsewhere, dir.join("leases/planted")).unwrap();
-    for n in 0..300 {
-        granted(&ask(&mut session, acquire(&format!("n{n}"), 1, SystemWorld.wall())).await);
-        ask(&mut session, release(&format!("n{n}"), 1)).await;
-    }
-    assert!(elsewhere.join("kept").exists());
-
-    // The other user has put a symbolic link in the place of the lock file.
-    fs::remove_file(dir.join("lock")).unwrap();
-    symlink(&victim, dir.join("lock")).unwrap();
-    let why = denied(&scratch_node(&scratch)).await;
-    assert!(why.contains("symbolic link") && why.contains("/lock"), "{why}");
-}
-
-#[tokio::test]
-async fn a_file_open_to_others_is_refused_until_it_is_closed_to_them() {
-    let scratch = Scratch::new();
-    let (mut session, _) = marked(&scratch_node(&scratch)).await;
-    let wall = SystemWorld.wall();
-    granted(&ask(&mut session, acquire("r", 1, wall)).await);
-    ask(&mut session, release("r", 1)).await;
-    let counters = scratch.path().join("node/counters").join(super::names::file_name("r"));
-    for mode in [0o644, 0o660, 0o602] {
-        set_mode(&counters, mode);
-        let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 1, wall)).await else {
-            panic!("a file of mode {mode:o} is used")
-        };
-        assert!(why.contains(&format!("mode {mode:04o}")) && why.contains("chmod go= "), "{why}");
-    }
-    // The other user has put a pipe in the place of the counter's file. Opening a pipe would block the thread.
-    fs::remove_file(&counters).unwrap();
-    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&counters).status().unwrap().success());
-    let Reply::Refused(Refusal::Failed(why)) = ask(&mut session, acquire("r", 1, wall)).await else {
-        panic!("a pipe is used")
-    };
-    assert!(why.contains("not a regular file"), "{why}");
-}
-
-#[tokio::test]
-async fn incomplete_files_of_a_crash_are_removed() {
-    let scratch = Scratch::new();
-    let dir = scratch.path().join("node");
-    let (mut session, _) = marked(&scratch_node(&scratch)).await;
-    let wall = SystemWorld.wall();
-    granted(&ask(&mut session, acquire("r", 1, wall)).await);
-    let leases = fs::read_dir(dir.join("leases")).unwrap().next().unwrap().unwrap().path();
-    let left: Vec<PathBuf> =
-        [dir.clone(), leases, dir.join("counters"), dir.join("claims"), dir.join("ledgers")]
-            .into_iter()
-            .flat_map(|shelf| [shelf.join(".0.tmp"), shelf.join(".0123456789abcdef.tmp")])
-            .collect();
-    left.iter().for_each(|file| fs::write(file, "half").unwrap());
-    for n in 0..200 {
-        granted(&ask(&mut session, acquire(&format!("n{n}"), 1, SystemWorld.wall())).await);
-        ask(&mut session, release(&format!("n{n}"), 1)).await;
-    }
-    let still: Vec<_> = left.iter().filter(|file| file.exists()).collect();
-    assert!(still.is_empty(), "{still:?}");
 }

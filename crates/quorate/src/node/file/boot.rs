@@ -40,7 +40,7 @@ fn sysctl(names: &[&str]) -> io::Result<Option<Arc<str>>> {
     Ok(None)
 }
 
-/// Returns the id with only those characters that are safe in the name of a directory.
+/// Returns the id with only the characters that ids have.
 fn clean(id: &str) -> Option<Arc<str>> {
     let id: String = id.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     (!id.is_empty()).then(|| id.into())

@@ -1,472 +1,270 @@
-//! The crash tests: a process is killed, or the machine loses its power, at each change that a workload makes to
-//! the directory. Then another process opens it, and every row must be as the node has reported it: the row of
-//! the last answer, or the one of the request that was not answered yet.
+//! The crash tests: a process is killed at every moment of its work, and the machine loses its power. Then another
+//! session opens the directory, and what was answered must be there.
 //!
-//! A workload runs over a disk that records each change ([`recorder`]). A [`model`] of the disk replays the
-//! record up to each change, and says which trees of files are then possible: after a kill, what was visible;
-//! after a power loss, each choice of the names and contents that were not synced. Each tree is written to a
-//! directory in memory, and opened by the code that is shipped.
-//!
-//! Not modelled: the modes of files, a file system that breaks POSIX (an unsynced write that damages a synced
-//! file), and a disk that reports a sync that it has not made.
-
-mod model;
-mod recorder;
-mod rows;
-mod workload;
+//! A kill needs no model: a child of this program works, and its death by SIGKILL leaves what the kernel has of its
+//! writes. A power loss is as SQLite defines it for its log: of what was written after the last sync, any part may be
+//! missing. <https://www.sqlite.org/wal.html> and <https://www.sqlite.org/atomiccommit.html> say what SQLite makes of this;
+//! here it is tested that the node asks for the syncs that its promises need.
 
 use super::{
-    disk::SystemDisk,
-    lock::{DirLock, LockAttempt},
-    store::Directory,
-    sweep::Sweeper,
-    tests::{HELPER, Scratch},
+    FileNode, FileSession, SystemWorld, World,
+    database::{Begin, Database, Durability},
+    tests::{self, HELPER, Scratch, ask, granted, helper, marked, release, scratch_node, soon},
 };
-use crate::{env::World, node::engine::Clocks};
-use model::{Model, Op, Tree, write_tree};
-use recorder::{Event, Fault, LeaveOut, Recording};
-use rows::{Allowed, Rows};
+use crate::env::WallTime;
+use crate::node::{DoneRecord, FencingToken, Node, Owner, PushSender, Record, Reply, Request, Resource};
 use std::{
-    collections::BTreeSet,
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    os::unix::process::ExitStatusExt,
-    path::Path,
-    process::{Command, Stdio},
-    sync::Arc,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
-use workload::{BEGIN, CrashWorld, Process, Step, node_dir, served};
 
-/// The change before which [`child_process`] ends itself.
-const KILL_AT: &str = "QUORATE_TEST_KILL_AT";
+const HOUR: Duration = Duration::from_secs(3_600);
 
-/// One crash of this many is followed by each second crash. `QUORATE_CRASHES=1` tries them all.
-const SECOND_CRASHES: usize = 100;
+/// The numbers of kills, and the steps by which the moment of the kill moves after an answer.
+const KILLS: u64 = 60;
+const STEP: Duration = Duration::from_micros(37);
 
-/// About how many processes are killed by a real signal.
-const REAL_KILLS: usize = 50;
-
-/// The end of a process, or of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Crash {
-    Kill,
-    PowerLoss,
+/// An answer that a client has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// The lock `n` was granted with this fencing token.
+    Granted(u64, u64),
+    /// The claim `n` was completed.
+    Done(u64),
+    /// The record `n` was written.
+    Written(u64),
+    /// The lock `n` was released.
+    Released(u64),
 }
 
-/// The record of a run.
-struct Run {
-    events: Vec<Event>,
-    /// The rows after each answer.
-    history: Vec<Rows>,
-    /// The processes that live at the end.
-    processes: Vec<Process>,
-    killed: bool,
-    /// The first request that failed, as a number of answers.
-    failed: Option<usize>,
-}
-
-/// Runs `steps` in the directory below `home`, by two processes, until one of them is killed.
-fn run(home: &Path, recording: &Arc<Recording>, world: &Arc<CrashWorld>, steps: &[Step]) -> Run {
-    let mut run =
-        Run { events: Vec::new(), history: Vec::new(), processes: Vec::new(), killed: false, failed: None };
-    while run.processes.len() < 2 && !run.killed {
-        run.open(home, recording, world);
-    }
-    for step in steps {
-        if run.killed {
-            break;
-        }
-        world.pass(step.secs);
-        match run.processes[step.process].send(step.requests.clone()) {
-            None => run.kill(step.process),
-            Some(reply) => {
-                run.history.push(rows::read(home, "one").unwrap());
-                if run.processes[step.process].is_killed() {
-                    // It was killed after its answer, while it swept.
-                    run.kill(step.process);
-                    continue;
-                }
-                if served(&reply).is_err() {
-                    assert_eq!(run.failed.replace(run.history.len()), None, "{reply:?}");
-                }
-                if reply.is_err() {
-                    // The session has ended, so its worker opens another.
-                    run.processes.truncate(step.process);
-                    while run.processes.len() < 2 {
-                        run.open(home, recording, world);
-                    }
-                }
-            }
-        }
-    }
-    run.events = recording.events();
-    run
-}
-
-impl Run {
-    /// Opens a session, and opens it again if that fails once.
-    fn open(&mut self, home: &Path, recording: &Arc<Recording>, world: &Arc<CrashWorld>) {
-        let mut opened = Process::open(recording, home, world, "one");
-        if matches!(opened, Some(Err(_))) {
-            opened = Process::open(recording, home, world, "one");
-        }
-        match opened {
-            None => self.killed = true,
-            Some(opened) => {
-                self.processes.push(opened.unwrap().0);
-                self.history.push(rows::read(home, "one").unwrap());
-            }
-        }
-    }
-
-    fn kill(&mut self, process: usize) {
-        drop(self.processes.remove(process));
-        self.killed = true;
-    }
-
-    /// Returns the rows after `answered` answers, and after one more, if there was one.
-    fn reported(&self, answered: usize) -> Vec<&Rows> {
-        static NONE: Rows = Rows::new();
-        let last = answered.checked_sub(1).map_or(&NONE, |at| &self.history[at]);
-        [last].into_iter().chain(self.history.get(answered)).collect()
-    }
-}
-
-fn new_world() -> Arc<CrashWorld> {
-    CrashWorld::new(1_000, BEGIN, 1)
-}
-
-fn record(steps: &[Step], leave_out: LeaveOut) -> Run {
-    let (home, world) = (Scratch::in_memory(), new_world());
-    run(home.path(), &Recording::new(home.path(), &world, None, leave_out), &world, steps)
-}
-
-/// A directory that a crash left, and what it may hold.
-struct Found<'a> {
-    tree: &'a Tree,
-    crash: Crash,
-    at: (u64, u64),
-    /// The boot of the process that opens the directory.
-    boot: &'a str,
-    either: Vec<&'a Rows>,
-    earlier: &'a [Rows],
-}
-
-/// The trees that were tried, and the first one in which a promise is broken.
-#[derive(Default)]
-struct Search {
-    changes: usize,
-    tried: BTreeSet<u64>,
-    /// The trees that have a ledger without a retention, which the sweep must give one.
-    without_retention: usize,
-    /// The names of files with which a process has worked after the crash.
-    worked_with: BTreeSet<u64>,
-    violation: Option<String>,
-}
-
-impl Search {
-    /// Checks `found`, unless the same was checked before. A process also works in the directory if no tree with the
-    /// same names was checked before, or if `works`. Returns what it has done.
-    fn check(&mut self, found: &Found<'_>, works: bool) -> Option<(Vec<Event>, Vec<Rows>)> {
-        let Found { tree, crash, at, boot, either, .. } = found;
-        let mut hasher = DefaultHasher::new();
-        (tree, crash, at, boot, format!("{either:?}")).hash(&mut hasher);
-        if self.violation.is_some() || !self.tried.insert(hasher.finish()) {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        tree.keys().collect::<Vec<_>>().hash(&mut hasher);
-        let of_ledger = |path: &Path| path.to_string_lossy().contains("/ledgers/");
-        let life =
-            |path: &Path| Path::new(&path.to_string_lossy().replace("/ledgers/", "/lives/")).to_owned();
-        let has_retention =
-            |path: &Path| path.extension().is_some_and(|end| end == "tmp") || tree.contains_key(&life(path));
-        let lacks = tree.keys().any(|path| of_ledger(path) && !has_retention(path));
-        self.without_retention += usize::from(lacks);
-        let works = self.worked_with.insert(hasher.finish()) || works;
-        let recovered = recover(found, (self.tried.len() as u64) << 32, works);
-        if let Err(why) = &recovered {
-            self.violation = Some(format!("after change {}, {crash:?}: {why}", self.changes));
-        }
-        recovered.ok()
-    }
-
-    /// Checks what a crash after each change of `run` may leave. After every `again`th of these, checks also what
-    /// a second crash may leave, after each change of the process that opens the directory.
-    fn every_crash(&mut self, run: &Run, again: Option<usize>) {
-        let (mut model, mut answered) = (Model::default(), 0);
-        for event in &run.events {
-            let Event::Op(op, at) = event else {
-                answered += 1;
-                continue;
-            };
-            self.changes += 1;
-            for (crash, disk) in crashes(&mut model, op, again.is_none()) {
-                let (either, earlier) = (run.reported(answered), &run.history[..answered]);
-                let boot = if crash == Crash::Kill { "one" } else { "two" };
-                let found = Found { tree: &disk.visible(), crash, at: *at, boot, either, earlier };
-                let is_first = again.is_some_and(|nth| self.tried.len().is_multiple_of(nth));
-                let Some((events, history)) = self.check(&found, is_first) else { continue };
-                if is_first {
-                    self.second_crash(disk, &events, &history, &found);
-                }
-            }
-        }
-    }
-
-    fn second_crash(&mut self, mut disk: Model, events: &[Event], history: &[Rows], first: &Found<'_>) {
-        let mut answered = 0;
-        for event in events {
-            let Event::Op(op, at) = event else {
-                answered += 1;
-                continue;
-            };
-            for (crash, disk) in crashes(&mut disk, op, false) {
-                let before = match answered {
-                    0 => first.either.clone(),
-                    _ => vec![&history[answered - 1]],
-                };
-                let either = before.into_iter().chain(history.get(answered)).collect();
-                let boot = if crash == Crash::Kill { first.boot } else { "three" };
-                let (tree, earlier) = (&disk.visible(), first.earlier);
-                self.check(&Found { tree, crash, at: *at, boot, either, earlier }, false);
-            }
-        }
-    }
-
-    /// Checks what a power loss may leave after each of the answers in `answers`. A request that failed may have
-    /// been carried out.
-    fn power_loss_after_answers(&mut self, run: &Run, answers: impl Fn(usize) -> bool) {
-        let (mut model, mut answered, mut last) = (Model::default(), 0, (0, 0));
-        for event in &run.events {
-            if let Event::Op(op, at) = event {
-                model.apply(op);
-                last = *at;
-                continue;
-            }
-            answered += 1;
-            if !answers(answered) {
-                continue;
-            }
-            let earlier = &run.history[..answered];
-            let failed = if run.failed == Some(answered) { 2 } else { 1 };
-            let either: Vec<&Rows> = earlier.iter().rev().take(failed).collect();
-            for tree in model.after_power_loss(true) {
-                let (crash, either) = (Crash::PowerLoss, either.clone());
-                self.check(&Found { tree: &tree, crash, at: last, boot: "two", either, earlier }, false);
-            }
-        }
-    }
-
-    fn assert_nothing_broken(&self) {
-        println!("{} changes, {} trees of files", self.changes, self.tried.len());
-        assert_eq!(self.violation, None);
-    }
-}
-
-/// Applies `op`, and returns the disks that a crash during it or after it may leave.
-fn crashes(model: &mut Model, op: &Op, thorough: bool) -> Vec<(Crash, Model)> {
-    let mut all = Vec::new();
-    if let Op::Write(path, content) = op {
-        let mut torn = model.clone();
-        torn.apply(&Op::Write(path.clone(), content[..content.len() / 2].to_vec()));
-        all.push((Crash::Kill, torn));
-    }
-    model.apply(op);
-    all.push((Crash::Kill, model.clone()));
-    all.extend(model.after_power_loss(thorough).iter().map(|tree| (Crash::PowerLoss, Model::of(tree))));
-    all
-}
-
-/// Opens the directory that a crash left, checks its rows, and works in it if `works`. Returns what the process changed, and
-/// the rows after each of its answers. `random` is the first of its random numbers.
-fn recover(found: &Found<'_>, random: u64, works: bool) -> Result<(Vec<Event>, Vec<Rows>), String> {
-    let home = Scratch::in_memory();
-    write_tree(home.path(), found.tree);
-    let power_loss = found.crash == Crash::PowerLoss;
-    let (now, wall) = if power_loss { (5, found.at.1 + 1) } else { found.at };
-    let (boot, world) = (found.boot, CrashWorld::new(now, wall, random));
-    let recording = Recording::new(home.path(), &world, None, LeaveOut::Nothing);
-    let opened = Process::open(&recording, home.path(), &world, boot);
-    let (mut process, _) =
-        opened.unwrap().map_err(|cause| format!("the directory cannot be opened: {cause}"))?;
-    let mut history = vec![rows::read(home.path(), boot)?];
-    let allowed = Allowed { either: found.either.clone(), earlier: found.earlier, power_loss };
-    allowed.check(&history[0], &world)?;
-    if !works {
-        return Ok((recording.events(), history));
-    }
-    for step in workload::after_crash() {
-        served(&process.send(step.requests).unwrap())?;
-        history.push(rows::read(home.path(), boot)?);
-    }
-    drop(process);
-    swept(home.path(), boot, &world)?;
-    Ok((recording.events(), history))
-}
-
-/// Checks that no file stays after its end: long after the crash, the sweep has removed all rows and incomplete files.
-fn swept(home: &Path, boot: &str, world: &Arc<CrashWorld>) -> Result<(), String> {
-    let root = node_dir(home);
-    let dir = Directory::new(&root, boot.into(), Arc::clone(world) as Arc<dyn World>, Arc::new(SystemDisk));
-    let lock = DirLock::open(&SystemDisk, &root.join("lock")).unwrap();
-    let Ok(LockAttempt::Locked(guard)) = lock.attempt(Duration::from_secs(5)) else {
-        return Err("the directory is locked".into());
+/// Returns an acquire whose lease does not end during a test.
+fn acquire(name: &str, n: u64, wall: WallTime) -> Request {
+    let Request::Acquire { resource, owner, propose, tolerance, keep, ticket, .. } =
+        tests::acquire(name, n, wall)
+    else {
+        unreachable!("it is an acquire")
     };
-    for _ in 0..2 {
-        world.pass(41 * 24 * 3600);
-        let clocks = Clocks { wall: world.wall(), lease_nanos: world.now().as_nanos() };
-        let mut sweeper = Sweeper::default();
-        (0..3).for_each(|_| sweeper.sweep(&dir, &guard, clocks, 128));
+    Request::Acquire { resource, owner, ttl: HOUR, propose, tolerance, keep, ticket }
+}
+
+fn claim(n: u64) -> Resource {
+    Resource::claim("set", &n.to_string()).unwrap()
+}
+
+fn record(n: u64) -> Record {
+    Record { at: u64::MAX / 2, term: FencingToken::new(5), last: false, value: n.to_string().into() }
+}
+
+fn write(n: u64) -> Request {
+    let (term, key) = (FencingToken::new(5), format!("{n:020}").into());
+    Request::Write { ledger: "g".into(), term, key, seen: None, record: record(n) }
+}
+
+fn complete(n: u64) -> Request {
+    let record = DoneRecord { token: FencingToken::new(n + 1), result: "ok".into(), ..DoneRecord::default() };
+    Request::Complete { resource: claim(n), owner: Owner::sign("test", 1, n), record, retention: HOUR }
+}
+
+/// Sends the `n`th set of requests, one of each kind, and calls `note` with each answer.
+async fn work(session: &mut FileSession, n: u64, mut note: impl FnMut(Answer)) {
+    let lock = format!("n{n}");
+    let shared = ask(session, acquire("shared", n, SystemWorld.wall())).await;
+    let token = granted(&ask(session, acquire(&lock, n, SystemWorld.wall())).await);
+    note(Answer::Granted(n, token));
+    assert_eq!(ask(session, complete(n)).await, Reply::Completed);
+    note(Answer::Done(n));
+    assert_eq!(ask(session, write(n)).await, Reply::Written);
+    note(Answer::Written(n));
+    if matches!(shared, Reply::Granted { .. }) {
+        assert_eq!(ask(session, release("shared", n)).await, Reply::Released(true));
     }
-    let mut left = Vec::new();
-    let mut open = vec![root.clone()];
-    while let Some(dir) = open.pop() {
-        for path in fs::read_dir(&dir).unwrap().flatten().map(|entry| entry.path()) {
-            if path.is_dir() { open.push(path) } else { left.push(path) }
+    if n.is_multiple_of(2) {
+        assert_eq!(ask(session, release(&lock, n)).await, Reply::Released(true));
+        note(Answer::Released(n));
+    }
+}
+
+/// Checks that the node has what it has answered. Leases are checked only if they are `held`.
+async fn check(session: &mut FileSession, answers: &[Answer], held: bool) -> Result<(), String> {
+    for answer in answers {
+        let is_there = match *answer {
+            Answer::Granted(n, token) => {
+                let lock = Resource::lock(&format!("n{n}")).unwrap();
+                let state = ask(session, Request::Inspect { resource: lock }).await;
+                let Reply::State { holder, counter, .. } = state else { return Err(format!("{state:?}")) };
+                // A release may have happened although its answer was lost.
+                let is_free = n.is_multiple_of(2) || !held;
+                counter.is_some_and(|counter| counter.get() >= token) && (is_free || holder.is_some())
+            }
+            Answer::Done(n) => {
+                let state = ask(session, Request::Inspect { resource: claim(n) }).await;
+                matches!(state, Reply::State { done: Some(_), .. })
+            }
+            Answer::Written(n) => {
+                let key = Some(format!("{n:020}").into());
+                let read = ask(session, Request::Read { ledger: "g".into(), after: None, key }).await;
+                matches!(read, Reply::Ledger(page) if page.state.records.iter().any(|(_, found)| *found == record(n)))
+            }
+            Answer::Released(n) => {
+                let lock = Resource::lock(&format!("n{n}")).unwrap();
+                matches!(
+                    ask(session, Request::Inspect { resource: lock }).await,
+                    Reply::State { holder: None, .. }
+                )
+            }
+        };
+        if !is_there {
+            return Err(format!("{answer:?} is not there"));
         }
     }
-    let stays =
-        ["lock", "identity.json", "machine.json", "marker.json", "stamps.json"].map(|name| root.join(name));
-    left.retain(|path| !stays.contains(path));
-    if left.is_empty() { Ok(()) } else { Err(format!("these files are never removed: {left:?}")) }
+    Ok(())
 }
 
-#[test]
-fn no_promise_is_broken_by_a_crash_at_any_change() {
-    let mut search = Search::default();
-    search.every_crash(&record(&workload::workload(), LeaveOut::Nothing), None);
-    search.every_crash(&record(&workload::large_batch(), LeaveOut::Nothing), None);
-    search.assert_nothing_broken();
-    assert!(search.changes > 400 && search.tried.len() > 1_000 && search.without_retention > 0);
-}
-
-#[test]
-fn no_promise_is_broken_by_a_second_crash_during_recovery() {
-    let mut search = Search::default();
-    let nth = std::env::var("QUORATE_CRASHES").map_or(SECOND_CRASHES, |nth| nth.parse().unwrap());
-    search.every_crash(&record(&workload::workload(), LeaveOut::Nothing), Some(nth));
-    search.assert_nothing_broken();
-}
-
-/// Kills one of the two processes at each change. The other one continues, or a new one if it was the first. Then
-/// the power fails.
-fn kill_and_continue(leave_out: LeaveOut) -> Search {
-    let mut search = Search::default();
-    for at in 1.. {
-        let (home, world) = (Scratch::in_memory(), new_world());
-        let recording = Recording::new(home.path(), &world, Some(Fault::Kill(at)), leave_out);
-        let mut run = run(home.path(), &recording, &world, &workload::workload());
-        if !run.killed || search.violation.is_some() {
-            break;
-        }
-        search.changes += 1;
-        if run.processes.is_empty() {
-            run.killed = false;
-            run.open(home.path(), &recording, &world);
-        }
-        let before = run.history.len();
-        for step in workload::after_crash() {
-            served(&run.processes[0].send(step.requests).unwrap()).unwrap();
-            run.history.push(rows::read(home.path(), "one").unwrap());
-        }
-        run.events = recording.events();
-        search.power_loss_after_answers(&run, |answered| answered > before);
-    }
-    search
-}
-
-#[test]
-fn what_another_process_has_read_after_a_kill_survives_a_power_loss() {
-    let search = kill_and_continue(LeaveOut::Nothing);
-    search.assert_nothing_broken();
-    assert!(search.changes > 300);
-}
-
-#[test]
-fn no_promise_is_broken_by_a_call_that_fails() {
-    let mut search = Search::default();
-    for at in 1.. {
-        let (home, world) = (Scratch::in_memory(), new_world());
-        let recording = Recording::new(home.path(), &world, Some(Fault::Error(at)), LeaveOut::Nothing);
-        let run = run(home.path(), &recording, &world, &workload::workload());
-        if recording.changes() < at {
-            break;
-        }
-        search.changes += 1;
-        let (first, last) = (run.failed.unwrap_or(run.history.len()), run.history.len());
-        search.power_loss_after_answers(&run, |answered| {
-            (first..first + 3).contains(&answered) || answered == last
-        });
-    }
-    search.assert_nothing_broken();
-    assert!(search.changes > 300);
-}
-
-#[test]
-fn each_part_that_makes_changes_durable_is_needed() {
-    use LeaveOut::{DirSync, FileSync, OwnName, Replacing, Steps};
-    for leave_out in [FileSync, DirSync, Replacing, Steps, OwnName] {
-        let mut search = Search::default();
-        search.every_crash(&record(&workload::workload(), leave_out), None);
-        println!("without {leave_out:?}: {:?}", search.violation);
-        assert!(search.violation.is_some(), "{leave_out:?} can be left out");
-    }
-    let search = kill_and_continue(LeaveOut::LeftoverNote);
-    println!("without LeftoverNote: {:?}", search.violation);
-    assert!(search.violation.is_some(), "the note in the lock file can be left out");
-}
-
-/// The file in which [`child_process`] counts the answers that it got.
-const ANSWERED: &str = "answered";
-
-/// The code of a process that runs the workload, and ends itself with SIGKILL before one change.
-#[test]
-#[ignore = "run by a_killed_process_breaks_no_promise, in processes of its own"]
-fn child_process() {
-    let Some(home) = std::env::var_os(HELPER) else { return };
-    let (home, world) = (Path::new(&home), new_world());
-    let at = std::env::var(KILL_AT).unwrap().parse().unwrap();
-    let recording = Recording::new(home, &world, Some(Fault::Signal(at)), LeaveOut::Nothing);
-    let mut processes = [0, 1].map(|_| Process::open(&recording, home, &world, "one").unwrap().unwrap().0);
-    for (answered, step) in (3..).zip(workload::workload()) {
-        world.pass(step.secs);
-        served(&processes[step.process].send(step.requests).unwrap()).unwrap();
-        fs::write(home.join(ANSWERED), format!("{answered} {} {}", world.at().0, world.at().1)).unwrap();
+/// The code of a process that works until it is killed. It notes each answer in the file `answers`.
+#[tokio::test]
+#[ignore = "run by an_answer_survives_a_kill_at_any_moment, in processes of its own"]
+async fn child_process() {
+    let Some(home) = std::env::var_os(HELPER).map(PathBuf::from) else { return };
+    let mut notes = fs::File::options().append(true).create(true).open(home.join("answers")).unwrap();
+    let (mut session, _) = marked(&FileNode::new(home.join("node"))).await;
+    let begin = u64::from(std::process::id()) << 32;
+    for n in begin.. {
+        work(&mut session, n, |answer| {
+            let line = match answer {
+                Answer::Granted(n, token) => format!("granted {n} {token}\n"),
+                Answer::Done(n) => format!("done {n} 0\n"),
+                Answer::Written(n) => format!("written {n} 0\n"),
+                Answer::Released(n) => format!("released {n} 0\n"),
+            };
+            notes.write_all(line.as_bytes()).unwrap();
+        })
+        .await;
     }
 }
 
-#[test]
-fn a_killed_process_breaks_no_promise() {
-    let reference = record(&workload::workload(), LeaveOut::Nothing);
-    let changes = reference.events.iter().filter(|event| matches!(event, Event::Op(..))).count();
-    let points: Vec<usize> = (1..=changes).step_by(changes / REAL_KILLS).collect();
-    for at in &points {
-        let home = Scratch::in_memory();
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "node::file::crash_tests::child_process", "--ignored"])
-            .env(HELPER, home.path())
-            .env(KILL_AT, at.to_string())
-            .stdout(Stdio::null())
-            .status()
-            .unwrap();
-        assert_eq!(child.signal(), Some(9), "{child}");
-        let noted = fs::read_to_string(home.path().join(ANSWERED)).unwrap_or_default();
-        let noted: Vec<usize> = noted.split(' ').filter_map(|number| number.parse().ok()).collect();
-        let [answered, now, wall] = noted[..] else { continue };
-        let world = CrashWorld::new(now as u64, wall as u64, 1 << 40);
-        let recording = Recording::new(home.path(), &world, None, LeaveOut::Nothing);
-        let opened = Process::open(&recording, home.path(), &world, "one").unwrap();
-        let (mut process, _) = opened.unwrap();
-        let (either, earlier) = (reference.reported(answered), &reference.history[..answered]);
-        let allowed = Allowed { either, earlier, power_loss: false };
-        allowed.check(&rows::read(home.path(), "one").unwrap(), &world).unwrap();
-        for step in workload::after_crash() {
-            served(&process.send(step.requests).unwrap()).unwrap();
+fn answers(home: &Path) -> Vec<Answer> {
+    let text = fs::read_to_string(home.join("answers")).unwrap_or_default();
+    // The kill may have cut the last line.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let answer = |line: &str| {
+        let mut words = line.split(' ');
+        let kind = words.next().unwrap();
+        let [n, token] = [words.next().unwrap(), words.next().unwrap()].map(|word| word.parse().unwrap());
+        match kind {
+            "granted" => Answer::Granted(n, token),
+            "done" => Answer::Done(n),
+            "written" => Answer::Written(n),
+            _ => Answer::Released(n),
         }
-        drop(process);
-        swept(home.path(), "one", &world).unwrap();
+    };
+    whole.lines().map(answer).collect()
+}
+
+/// The moment of the kill moves, in steps that are shorter than a write, through more than the time of a whole set of
+/// requests. The other session is open all the time in half of the kills, so that the log is recovered in the others.
+#[tokio::test]
+async fn an_answer_survives_a_kill_at_any_moment() {
+    let scratch = Scratch::in_memory();
+    let (session, first) = marked(&scratch_node(&scratch)).await;
+    let (mut survivor, mut seen) = (Some(session), 0);
+    for kill in 0..KILLS {
+        let mut child = helper("node::file::crash_tests::child_process", scratch.path());
+        if kill.is_multiple_of(2) {
+            drop(survivor.take());
+        }
+        soon("the child works", || answers(scratch.path()).len() > seen + 4).await;
+        std::thread::sleep(STEP * u32::try_from(kill).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (mut session, hello) = scratch_node(&scratch).open(PushSender::channel().0).await.unwrap();
+        assert_eq!((hello.run_id, hello.marker.as_deref()), (first.run_id.clone(), Some("test")));
+        let all = answers(scratch.path());
+        check(&mut session, &all[seen..], true).await.unwrap();
+        // The node continues to work, also with what the process that was killed may have held.
+        let n = kill + 1;
+        let mut own = Vec::new();
+        work(&mut session, n, |answer| own.push(answer)).await;
+        check(&mut session, &own, true).await.unwrap();
+        (survivor, seen) = (Some(session), all.len());
     }
-    println!("{} of {changes} changes", points.len());
+    let mut session = survivor.unwrap();
+    check(&mut session, &answers(scratch.path()), false).await.unwrap();
+}
+
+/// Copies the database in `node` to `to`, with the first `keep` bytes of its log, and then zeros up to `zeros` bytes. Only
+/// another process may open the files of the database.
+fn cut(node: &Path, to: &Path, (keep, zeros): (u64, u64)) {
+    let script = "rm -rf \"$2\"; mkdir -m 700 \"$2\"; cp \"$1/quorate.db\" \"$2\"; \
+                  head -c \"$3\" \"$1/quorate.db-wal\" > \"$2/quorate.db-wal\"; \
+                  truncate -s \"$4\" \"$2/quorate.db-wal\"; chmod 600 \"$2\"/*";
+    let done = Command::new("sh")
+        .args(["-ec", script, "sh"])
+        .args([node, to])
+        .args([keep, zeros.max(keep)].map(|bytes| bytes.to_string()))
+        .status();
+    assert!(done.unwrap().success());
+}
+
+/// After each answer to a batch that must survive a power loss, the whole log is synced. A power loss then takes any end
+/// of what batches of leases have appended since.
+#[tokio::test]
+async fn an_answer_survives_a_power_loss_that_takes_the_unsynced_end_of_the_log() {
+    let scratch = Scratch::in_memory();
+    let (mut session, _) = marked(&scratch_node(&scratch)).await;
+    let (node, after) = (scratch.path().join("node"), scratch.path().join("after"));
+    let log = node.join("quorate.db-wal");
+    let mut done = Vec::new();
+    work(&mut session, 1, |answer| done.push(answer)).await;
+    granted(&ask(&mut session, acquire("a", 1, SystemWorld.wall())).await);
+    // This batch is the last one that is synced.
+    assert_eq!(ask(&mut session, write(7)).await, Reply::Written);
+    done.push(Answer::Written(7));
+    let synced = fs::metadata(&log).unwrap().len();
+    for n in 0..3 {
+        let resource = Resource::lock("b").unwrap();
+        let share = Request::Share { resource, owner: Owner::sign("test", 2, n), ttl: HOUR, ticket: None };
+        assert_eq!(ask(&mut session, share).await, Reply::Shared);
+    }
+    assert_eq!(ask(&mut session, release("a", 1)).await, Reply::Released(true));
+    let end = fs::metadata(&log).unwrap().len();
+    assert!(end > synced, "batches of leases are in the log");
+
+    let on = |boot: &str| FileNode::new(&after).with_boot_id(boot);
+    for kept in (synced..=end).step_by(1_009).chain([end]) {
+        for zeros in [0, end] {
+            cut(&node, &after, (kept, zeros));
+            let (mut session, hello) = on("next").open(PushSender::channel().0).await.unwrap();
+            assert_eq!(hello.marker.as_deref(), Some("test"));
+            let found = check(&mut session, &done, false).await;
+            assert_eq!(found, Ok(()), "{kept} of {end} bytes of the log");
+            granted(&ask(&mut session, acquire("b", 3, SystemWorld.wall())).await);
+        }
+    }
+    // The test notices a loss: without its last synced bytes, the log lacks the last synced batch.
+    cut(&node, &after, (synced - 1, 0));
+    let (mut session, _) = on("next").open(PushSender::channel().0).await.unwrap();
+    check(&mut session, &done, false).await.unwrap_err();
+}
+
+/// SQLite promises that a commit survives a power loss only with these settings.
+#[test]
+fn the_database_syncs_what_must_survive_a_power_loss() {
+    let scratch = Scratch::new();
+    let database = Database::open(scratch.path()).map(Option::unwrap);
+    // The directory of the test is open to others; the database in it is not.
+    let database = database.unwrap();
+    let number = |name: &str| -> i64 {
+        database.connection().query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).unwrap()
+    };
+    let mode: String = database.connection().query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    assert_eq!((number("fullfsync"), number("checkpoint_fullfsync")), (1, 1));
+    for (durability, level) in [(Durability::Synced, 2), (Durability::Unsynced, 1), (Durability::Synced, 2)] {
+        let begun = database.begin(durability).unwrap();
+        assert!(matches!(begun, Begin::Begun(_)));
+        assert_eq!(number("synchronous"), level, "{durability:?}");
+    }
 }

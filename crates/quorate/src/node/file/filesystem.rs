@@ -1,6 +1,6 @@
 //! Recognises file systems that several machines can mount at the same time.
 //!
-//! Two machines have two boot clocks, and `flock` may not work between them. A node on such a file system
+//! Two machines have two boot clocks, and their locks may not work between them. A node on such a file system
 //! could grant one lease twice. The kernel's magic number identifies most of these file systems. Some numbers
 //! are ambiguous (`sshfs` and local disks can both use FUSE) or not in the table. Then the name in
 //! `/proc/self/mountinfo` decides. A file system below another one (overlayfs, ecryptfs) is not recognised.
@@ -110,7 +110,7 @@ fn mount_of(fdinfo: &str) -> Option<u64> {
 #[cfg(target_os = "linux")]
 pub(super) fn shared_below(dir: &Path) -> io::Result<Option<String>> {
     use std::os::fd::AsRawFd;
-    let open = super::disk::open_dir(dir)?;
+    let open = std::fs::File::open(dir)?;
     let magic = rustix::fs::fstatfs(&open)?.f_type as u64 & 0xFFFF_FFFF;
     // In a sandbox without /proc, the name is not known, and only the magic number decides.
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -19,6 +19,9 @@ const RECORDED_MAX: usize = 32;
 /// The files that may hold the machine id, in the order in which they are read.
 const FILES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
+/// The name of the file by which an operator lets another machine have the directory.
+pub(super) const TAKE_OVER: &str = "take-over";
+
 /// The identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
@@ -64,7 +67,7 @@ pub(super) fn digest(id: &str) -> Option<Arc<str>> {
     is_id.then(|| digest().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
-/// The content of a directory's `machine.json`.
+/// The record of the machine and boot that used a directory last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     boot: Arc<str>,
@@ -90,7 +93,7 @@ pub(super) enum Verdict {
     Foreign(Record),
 }
 
-/// Decides whether `machine` may open a directory whose `machine.json` contains `record`.
+/// Decides whether `machine` may open a directory that has this `record`.
 pub(super) fn judge(record: Option<&Record>, machine: &Machine) -> Verdict {
     let (boot, host) = (Arc::clone(&machine.boot), Arc::clone(&machine.host));
     let Some(record) = record else {
@@ -135,13 +138,12 @@ fn push(all: &mut Vec<Arc<str>>, one: &Arc<str>) {
     all.drain(..extra);
 }
 
-/// Returns the text of the refusal for a machine that must not use the directory, with the fix. `file` is the
-/// path of the record.
-pub(super) fn refusal(root: &Path, file: &Path, record: &Record, machine: &Machine) -> String {
-    let (root, file) = (root.display(), file.display());
+/// Returns the text of the refusal for a machine that must not use the directory, with the fix.
+pub(super) fn refusal(root: &Path, record: &Record, machine: &Machine) -> String {
+    let root = root.display();
     format!(
         "{root} is in use by the machine {record}, and this is {machine}: a file node serves one machine; name a \
-         directory that only this machine has, or, if that machine is gone for good, delete {file}"
+         directory that only this machine has, or, if that machine is gone for good, create the file {root}/{TAKE_OVER}"
     )
 }
 

@@ -1,12 +1,9 @@
-//! The thread of one session. It waits for the directory's lock, executes the batches that have arrived, and
-//! replies.
+//! The thread of one session. It executes the batches that have arrived, each in a transaction, and replies.
 
-use super::disk::FileId;
-use super::lock::{DirGuard, DirLock, LockAttempt};
+use super::database::{Begin, Database, Durability};
 use super::machine::{Machine, Record, Verdict};
-use super::store::{Directory, FileError, Table, Transaction};
-use super::sweep::Sweeper;
-use super::{FileNode, LINGER, filesystem, machine};
+use super::store::{Identity, Kind, Rows};
+use super::{FileNode, LINGER, access, error::FileError, filesystem, machine};
 use crate::{
     env::{BootTime, WallTime, World},
     node::{
@@ -16,15 +13,17 @@ use crate::{
 };
 use std::{
     collections::VecDeque,
+    io::{self, ErrorKind},
     path::Path,
     sync::{Arc, mpsc},
     time::Duration,
 };
 use tokio::sync::oneshot;
 
-/// The longest time that the thread waits for the directory's lock in one try. Between two tries, it receives
-/// new batches and answers those whose deadline has passed.
-const LOCK_TRY: Duration = Duration::from_millis(5);
+/// The number of ended rows of each kind that a batch removes at most. It must be more than the rows that a batch writes,
+/// so that the removal keeps up.
+const SWEEP_PER_REQUEST: usize = 2;
+const SWEEP_MIN: usize = 16;
 
 /// A batch and the channel for its reply.
 #[derive(Debug)]
@@ -42,9 +41,9 @@ pub(super) fn run(
     inbox: mpsc::Receiver<Job>,
 ) {
     match SessionWorker::open(node, || hello.is_closed()) {
-        Ok(Some((lock, worker, facts))) => {
+        Ok(Some((worker, facts))) => {
             if hello.send(Ok(facts)).is_ok() {
-                worker.serve(&lock, &inbox, push_sender);
+                worker.serve(&inbox, push_sender);
             }
         }
         // The caller of `FileNode::open` has stopped waiting, so this thread sends no answer.
@@ -53,24 +52,10 @@ pub(super) fn run(
     }
 }
 
-/// The identity of a directory, which is created when the directory is first used.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Identity {
-    run_id: Arc<str>,
-    since_micros: u64,
-    /// The lock file that the directory had then. A copy of the directory has another one.
-    #[serde(default)]
-    lock: Option<FileId>,
-    /// True if the directory is a copy, so that its data may be older than what workers have seen.
-    #[serde(default)]
-    is_copied: bool,
-}
-
-pub(super) struct SessionWorker {
+struct SessionWorker {
     world: Arc<dyn World>,
     machine: Machine,
-    dir: Directory,
-    sweeper: Sweeper,
+    database: Database,
     pending: VecDeque<PendingBatch>,
     /// The time at which this thread noticed that the session was dropped.
     dropped: Option<BootTime>,
@@ -87,18 +72,12 @@ struct PendingBatch {
 }
 
 impl SessionWorker {
-    /// Opens the directory. Returns `None` if `abandoned` returned true before the lock was acquired.
-    pub(super) fn open(
-        node: &FileNode,
-        abandoned: impl Fn() -> bool,
-    ) -> Result<Option<(DirLock, Self, Hello)>, Cause> {
+    /// Opens the directory. Returns `None` if `abandoned` returned true before the database was free.
+    fn open(node: &FileNode, abandoned: impl Fn() -> bool) -> Result<Option<(Self, Hello)>, Cause> {
         let root = node.dir();
-        let failed = |e: FileError| e.cause(Cause::Unreachable);
-        let machine =
-            node.machine().map_err(|e| failed(FileError::new(root, "be used without a boot id", &e)))?;
-        let dir =
-            Directory::new(root, Arc::clone(&machine.boot), Arc::clone(&node.world), Arc::clone(&node.disk));
-        loop {
+        let failed = |verb, e: &io::Error| FileError::new(root, verb, e).cause();
+        let machine = node.machine().map_err(|e| failed("be used without a boot id", &e))?;
+        while !abandoned() {
             if node.must_exist && !root.exists() {
                 let why = format!(
                     "{} does not exist; the first worker that uses the node creates it",
@@ -106,65 +85,68 @@ impl SessionWorker {
                 );
                 return Err(Cause::Unreachable(why.into()));
             }
-            dir.create(&node.given).map_err(failed)?;
+            access::secure_root(&node.given, root).map_err(|e| failed("be used", &e))?;
             refuse_shared(root)?;
-            let path = root.join("lock");
-            let unlockable = |e| failed(FileError::new(&path, "be locked", &e));
-            let lock = DirLock::open(dir.disk(), &path).map_err(unlockable)?;
-            while !abandoned() {
-                let hello = match lock.attempt(LOCK_TRY).map_err(unlockable)? {
-                    LockAttempt::Locked(guard) => {
-                        dir.sync_leftovers(&guard).map_err(failed)?;
-                        claim_for(&dir, &guard, &machine)?;
-                        read_identity(&dir, (&guard, lock.id()), &*node.world)?
-                    }
-                    LockAttempt::Busy => continue,
-                    LockAttempt::Replaced => break,
-                };
+            let Some(database) = Database::open(root).map_err(FileError::cause)? else { continue };
+            if let Some(hello) = begin(node, &database, &machine, &abandoned)? {
                 let world = Arc::clone(&node.world);
-                let sweeper = Sweeper::default();
-                let worker = Self { world, machine, dir, sweeper, pending: VecDeque::new(), dropped: None };
-                return Ok(Some((lock, worker, hello)));
-            }
-            if abandoned() {
-                return Ok(None);
+                let worker = Self { world, machine, database, pending: VecDeque::new(), dropped: None };
+                return Ok(Some((worker, hello)));
             }
         }
+        Ok(None)
     }
 
-    fn serve(mut self, lock: &DirLock, inbox: &mpsc::Receiver<Job>, push_sender: &PushSender) {
+    fn serve(mut self, inbox: &mpsc::Receiver<Job>, push_sender: &PushSender) {
         while self.receive(inbox) {
-            if !self.run_pending(lock) {
+            if !self.run_pending() {
                 return push_sender.push(Push::Closed(Cause::Closed));
             }
         }
     }
 
-    /// Runs the pending batches if the directory's lock is free. Returns `false` if the session must end.
-    pub(super) fn run_pending(&mut self, lock: &DirLock) -> bool {
-        let usable = match lock.attempt(LOCK_TRY) {
-            Ok(LockAttempt::Locked(guard)) => self.usable(&guard).map(|()| {
-                let (world, dir, sweeper) = (&*self.world, &self.dir, &mut self.sweeper);
-                self.pending.drain(..).for_each(|batch| batch.run(world, dir, &guard, sweeper));
-            }),
-            Ok(LockAttempt::Busy) => {
-                self.time_out();
-                Ok(())
+    /// Runs the pending batches until another session has the database. Returns `false` if the session must end.
+    fn run_pending(&mut self) -> bool {
+        while let Some(next) = self.pending.pop_front() {
+            match self.execute(&next.batch) {
+                Ok(Some(reply)) => next.answer(Ok(reply)),
+                Ok(None) => {
+                    self.pending.push_front(next);
+                    self.time_out();
+                    return true;
+                }
+                Err(cause) => {
+                    self.pending.push_front(next);
+                    self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
+                    return false;
+                }
             }
-            Ok(LockAttempt::Replaced) => return false,
-            Err(e) => {
-                Err(FileError::new(&self.dir.root().join("lock"), "be locked", &e).cause(Cause::Unreachable))
-            }
-        };
-        let Err(cause) = usable else { return true };
-        self.pending.drain(..).for_each(|batch| batch.answer(Err(cause.clone())));
-        false
+        }
+        true
     }
 
-    /// Checks that the directory can be used, after this session has locked it again.
-    fn usable(&self, guard: &DirGuard) -> Result<(), Cause> {
-        self.dir.sync_leftovers(guard).map_err(|e| e.cause(Cause::Unreachable))?;
-        still_ours(&self.dir, &self.machine)
+    /// Executes a batch. Returns `None` if another session has the database. An error ends the session.
+    fn execute(&self, batch: &Batch) -> Result<Option<BatchReply>, Cause> {
+        let durability = durability(batch);
+        let transaction = match self.database.begin(durability).map_err(FileError::cause)? {
+            Begin::Begun(transaction) => transaction,
+            Begin::Busy => return Ok(None),
+            Begin::Replaced => return Err(Cause::Closed),
+        };
+        let mut rows = Rows::new(&self.database, transaction, durability);
+        still_ours(&self.database, &rows, &self.machine)?;
+        let clocks = Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() };
+        let mut reply = engine::run(&mut rows, batch, clocks);
+        let swept = rows.sweep(clocks, SWEEP_MIN + SWEEP_PER_REQUEST * batch.requests.len());
+        if let Err(e) = swept.and_then(|()| rows.commit()) {
+            let failed = Reply::Refused(Refusal::Unable(e.to_string().into()));
+            for (request, reply) in batch.requests.iter().zip(&mut reply.replies) {
+                if request.sets_a_key() || request.is_release() {
+                    *reply = failed.clone();
+                }
+            }
+        }
+        Ok(Some(reply))
     }
 
     /// Receives the batches that have arrived. If no batch is pending, waits for one. Returns `false` if no
@@ -186,7 +168,7 @@ impl SessionWorker {
         }
     }
 
-    pub(super) fn enqueue(&mut self, Job { batch, reply }: Job) {
+    fn enqueue(&mut self, Job { batch, reply }: Job) {
         let not_after = self.world.now() + self.world.wall().until(batch.not_after);
         self.pending.push_back(PendingBatch { batch, reply: Some(reply), not_after });
     }
@@ -217,26 +199,6 @@ impl PendingBatch {
         !self.batch.requests.is_empty()
     }
 
-    /// Runs the batch, while `guard` holds the directory's lock.
-    fn run(self, world: &dyn World, dir: &Directory, guard: &DirGuard, sweeper: &mut Sweeper) {
-        let clocks = Clocks { wall: world.wall(), lease_nanos: world.now().as_nanos() };
-        let mut store = Transaction::new(dir);
-        let mut reply = engine::run(&mut store, &self.batch, clocks);
-        let written = store.commit(guard).unwrap_or_else(|e| {
-            // It is not known which changes of the batch have been stored. So every request that makes a change
-            // is answered with the error.
-            let failed = Reply::Refused(Refusal::Unable(e.to_string().into()));
-            for (request, reply) in self.batch.requests.iter().zip(&mut reply.replies) {
-                if request.sets_a_key() || request.is_release() {
-                    *reply = failed.clone();
-                }
-            }
-            0
-        });
-        self.answer(Ok(reply));
-        sweeper.sweep(dir, guard, clocks, written);
-    }
-
     fn answer(self, result: Result<BatchReply, Cause>) {
         if let Some(reply) = self.reply {
             // The send fails if the caller has stopped waiting. The batch has been executed nevertheless.
@@ -245,58 +207,89 @@ impl PendingBatch {
     }
 }
 
-/// Reads the directory's identity, or creates it when the directory is first used. The caller must hold the
-/// directory's lock.
+/// Returns whether the changes of a batch must survive a power loss. Leases and queues need not: they are void after it.
+fn durability(batch: &Batch) -> Durability {
+    let changes_only_leases = |request: &Request| {
+        request.is_release()
+            || !request.sets_a_key()
+            || matches!(
+                request,
+                Request::Reserve { .. }
+                    | Request::Share { .. }
+                    | Request::ExtendShare { .. }
+                    | Request::Downgrade { .. }
+                    | Request::Queue { .. }
+            )
+    };
+    if batch.requests.iter().all(changes_only_leases) { Durability::Unsynced } else { Durability::Synced }
+}
+
+/// Begins a session on `database`. Returns `None` if the database was replaced, or `abandoned` returned true.
+fn begin(
+    node: &FileNode,
+    database: &Database,
+    machine: &Machine,
+    abandoned: impl Fn() -> bool,
+) -> Result<Option<Hello>, Cause> {
+    while !abandoned() {
+        match database.begin(Durability::Synced).map_err(FileError::cause)? {
+            Begin::Begun(transaction) => {
+                database.create_tables(&transaction).map_err(FileError::cause)?;
+                let rows = Rows::new(database, transaction, Durability::Synced);
+                claim_for(node.dir(), database, &rows, machine)?;
+                let wall = node.world.wall();
+                let hello = identify(node, database, &rows, wall).map_err(FileError::cause)?;
+                // A process may have died after it appended a commit and before it synced it, and SQLite may have
+                // recovered this commit just now. This commit syncs it too, before a batch can read it.
+                rows.write(Kind::Node, "opened", u64::MAX, &wall.as_micros()).map_err(FileError::cause)?;
+                rows.commit().map_err(FileError::cause)?;
+                return Ok(Some(hello));
+            }
+            Begin::Busy => {}
+            Begin::Replaced => break,
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the directory's identity, or creates it when the directory is first used.
 ///
-/// A directory that was copied, or put back from a copy, has another lock file than the one that its identity names. It
+/// A directory that was copied, or put back from a copy, has another file than the one that its identity names. It
 /// gets a new run id, so that it counts as restarted with older data.
-fn read_identity(
-    dir: &Directory,
-    (guard, lock): (&DirGuard, FileId),
-    world: &dyn World,
-) -> Result<Hello, Cause> {
-    let unreadable = |e: FileError| e.cause(Cause::Protocol);
-    let failed = |e: FileError| e.cause(Cause::Unreachable);
-    let wall = world.wall();
-    let mut store = Transaction::new(dir);
-    let stored: Option<Identity> = store.read(Table::Root, "identity").map_err(unreadable)?;
+fn identify(
+    node: &FileNode,
+    database: &Database,
+    rows: &Rows<'_>,
+    wall: WallTime,
+) -> Result<Hello, FileError> {
+    let stored: Option<Identity> = rows.read(Kind::Node, "identity")?;
     let identity = match stored {
-        Some(identity) if identity.lock == Some(lock) => identity,
+        Some(identity) if identity.file == database.id() => identity,
         stored => {
-            let run_id = || format!("file:{:016x}{:016x}", world.random(), world.random()).into();
-            let identity = match stored {
-                // An earlier version has created the directory, and did not note the lock file.
-                Some(identity) if identity.lock.is_none() => Identity { lock: Some(lock), ..identity },
-                Some(_) => {
-                    tracing::warn!(
-                        directory = %dir.root().display(),
-                        "the directory was copied or put back from a copy; it counts as a restarted node with older data"
-                    );
-                    let since_micros = wall.as_micros();
-                    Identity { run_id: run_id(), since_micros, lock: Some(lock), is_copied: true }
-                }
-                None => {
-                    let since_micros = wall.as_micros();
-                    Identity { run_id: run_id(), since_micros, lock: Some(lock), is_copied: false }
-                }
-            };
+            let is_copied = stored.is_some();
+            if is_copied {
+                tracing::warn!(
+                    directory = %node.dir().display(),
+                    "the directory was copied or put back from a copy; it counts as a restarted node with older data"
+                );
+            }
             // The directory may be new too. Its name is synced before it has an identity. So a directory with an
             // identity survives a power loss, also if this process dies now.
-            dir.sync_own_name().map_err(failed)?;
-            store.write(Table::Root, "identity", &identity).map_err(failed)?;
+            access::sync_names(node.dir()).map_err(|e| FileError::new(node.dir(), "be synced", &e))?;
+            let run_id = format!("file:{:016x}{:016x}", node.world.random(), node.world.random()).into();
+            let (file, since_micros) = (database.id(), wall.as_micros());
+            let identity = Identity { run_id, since_micros, file, is_copied };
+            rows.write(Kind::Node, "identity", u64::MAX, &identity)?;
             identity
         }
     };
-    let marker = store.marker().map_err(unreadable)?;
-    let stamps = store.stamps().map_err(unreadable)?;
-    store.commit(guard).map_err(failed)?;
     let since = WallTime::from_micros(identity.since_micros);
     Ok(Hello {
         node_time: wall,
         data: Some(DataId { id: Arc::clone(&identity.run_id), is_copied: identity.is_copied }),
         run_id: identity.run_id,
-        marker,
-        stamps,
+        marker: rows.marker()?,
+        stamps: rows.stamps()?,
         uptime: since.until(wall).min(Duration::from_secs(u32::MAX.into())),
         version: "file".into(),
         replica: false,
@@ -310,40 +303,44 @@ fn read_identity(
 /// The name of the row that contains the machine's [`Record`].
 const MACHINE: &str = "machine";
 
-/// Records that `machine` uses the directory, unless the directory belongs to another machine. The caller must
-/// hold the directory's lock.
-fn claim_for(dir: &Directory, guard: &DirGuard, machine: &Machine) -> Result<(), Cause> {
-    let unreadable = |e: FileError| e.cause(Cause::Protocol);
-    let mut store = Transaction::new(dir);
-    let record: Option<Record> = store.read(Table::Root, MACHINE).map_err(unreadable)?;
+/// Records that `machine` uses the directory, unless the directory belongs to another machine. Removes the leases of
+/// another boot.
+fn claim_for(root: &Path, database: &Database, rows: &Rows<'_>, machine: &Machine) -> Result<(), Cause> {
+    let record: Option<Record> = rows.read(Kind::Node, MACHINE).map_err(FileError::cause)?;
+    // An operator creates this file if the recorded machine is gone.
+    let order = root.join(machine::TAKE_OVER);
+    let record = match std::fs::remove_file(&order) {
+        Ok(()) => None,
+        Err(e) if e.kind() == ErrorKind::NotFound => record,
+        Err(e) => return Err(FileError::new(&order, "be removed", &e).cause()),
+    };
+    let is_other_boot = record.as_ref().is_none_or(|record| !machine::is_still_ours(record, machine));
     match machine::judge(record.as_ref(), machine) {
         Verdict::Ours => Ok(()),
         Verdict::Write(new) => {
-            let written = store.write(Table::Root, MACHINE, &new).and_then(|()| store.commit(guard));
-            written.map(drop).map_err(|e| e.cause(Cause::Unreachable))
+            let removed = if is_other_boot { rows.remove_leases() } else { Ok(()) };
+            removed.and_then(|()| rows.write(Kind::Node, MACHINE, u64::MAX, &new)).map_err(FileError::cause)
         }
-        Verdict::Foreign(record) => Err(foreign(dir, &record, machine)),
+        Verdict::Foreign(record) => Err(foreign(database, &record, machine)),
     }
 }
 
-/// Checks that no other machine has taken over the directory since [`claim_for`]. The caller must hold the
-/// directory's lock.
-fn still_ours(dir: &Directory, machine: &Machine) -> Result<(), Cause> {
-    match Transaction::new(dir).read::<Record>(Table::Root, MACHINE) {
-        Ok(Some(record)) if !machine::is_still_ours(&record, machine) => Err(foreign(dir, &record, machine)),
-        Ok(_) => Ok(()),
-        Err(e) => Err(e.cause(Cause::Protocol)),
+/// Checks that no other machine has taken over the directory since [`claim_for`].
+fn still_ours(database: &Database, rows: &Rows<'_>, machine: &Machine) -> Result<(), Cause> {
+    match rows.read::<Record>(Kind::Node, MACHINE).map_err(FileError::cause)? {
+        Some(record) if !machine::is_still_ours(&record, machine) => Err(foreign(database, &record, machine)),
+        _ => Ok(()),
     }
 }
 
-fn foreign(dir: &Directory, record: &Record, machine: &Machine) -> Cause {
-    let file = dir.path(Table::Root, MACHINE);
-    Cause::Denied(machine::refusal(dir.root(), &file, record, machine).into())
+fn foreign(database: &Database, record: &Record, machine: &Machine) -> Cause {
+    let root = database.path().parent().unwrap_or(database.path());
+    Cause::Denied(machine::refusal(root, record, machine).into())
 }
 
 fn refuse_shared(root: &Path) -> Result<(), Cause> {
-    let shared = filesystem::shared_below(root)
-        .map_err(|e| FileError::new(root, "be looked at", &e).cause(Cause::Unreachable))?;
+    let shared =
+        filesystem::shared_below(root).map_err(|e| FileError::new(root, "be looked at", &e).cause())?;
     let Some(name) = shared else { return Ok(()) };
     let root = root.display();
     let why = format!(
