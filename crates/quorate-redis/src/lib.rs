@@ -67,6 +67,8 @@
 //! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`.
 
 mod address;
+mod call;
+mod command;
 mod connect;
 mod connect_quorum;
 mod durability;
@@ -75,6 +77,7 @@ mod examine;
 mod fault;
 mod files;
 mod handshake;
+mod keys;
 mod ledger_page;
 mod names;
 mod node;
@@ -83,13 +86,11 @@ pub mod probe;
 mod pubsub;
 mod reply;
 mod resp;
-mod resp_values;
 mod scripts;
 mod server_facts;
 mod server_version;
 mod session;
 mod session_io;
-mod short_reply;
 pub mod streams;
 mod tls;
 mod wire;

@@ -2,7 +2,7 @@ use crate::{
     RedisSession, UrlError,
     address::{Address, Login, Secret},
     connect::connect,
-    encode::Keys,
+    keys::Keys,
     files::Files,
     handshake,
     tls::{ClientFiles, Tls, TlsFiles},
