@@ -59,13 +59,16 @@ impl Call {
         let mut head = cmd("EVALSHA");
         head.arg(name).number(key_count as u64).arg(keys.marker());
         let mut call_args = Command::default();
-        call_args.number(batch.not_after.as_micros()).arg(&batch.stamp).arg(&self.letters).number(queues as u64);
+        call_args
+            .number(batch.not_after.as_micros())
+            .arg(&batch.stamp)
+            .arg(&self.letters)
+            .number(queues as u64);
         let mut lists = Command::default();
         for arg in self.lists.drain(..).rev().flatten() {
             lists.number(arg);
         }
-        let parts =
-            [&mut head, &mut self.keys, &mut self.queues, &mut call_args, &mut self.args, &mut lists];
+        let parts = [&mut head, &mut self.keys, &mut self.queues, &mut call_args, &mut self.args, &mut lists];
         Command::finish_all(parts, bytes);
         self.letters.clear();
     }

@@ -104,10 +104,18 @@ fn script_of(request: &Request) -> Script {
         | Request::Raise { resource, .. }
         | Request::Extend { resource, .. }
         | Request::Release { resource, .. } => {
-            if resource.is_claim() { Script::Claims } else { Script::Locks }
+            if resource.is_claim() {
+                Script::Claims
+            } else {
+                Script::Locks
+            }
         }
         Request::Inspect { resource } => {
-            if resource.is_claim() { Script::Claims } else { Script::Waiting }
+            if resource.is_claim() {
+                Script::Claims
+            } else {
+                Script::Waiting
+            }
         }
         Request::Share { .. }
         | Request::ExtendShare { .. }
@@ -160,11 +168,19 @@ fn add_lock(call: &mut Call, request: &Request, keys: &Keys) {
 fn add_waiting(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Share { resource, owner, ttl, ticket } => {
-            call.kind('a').keys.joined(keys.lock(resource)).joined(keys.readers(resource)).joined(keys.queue(resource));
+            call.kind('a')
+                .keys
+                .joined(keys.lock(resource))
+                .joined(keys.readers(resource))
+                .joined(keys.queue(resource));
             call.args.arg(owner.as_str()).number(millis(*ttl)).arg(ticket_text(ticket.as_ref()));
         }
         Request::ExtendShare { resource, owner, ttl } => {
-            call.kind('b').keys.joined(keys.lock(resource)).joined(keys.readers(resource)).joined(keys.queue(resource));
+            call.kind('b')
+                .keys
+                .joined(keys.lock(resource))
+                .joined(keys.readers(resource))
+                .joined(keys.queue(resource));
             call.args.arg(owner.as_str()).number(millis(*ttl));
         }
         Request::ReleaseShare { resource, owner } => {
@@ -172,7 +188,11 @@ fn add_waiting(call: &mut Call, request: &Request, keys: &Keys) {
             call.args.arg(owner.as_str());
         }
         Request::Downgrade { resource, owner, token, reader, ttl } => {
-            call.kind('d').keys.joined(keys.lock(resource)).joined(keys.readers(resource)).joined(keys.fence(resource));
+            call.kind('d')
+                .keys
+                .joined(keys.lock(resource))
+                .joined(keys.readers(resource))
+                .joined(keys.fence(resource));
             call.args.arg(owner.as_str()).number(token.get()).arg(reader.as_str()).number(millis(*ttl));
         }
         Request::Queue { resource, ticket, at, now, tolerance, ttl, exclusive } => {
@@ -254,7 +274,13 @@ fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
         }
         Request::Write { ledger, term, key, seen, record } => {
             let seen = seen.as_ref().map(record_text).unwrap_or_default();
-            call.kind('c').args.number(term.get()).arg(key).arg(seen).arg(record_text(record)).number(record.at);
+            call.kind('c')
+                .args
+                .number(term.get())
+                .arg(key)
+                .arg(seen)
+                .arg(record_text(record))
+                .number(record.at);
             ledger
         }
         Request::Prune { ledger, term, below, after } => {
@@ -275,7 +301,10 @@ fn add_node(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Mark { expect, marker } => {
             call.kind('a').keys.arg(keys.marker());
-            call.args.number(u8::from(expect.is_some())).arg(expect.as_deref().unwrap_or_default()).arg(marker);
+            call.args
+                .number(u8::from(expect.is_some()))
+                .arg(expect.as_deref().unwrap_or_default())
+                .arg(marker);
         }
         Request::Stamp { own, known, step } => {
             call.kind('b').keys.arg(keys.stamps());

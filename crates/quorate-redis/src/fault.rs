@@ -60,8 +60,8 @@ pub(crate) fn of_refused_write(error: &str, secret: Option<&str>) -> Option<Stri
         "MISCONF" => "check the server's disk",
         "NOREPLICAS" => "set min-replicas-to-write 0 on the server, because a node needs no replicas",
         "NOPERM" => RIGHTS,
-        // Redis 7 gives this text to a script whose user lacks a permission.
-        "ERR" if error.starts_with("ERR The user executing the script can't") => RIGHTS,
+        // Redis gives this text to a script whose user lacks a permission, before 7.0 and from 8.0 on without the code.
+        "ERR" | "The" if error.contains("The user executing the script can't") => RIGHTS,
         _ => return None,
     };
     // The code decides, also where the text is withheld.
@@ -184,6 +184,7 @@ mod tests {
             ("NOREPLICAS Not enough good replicas to write.", "write; set min-replicas-to-write 0"),
             ("NOPERM this user has no permissions to run the 'set' command", "`quorate doctor`"),
             ("ERR The user executing the script can't run this command or subcommand", "`quorate doctor`"),
+            ("The user executing the script can't run this command or subcommand", "`quorate doctor`"),
         ] {
             let text = of_refused_write(error, None).unwrap_or_else(|| panic!("{error}"));
             assert!(text.contains(fix), "{text}");

@@ -2,8 +2,9 @@ use crate::{
     address::Login,
     command::{Command, cmd},
     durability::{self, Durability},
+    fault,
     keys::Keys,
-    fault, reply,
+    reply,
     resp::Value,
     scripts::{Loaded, Script},
     server_facts::ServerFacts,
@@ -247,7 +248,8 @@ impl Replies {
 
 /// Returns the stamps from the reply to HGETALL.
 fn stamps(value: &Value<'_>) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
-    let fields = value.list().ok_or_else(|| reply::unexpected(&format!("{} for HGETALL", reply::kind(value))))?;
+    let fields =
+        value.list().ok_or_else(|| reply::unexpected(&format!("{} for HGETALL", reply::kind(value))))?;
     let pairs = fields.as_chunks::<2>().0.iter().take(STAMPS_MAX).map(|[name, count]| {
         let count = reply::word(count)?.parse().map_err(|_| {
             Cause::Misconfigured(

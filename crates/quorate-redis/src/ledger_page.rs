@@ -62,7 +62,12 @@ impl LaterPage {
 
 /// Parses the first page: the next cursor, the term, the low-water mark, and arrays. The arrays contain fields of the
 /// ledger's hash in any order, each followed by its value.
-pub(crate) fn first(next: &Value<'_>, term: &Value<'_>, mark: &Value<'_>, pieces: &Value<'_>) -> Result<Reply, Cause> {
+pub(crate) fn first(
+    next: &Value<'_>,
+    term: &Value<'_>,
+    mark: &Value<'_>,
+    pieces: &Value<'_>,
+) -> Result<Reply, Cause> {
     let next = cursor(next)?;
     let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
     let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };

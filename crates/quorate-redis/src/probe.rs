@@ -5,8 +5,8 @@ pub use crate::reply::ExpectedReply;
 use crate::{
     address::{Login, Secret},
     encode::{Encoded, encode},
-    keys::Keys,
     fault, handshake,
+    keys::Keys,
     reply::Replies,
     scripts::{Loaded, Script},
     wire::{self, ReadError, Reader, Writer},

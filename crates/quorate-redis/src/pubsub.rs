@@ -117,16 +117,13 @@ mod tests {
         }
         assert_eq!(pubsub.end("p:r:freed"), Some(SubscriptionChange::FirstOrLast));
         assert_eq!(pubsub.end("p:r:freed"), None, "it has ended");
-        assert_eq!(
-            pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w:1")]),
-            None,
-            "unsubscribed"
-        );
+        assert_eq!(pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w:1")]), None, "unsubscribed");
     }
 
     #[test]
     fn a_confirmation_names_the_requested_channel() {
-        let (begun, ended) = ([s("subscribe"), s("c"), Value::Int(1)], [s("unsubscribe"), s("c"), Value::Int(0)]);
+        let (begun, ended) =
+            ([s("subscribe"), s("c"), Value::Int(1)], [s("unsubscribe"), s("c"), Value::Int(0)]);
         assert!(confirms(&begun, true, "c"));
         assert!(confirms(&ended, false, "c"));
         assert!(!confirms(&ended, true, "c"));

@@ -271,7 +271,12 @@ fn refusal(parts: &[Value<'_>]) -> Result<Refusal, Cause> {
     })
 }
 
-fn state(remaining_ms: &Value<'_>, holder: &Value<'_>, counter: &Value<'_>, claim: &Value<'_>) -> Result<Reply, Cause> {
+fn state(
+    remaining_ms: &Value<'_>,
+    holder: &Value<'_>,
+    counter: &Value<'_>,
+    claim: &Value<'_>,
+) -> Result<Reply, Cause> {
     let holder = match &*text(remaining_ms)? {
         "-2" => None,
         _ => Some((owner_of(holder)?, remaining(remaining_ms)?)),

@@ -100,7 +100,9 @@ impl FactsReading {
     pub(crate) fn add(&mut self, value: &Value<'_>) -> bool {
         match (&self.info, self.settings_left) {
             // A server that is busy refuses to reply.
-            (None, _) => self.info = Some(reply::text(value).map(|text| handshake::facts(&text)).unwrap_or_default()),
+            (None, _) => {
+                self.info = Some(reply::text(value).map(|text| handshake::facts(&text)).unwrap_or_default())
+            }
             (Some(_), [name, rest @ ..]) => {
                 self.settings_left = rest;
                 if let Ok(Some(value)) = handshake::setting(value) {

@@ -199,7 +199,6 @@ impl SessionIo {
             }
         }
     }
-
 }
 
 /// Delivers one value of the server to the first pending request. Returns false if no request explains the value.

@@ -253,7 +253,10 @@ mod tests {
         for element in ["_\r\n", ":1\r\n", "$0\r\n\r\n", "*0\r\n", "+\r\n", "$-1\r\n"] {
             let many = format!("*1000000\r\n{}", element.repeat(1000));
             let refused = error(many.as_bytes(), true);
-            assert!(matches!(refused, ReadError::Malformed(why) if why.contains("more elements")), "{refused:?}");
+            assert!(
+                matches!(refused, ReadError::Malformed(why) if why.contains("more elements")),
+                "{refused:?}"
+            );
         }
         let long = format!("${}\r\n{}\r\n", ANSWER_MAX, "x".repeat(ANSWER_MAX));
         let refused = error(long.as_bytes(), false);

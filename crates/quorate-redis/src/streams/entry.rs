@@ -41,7 +41,8 @@ pub(super) fn of_read(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
     let mut entries = Vec::new();
     for stream in streams {
         let Value::Array(parts) = stream else { return Err(unexpected("a stream", &stream)) };
-        let [_, listed] = <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
+        let [_, listed] =
+            <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
         entries.extend(list(listed)?);
     }
     Ok(entries)
@@ -72,7 +73,8 @@ fn list(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
 
 fn entry(value: Value<'_>) -> Result<Entry, Cause> {
     let Value::Array(parts) = value else { return Err(unexpected("an entry", &value)) };
-    let [entry, fields] = <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
+    let [entry, fields] =
+        <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
     let fields = match fields {
         Value::Nil => None,
         Value::Array(resp) => Some(pairs(resp)?),

@@ -118,7 +118,14 @@ impl StreamReader {
         let StreamSource { stream, group, consumer, batch, min_idle, .. } = &self.source;
         let mut claim = cmd("XAUTOCLAIM");
         let idle = u64::try_from(min_idle.as_millis()).unwrap_or(u64::MAX);
-        claim.arg(&**stream).arg(&**group).arg(&**consumer).number(idle).arg(from).arg("COUNT").number(*batch as u64);
+        claim
+            .arg(&**stream)
+            .arg(&**group)
+            .arg(&**consumer)
+            .number(idle)
+            .arg(from)
+            .arg("COUNT")
+            .number(*batch as u64);
         claim
     }
 }
