@@ -20,6 +20,10 @@ const DROPPED_TLS: &str = "it closed the connection before it answered; where it
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
+/// The texts that a script gets whose user lacks a permission: from Redis 6.2 (without a code) and 7.0, and from later
+/// releases and Valkey.
+const NO_PERMISSION_IN_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script: "];
+
 /// The text in place of a text of the server that contains the password.
 const WITHHELD: &str = "(its text is not shown, because it contains the password)";
 
@@ -60,8 +64,7 @@ pub(crate) fn of_refused_write(error: &str, secret: Option<&str>) -> Option<Stri
         "MISCONF" => "check the server's disk",
         "NOREPLICAS" => "set min-replicas-to-write 0 on the server, because a node needs no replicas",
         "NOPERM" => RIGHTS,
-        // Redis gives this text to a script whose user lacks a permission, before 7.0 and from 8.0 on without the code.
-        "ERR" | "The" if error.contains("The user executing the script can't") => RIGHTS,
+        _ if NO_PERMISSION_IN_SCRIPT.iter().any(|text| error.contains(text)) => RIGHTS,
         _ => return None,
     };
     // The code decides, also where the text is withheld.
@@ -185,6 +188,10 @@ mod tests {
             ("NOPERM this user has no permissions to run the 'set' command", "`quorate doctor`"),
             ("ERR The user executing the script can't run this command or subcommand", "`quorate doctor`"),
             ("The user executing the script can't run this command or subcommand", "`quorate doctor`"),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'set' command",
+                "`quorate doctor`",
+            ),
         ] {
             let text = of_refused_write(error, None).unwrap_or_else(|| panic!("{error}"));
             assert!(text.contains(fix), "{text}");

@@ -177,7 +177,10 @@ impl<'a> Values<'a> {
             b'_' => Value::Nil,
             b'$' => self.text(&line)?.map_or(Value::Nil, Value::Text),
             // The text of this kind begins with its format, of three letters, and a colon.
-            b'=' => Value::Text(self.text(&line)?.and_then(|text| text.get(4..)).ok_or(NO_VALUE)?),
+            b'=' => match self.text(&line)?.and_then(|text| text.split_first_chunk::<4>()) {
+                Some(([format @ .., b':'], text)) if !format.contains(&b':') => Value::Text(text),
+                _ => return Err(NO_VALUE),
+            },
             b'!' => Value::Error(String::from_utf8_lossy(self.text(&line)?.ok_or(NO_VALUE)?)),
             b'*' | b'~' => self.list(&line, 1)?.map_or(Value::Nil, Value::Array),
             b'%' => self.list(&line, 2)?.map_or(Value::Nil, Value::Map),

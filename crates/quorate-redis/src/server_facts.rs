@@ -101,7 +101,8 @@ impl FactsReading {
         match (&self.info, self.settings_left) {
             // A server that is busy refuses to reply.
             (None, _) => {
-                self.info = Some(reply::text(value).map(|text| handshake::facts(&text)).unwrap_or_default())
+                let info = reply::text(value).map(|text| handshake::facts(&text));
+                self.info = Some(info.unwrap_or_default());
             }
             (Some(_), [name, rest @ ..]) => {
                 self.settings_left = rest;
