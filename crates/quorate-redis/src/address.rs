@@ -1,4 +1,7 @@
-use crate::tls::{ClientFiles, TlsFiles};
+use crate::{
+    command::{Command, cmd},
+    tls::{ClientFiles, TlsFiles},
+};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
@@ -26,7 +29,7 @@ pub(crate) enum Endpoint {
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    pub(crate) database: i64,
+    pub(crate) database: u64,
 }
 
 impl Login {
@@ -36,13 +39,11 @@ impl Login {
     }
 
     /// Returns the command that authenticates the client, if there is a password.
-    pub(crate) fn auth(&self) -> Option<redis::Cmd> {
+    pub(crate) fn auth(&self) -> Option<Command> {
         let password = self.password.as_ref()?;
-        let mut auth = redis::cmd("AUTH");
-        if let Some(user) = &self.user {
-            auth.arg(user);
-        }
-        Some(auth.arg(password.reveal()).take())
+        let mut auth = cmd("AUTH");
+        auth.args(&self.user).arg(password.reveal());
+        Some(auth)
     }
 }
 
@@ -112,10 +113,8 @@ impl Address {
             )
         })?;
         let settings = info.redis_settings();
-        let database = settings.db();
-        if database < 0 {
-            return Err(wrong("names a database below 0; the first is 0"));
-        }
+        let database =
+            u64::try_from(settings.db()).map_err(|_| wrong("names a database below 0; the first is 0"))?;
         let login = Login {
             user: settings.username().map(str::to_owned),
             password: settings.password().filter(|password| !password.is_empty()).map(Secret::new),
@@ -183,7 +182,7 @@ fn tls_files<'a>(
     Ok(TlsFiles { ca, client })
 }
 
-fn name(endpoint: &Endpoint, database: i64) -> String {
+fn name(endpoint: &Endpoint, database: u64) -> String {
     match endpoint {
         Endpoint::Tcp { host, port, tls } => {
             let scheme = if *tls { "rediss" } else { "redis" };

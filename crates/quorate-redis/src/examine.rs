@@ -1,16 +1,19 @@
 use crate::{
     RedisNode,
     address::Login,
+    command::{Command, cmd},
     durability::{Durability, durability},
-    encode::Keys,
-    fault, handshake, reply, server_version,
+    fault, handshake,
+    keys::Keys,
+    reply,
+    resp::Value,
+    server_version,
     wire::{Reader, Writer},
 };
 use quorate::{
     env::BootTime,
     node::{Cause, Node, NodeTime},
 };
-use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
 /// The number of times that a server's clock is read. The reading with the shortest round trip is the most
@@ -154,30 +157,27 @@ impl RedisNode {
     async fn query(&self, mut connection: Connection<'_>, login: &Login) -> Result<Examination, Cause> {
         connection.log_in(login).await?;
         let mut found = Examination::default();
-        match connection.ask(&redis::cmd("INFO")).await? {
-            Value::ServerError(error) => return Err(fault::of_server(&error, login.secret())),
+        match connection.ask(&mut cmd("INFO")).await? {
+            Value::Error(error) => return Err(fault::of_server(&error, login.secret())),
             value => {
                 let facts = handshake::facts(&reply::text(&value)?).into_iter();
                 found.info = facts.map(|(name, value)| (name, reply::shown(&value).to_string())).collect();
             }
         }
         for name in SETTINGS {
-            if let Value::Array(pair) = connection.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?
-                && let [_, value] = &pair[..]
-            {
+            let reply = connection.ask(cmd("CONFIG").arg("GET").arg(name)).await?;
+            if let Some([_, value]) = reply.list() {
                 found.settings.insert(name.to_owned(), reply::shown(&reply::text(value)?).to_string());
             }
         }
         for _ in 0..CLOCK_READINGS {
             let sent = self.env().now();
-            if let Value::Array(parts) = connection.ask(&redis::cmd("TIME")).await? {
+            if let Value::Array(parts) = connection.ask(&mut cmd("TIME")).await? {
                 let received = self.env().now();
                 found.looks.push(Look { sent, received, node_time: reply::time(&parts)? });
             }
         }
-        if let value @ (Value::BulkString(_) | Value::SimpleString(_)) =
-            connection.ask(redis::cmd("ACL").arg("WHOAMI")).await?
-        {
+        if let value @ Value::Text(_) = connection.ask(cmd("ACL").arg("WHOAMI")).await? {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
         // The user may have no permission for ACL WHOAMI. Then the user's name is taken from the URL.
@@ -207,8 +207,8 @@ impl<'a> Connection<'a> {
         Self { name, reader, writer }
     }
 
-    pub(crate) async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
-        let bytes = command.get_packed_command();
+    pub(crate) async fn ask(&mut self, command: &mut Command) -> Result<Value<'_>, Cause> {
+        let bytes = command.packed();
         handshake::send(self.name, &mut self.reader, &mut self.writer, &bytes).await?;
         self.reader.next().await.map_err(|error| fault::of_broken(self.name, &error))
     }
@@ -219,9 +219,9 @@ impl<'a> Connection<'a> {
     }
 
     pub(crate) async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
-        let Some(auth) = login.auth() else { return Ok(()) };
-        match self.ask(&auth).await? {
-            Value::ServerError(error) => Err(fault::of_server(&error, login.secret())),
+        let Some(mut auth) = login.auth() else { return Ok(()) };
+        match self.ask(&mut auth).await? {
+            Value::Error(error) => Err(fault::of_server(&error, login.secret())),
             _ => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ impl<'a> Connection<'a> {
     /// Returns the required [`COMMANDS`] that the user has no permission to run on keys like Quorate's. Each
     /// command is tried in a form that changes nothing. A server checks permissions first, and only then
     /// finds that there is nothing to do.
-    async fn denied(&mut self, prefix: &str, database: i64) -> Result<Vec<String>, Cause> {
+    async fn denied(&mut self, prefix: &str, database: u64) -> Result<Vec<String>, Cause> {
         let mut denied = Vec::new();
         // No data is stored under these keys: they have a brace directly after the prefix, or no name after the
         // prefix in braces, and no key of Quorate has either.
@@ -272,8 +272,8 @@ impl<'a> Connection<'a> {
     }
 
     async fn is_denied(&mut self, resp: &[&str]) -> Result<bool, Cause> {
-        let reply = self.ask(redis::cmd(resp[0]).arg(&resp[1..])).await?;
-        Ok(matches!(&reply, Value::ServerError(error) if error.code() == "NOPERM"))
+        let reply = self.ask(cmd(resp[0]).args(&resp[1..])).await?;
+        Ok(matches!(&reply, Value::Error(error) if fault::parts(error).0 == "NOPERM"))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Converts errors of a server or a connection to [`Cause`]s, with a fix. A cause never contains a password,
 //! even if the server repeats it.
 
-use crate::reply::{shown, unexpected};
+use crate::{
+    reply::{shown, unexpected},
+    wire::ReadError,
+};
 use quorate::{node::Cause, plain::plain};
-use redis::{RedisError, ServerError};
 use std::io;
 
 /// The fix for a server that does not accept the credentials.
@@ -18,6 +20,10 @@ const DROPPED_TLS: &str = "it closed the connection before it answered; where it
 const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
+/// The texts that a script gets whose user lacks a permission: from Redis 6.2 (without a code) and 7.0, and from later
+/// releases and Valkey.
+const NO_PERMISSION_IN_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script: "];
+
 /// The text in place of a text of the server that contains the password.
 const WITHHELD: &str = "(its text is not shown, because it contains the password)";
 
@@ -25,8 +31,8 @@ const WITHHELD: &str = "(its text is not shown, because it contains the password
 const NO_ACCIDENT: usize = 8;
 
 /// Returns the cause for an error that the server reported, without `secret`.
-pub(crate) fn of_server(error: &ServerError, secret: Option<&str>) -> Cause {
-    let (code, details) = (error.code(), error.details().unwrap_or_default());
+pub(crate) fn of_server(error: &str, secret: Option<&str>) -> Cause {
+    let (code, details) = parts(error);
     let text = error_text(error, secret);
     match code {
         // The driver opens another session, which loads the scripts again.
@@ -58,8 +64,7 @@ pub(crate) fn of_refused_write(error: &str, secret: Option<&str>) -> Option<Stri
         "MISCONF" => "check the server's disk",
         "NOREPLICAS" => "set min-replicas-to-write 0 on the server, because a node needs no replicas",
         "NOPERM" => RIGHTS,
-        // Redis 7 gives this text to a script whose user lacks a permission.
-        "ERR" if error.starts_with("ERR The user executing the script can't") => RIGHTS,
+        _ if NO_PERMISSION_IN_SCRIPT.iter().any(|text| error.contains(text)) => RIGHTS,
         _ => return None,
     };
     // The code decides, also where the text is withheld.
@@ -73,26 +78,32 @@ pub(crate) fn of_io(name: &str, error: &io::Error) -> Cause {
         let fix = "no Redis server listens there; start it, or correct the node's address";
         return Cause::Unreachable(shown(&format!("{name}: {error}; {fix}")));
     }
-    let is_dropped = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
-    if is_dropped && name.starts_with("rediss://") {
+    if is_dropped(error) && name.starts_with("rediss://") {
         return Cause::Unreachable(shown(&format!("{name}: {error}: {DROPPED_TLS}")));
     }
     Cause::Unreachable(shown(&format!("{name}: {error}")))
 }
 
 /// Returns the cause for a connection to the node called `name` that broke during the handshake.
-pub(crate) fn of_broken(name: &str, error: &RedisError) -> Cause {
-    if error.is_connection_dropped() && name.starts_with("rediss://") {
-        return Cause::Unreachable(shown(&format!("{name}: {DROPPED_TLS}")));
-    }
-    if error.is_connection_dropped() {
-        let hint = "it closed the connection before it answered; where the port speaks TLS, write rediss://";
-        return Cause::Unreachable(shown(&format!("{name}: {hint}")));
-    }
-    if error.is_io_error() {
-        return Cause::Unreachable(shown(&format!("{name}: {error}")));
-    }
-    unexpected(&format!("{name} does not speak Redis's protocol: {error}"))
+pub(crate) fn of_broken(name: &str, error: &ReadError) -> Cause {
+    let error = match error {
+        ReadError::Io(error) => error,
+        ReadError::Malformed(why) => {
+            return unexpected(&format!("{name} does not speak Redis's protocol: {why}"));
+        }
+    };
+    let hint = match is_dropped(error) {
+        true if name.starts_with("rediss://") => DROPPED_TLS,
+        true => "it closed the connection before it answered; where the port speaks TLS, write rediss://",
+        false => return Cause::Unreachable(shown(&format!("{name}: {error}"))),
+    };
+    Cause::Unreachable(shown(&format!("{name}: {hint}")))
+}
+
+/// Returns whether the server has closed the connection.
+pub(crate) fn is_dropped(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted | UnexpectedEof | NotConnected)
 }
 
 /// Returns `cause` without `secret`. The texts of other causes are not of the server, or come from [`of_server`].
@@ -118,8 +129,8 @@ pub(crate) fn fact_without<'a>(text: &'a str, secret: &str) -> &'a str {
 
 /// Returns the text of an error of the server. It is searched before it is cut to a limit, because a password that is cut
 /// in two would not be found.
-pub(crate) fn error_text(error: &ServerError, secret: Option<&str>) -> String {
-    let (code, details) = (error.code(), error.details().unwrap_or_default());
+pub(crate) fn error_text(error: &str, secret: Option<&str>) -> String {
+    let (code, details) = parts(error);
     let contains = |text: &str| secret.is_some_and(|secret| text.contains(secret));
     match (contains(code), contains(details)) {
         (true, _) => WITHHELD.to_owned(),
@@ -128,23 +139,18 @@ pub(crate) fn error_text(error: &ServerError, secret: Option<&str>) -> String {
     }
 }
 
+/// Returns the code and the rest of an error's text.
+pub(crate) fn parts(error: &str) -> (&str, &str) {
+    error.split_once(' ').unwrap_or((error, ""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe;
-    use redis::Value;
-
-    fn error(text: &str) -> ServerError {
-        match probe::values(format!("-{text}\r\n").as_bytes(), usize::MAX).0.pop() {
-            Some(Value::ServerError(error)) => error,
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn an_error_that_repeats_the_password_is_withheld_as_a_whole() {
-        let wrong = error("WRONGPASS invalid username-password pair or user is disabled.");
-        let shown = |secret: Option<&str>| of_server(&wrong, secret).to_string();
+        let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
+        let shown = |secret: Option<&str>| of_server(wrong, secret).to_string();
         for secret in [None, Some("hunter2"), Some("z"), Some("0")] {
             assert!(shown(secret).contains("WRONGPASS invalid username-password pair"), "{secret:?}");
         }
@@ -153,10 +159,10 @@ mod tests {
             let text = shown(Some(secret));
             assert!(text.contains(WITHHELD) && !text.contains("***"), "{secret}: {text}");
             assert!(!text.contains("invalid user") && text.contains(CREDENTIALS), "{secret}: {text}");
-            assert!(matches!(of_server(&wrong, Some(secret)), Cause::Denied(_)), "{secret}");
+            assert!(matches!(of_server(wrong, Some(secret)), Cause::Denied(_)), "{secret}");
         }
-        let repeats = error("ERR unknown command 'x', with args beginning with: 'hunter2'");
-        let text = of_server(&repeats, Some("hunter2")).to_string();
+        let repeats = "ERR unknown command 'x', with args beginning with: 'hunter2'";
+        let text = of_server(repeats, Some("hunter2")).to_string();
         assert!(text.contains(&format!("ERR {WITHHELD}")), "{text}");
     }
 
@@ -181,6 +187,11 @@ mod tests {
             ("NOREPLICAS Not enough good replicas to write.", "write; set min-replicas-to-write 0"),
             ("NOPERM this user has no permissions to run the 'set' command", "`quorate doctor`"),
             ("ERR The user executing the script can't run this command or subcommand", "`quorate doctor`"),
+            ("The user executing the script can't run this command or subcommand", "`quorate doctor`"),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'set' command",
+                "`quorate doctor`",
+            ),
         ] {
             let text = of_refused_write(error, None).unwrap_or_else(|| panic!("{error}"));
             assert!(text.contains(fix), "{text}");

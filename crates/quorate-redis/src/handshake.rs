@@ -1,15 +1,17 @@
 use crate::{
     address::Login,
+    command::{Command, cmd},
     durability::{self, Durability},
-    encode::Keys,
-    fault, reply,
+    fault,
+    keys::Keys,
+    reply,
+    resp::Value,
     scripts::{Loaded, Script},
     server_facts::ServerFacts,
     server_version,
-    wire::{Reader, Writer},
+    wire::{ReadError, Reader, Writer},
 };
 use quorate::node::{Cause, Hello, NodeTime};
-use redis::{Cmd, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The longest marker that is accepted, in bytes.
@@ -60,16 +62,12 @@ async fn ask(
     login: &Login,
     keys: &Keys,
 ) -> Result<Handshake, Cause> {
-    let steps = steps(login, keys);
-    let mut bytes = Vec::new();
-    for (_, command) in &steps {
-        command.write_packed_command(&mut bytes);
-    }
+    let (steps, bytes) = steps(login, keys);
     send(name, reader, writer, &bytes).await?;
     let mut replies = Replies::default();
-    for (step, _) in steps {
+    for step in steps {
         let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
-        replies.take(step, value, login.secret())?;
+        replies.take(step, &value, login.secret())?;
     }
     replies.finish()
 }
@@ -85,9 +83,7 @@ pub(crate) async fn send(
 ) -> Result<(), Cause> {
     let Err(unsent) = writer.send(bytes).await else { return Ok(()) };
     match reader.next().await {
-        Err(reason) if reason.is_io_error() && !reason.is_connection_dropped() => {
-            Err(fault::of_broken(name, &reason))
-        }
+        Err(ReadError::Io(reason)) if !fault::is_dropped(&reason) => Err(fault::of_io(name, &reason)),
         _ => Err(fault::of_io(name, &unsent)),
     }
 }
@@ -108,31 +104,35 @@ enum HandshakeStep {
     Pushes,
 }
 
-fn steps(login: &Login, keys: &Keys) -> Vec<(HandshakeStep, Cmd)> {
-    let mut all = Vec::new();
-    if let Some(auth) = login.auth() {
-        all.push((HandshakeStep::Auth, auth));
+/// Returns the steps, and the commands to send.
+fn steps(login: &Login, keys: &Keys) -> (Vec<HandshakeStep>, Vec<u8>) {
+    let (mut steps, mut bytes) = (Vec::new(), Vec::new());
+    let mut add = |step, command: &mut Command| {
+        steps.push(step);
+        command.finish(&mut bytes);
+    };
+    if let Some(mut auth) = login.auth() {
+        add(HandshakeStep::Auth, &mut auth);
     }
     if login.database != 0 {
-        all.push((HandshakeStep::Select, redis::cmd("SELECT").arg(login.database).take()));
+        add(HandshakeStep::Select, cmd("SELECT").number(login.database));
     }
-    all.push((HandshakeStep::SetName, redis::cmd("CLIENT").arg("SETNAME").arg("quorate").take()));
-    all.push((HandshakeStep::Info, redis::cmd("INFO")));
-    all.push((HandshakeStep::Time, redis::cmd("TIME")));
-    all.push((HandshakeStep::Marker, redis::cmd("GET").arg(keys.marker()).take()));
-    all.push((HandshakeStep::Stamps, redis::cmd("HGETALL").arg(keys.stamps()).take()));
+    add(HandshakeStep::SetName, cmd("CLIENT").arg("SETNAME").arg("quorate"));
+    add(HandshakeStep::Info, &mut cmd("INFO"));
+    add(HandshakeStep::Time, &mut cmd("TIME"));
+    add(HandshakeStep::Marker, cmd("GET").arg(keys.marker()));
+    add(HandshakeStep::Stamps, cmd("HGETALL").arg(keys.stamps()));
     for name in durability::SETTINGS {
-        all.push((HandshakeStep::Setting(name), redis::cmd("CONFIG").arg("GET").arg(name).take()));
+        add(HandshakeStep::Setting(name), cmd("CONFIG").arg("GET").arg(name));
     }
-    let write = redis::cmd("SET").arg(keys.never_stored()).arg("").arg("XX").arg("PX").arg(1).take();
-    all.push((HandshakeStep::Write, write));
-    for script in Script::LOADED {
-        all.push((HandshakeStep::Load, redis::cmd("SCRIPT").arg("LOAD").arg(script.source()).take()));
+    add(HandshakeStep::Write, cmd("SET").arg(keys.never_stored()).args(["", "XX", "PX", "1"]));
+    for script in Script::ALL {
+        add(HandshakeStep::Load, cmd("SCRIPT").arg("LOAD").arg(script.source()));
     }
     // HELLO is the last command, so that all replies before it use RESP2. If a server refuses HELLO, it cannot
     // push.
-    all.push((HandshakeStep::Pushes, redis::cmd("HELLO").arg(3).take()));
-    all
+    add(HandshakeStep::Pushes, cmd("HELLO").arg("3"));
+    (steps, bytes)
 }
 
 /// The data from the replies of the handshake that have arrived so far.
@@ -150,22 +150,21 @@ struct Replies {
 }
 
 impl Replies {
-    fn take(&mut self, step: HandshakeStep, value: Value, secret: Option<&str>) -> Result<(), Cause> {
-        if let Value::ServerError(error) = &value {
+    fn take(&mut self, step: HandshakeStep, value: &Value<'_>, secret: Option<&str>) -> Result<(), Cause> {
+        if let Value::Error(error) = value {
             return match step {
                 // Managed servers and strict ACLs may refuse these commands. A session works without them.
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 // The session is opened nevertheless: the server still answers reads and releases.
                 HandshakeStep::Write => {
-                    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-                    self.unable = fault::of_refused_write(&text, secret).map(Into::into);
+                    self.unable = fault::of_refused_write(error, secret).map(Into::into);
                     Ok(())
                 }
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(
                     "no such database; choose another number in the node's URL: {}",
                     fault::error_text(error, secret)
                 )))),
-                HandshakeStep::Marker | HandshakeStep::Stamps if error.code() == "WRONGTYPE" => {
+                HandshakeStep::Marker | HandshakeStep::Stamps if error.starts_with("WRONGTYPE") => {
                     let key = if step == HandshakeStep::Marker {
                         "the marker's key"
                     } else {
@@ -177,9 +176,9 @@ impl Replies {
                 _ => Err(fault::of_server(error, secret)),
             };
         }
-        match (step, &value) {
+        match (step, value) {
             (HandshakeStep::Info, _) => {
-                self.info = facts(&reply::text(&value)?);
+                self.info = facts(&reply::text(value)?);
                 // An old server may also refuse a later step of the handshake, with an error that hides the reason.
                 server_version::check(&self.info).map_err(|why| Cause::Misconfigured(reply::shown(&why)))?;
             }
@@ -189,7 +188,7 @@ impl Replies {
             }
             (HandshakeStep::Marker, Value::Nil) => self.marker = None,
             (HandshakeStep::Marker, _) => {
-                let marker = reply::text(&value)?;
+                let marker = reply::text(value)?;
                 if marker.len() > MARKER_MAX {
                     return Err(reply::unexpected(&format!("a marker of {} bytes", marker.len())));
                 }
@@ -201,7 +200,7 @@ impl Replies {
                     self.settings.insert(name.to_owned(), text.to_string());
                 }
             }
-            (HandshakeStep::Load, _) => self.scripts.push(reply::text(&value)?.to_string()),
+            (HandshakeStep::Load, _) => self.scripts.push(reply::text(value)?.to_string()),
             (HandshakeStep::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
             (
                 HandshakeStep::Auth | HandshakeStep::Select | HandshakeStep::SetName | HandshakeStep::Write,
@@ -248,13 +247,10 @@ impl Replies {
 }
 
 /// Returns the stamps from the reply to HGETALL.
-fn stamps(value: &Value) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
-    let pairs: Vec<(&Value, &Value)> = match value {
-        Value::Array(fields) => fields.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
-        Value::Map(fields) => fields.iter().map(|(name, count)| (name, count)).collect(),
-        other => return Err(reply::unexpected(&format!("{} for HGETALL", reply::kind(other)))),
-    };
-    let pairs = pairs.into_iter().take(STAMPS_MAX).map(|(name, count)| {
+fn stamps(value: &Value<'_>) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
+    let fields =
+        value.list().ok_or_else(|| reply::unexpected(&format!("{} for HGETALL", reply::kind(value))))?;
+    let pairs = fields.as_chunks::<2>().0.iter().take(STAMPS_MAX).map(|[name, count]| {
         let count = reply::word(count)?.parse().map_err(|_| {
             Cause::Misconfigured(
                 "the key of its stamps holds something else; delete it, or choose another prefix".into(),
@@ -267,12 +263,8 @@ fn stamps(value: &Value) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
 
 /// Returns the value from the reply to CONFIG GET of one name. The reply is an array, or a map once the
 /// connection uses RESP3. Returns `None` if the server does not know the setting.
-pub(crate) fn setting(value: &Value) -> Result<Option<Arc<str>>, Cause> {
-    match value {
-        Value::Array(pair) => pair.get(1).map(reply::text).transpose(),
-        Value::Map(pairs) => pairs.first().map(|(_, value)| reply::text(value)).transpose(),
-        _ => Ok(None),
-    }
+pub(crate) fn setting(value: &Value<'_>) -> Result<Option<Arc<str>>, Cause> {
+    value.list().and_then(|pair| pair.get(1)).map(reply::text).transpose()
 }
 
 /// Parses the `name:value` lines of INFO.
@@ -288,13 +280,13 @@ mod tests {
     #[test]
     fn an_invalid_reply_is_a_cause_and_not_a_panic() {
         let mut replies = Replies::default();
-        for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Okay] {
-            assert!(matches!(replies.take(HandshakeStep::Time, value, None), Err(Cause::Protocol(_))));
+        for value in [Value::Nil, Value::Int(-1), Value::Array(vec![]), Value::Text(b"OK")] {
+            assert!(matches!(replies.take(HandshakeStep::Time, &value, None), Err(Cause::Protocol(_))));
         }
-        assert!(matches!(replies.take(HandshakeStep::Info, Value::Nil, None), Err(Cause::Protocol(_))));
-        assert!(replies.take(HandshakeStep::Setting("appendfsync"), Value::Array(vec![]), None).is_ok());
-        let old = Value::BulkString("redis_version:6.0.20\r\n".into());
-        let refused = Replies::default().take(HandshakeStep::Info, old, None);
+        assert!(matches!(replies.take(HandshakeStep::Info, &Value::Nil, None), Err(Cause::Protocol(_))));
+        assert!(replies.take(HandshakeStep::Setting("appendfsync"), &Value::Array(vec![]), None).is_ok());
+        let old = Value::Text(b"redis_version:6.0.20\r\n");
+        let refused = Replies::default().take(HandshakeStep::Info, &old, None);
         assert!(matches!(refused, Err(Cause::Misconfigured(why)) if why.contains("Redis 6.0.20")));
         assert!(matches!(replies.finish(), Err(Cause::Protocol(text)) if text.contains("run_id")));
     }
@@ -305,9 +297,9 @@ mod tests {
         for (uptime, shown) in [("7", 7), ("-3540", 0), ("", 0), ("1.5", 0), ("99999999999999999999", 0)] {
             let mut replies = Replies::default();
             let info = format!("run_id:abc\r\nrole:master\r\nuptime_in_seconds:{uptime}\r\n");
-            replies.take(HandshakeStep::Info, Value::BulkString(info.into()), None).unwrap();
-            for _ in Script::LOADED {
-                replies.take(HandshakeStep::Load, Value::SimpleString("0".repeat(40)), None).unwrap();
+            replies.take(HandshakeStep::Info, &Value::Text(info.as_bytes()), None).unwrap();
+            for _ in Script::ALL {
+                replies.take(HandshakeStep::Load, &Value::Text(&[b'0'; 40]), None).unwrap();
             }
             let hello = replies.finish().unwrap_or_else(|cause| panic!("{uptime:?}: {cause}")).hello;
             assert_eq!(hello.uptime.as_secs(), shown, "{uptime:?}");

@@ -7,14 +7,12 @@
 
 use crate::{
     fault,
-    reply::{cut, digits, kind, number, record, shown, token, unexpected, unreadable, word},
-    resp_values::{Scan, Stop, Values},
-    wire::Parsed,
+    reply::{cut, kind, number, record, shown, token, unexpected, unreadable, word},
+    resp::Value,
 };
 use quorate::node::{
     Cause, Cursor, FencingToken, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply,
 };
-use redis::Value;
 use std::sync::Arc;
 
 /// The records of a page, or the reason why they are refused.
@@ -30,8 +28,8 @@ pub(crate) struct LaterPage {
 
 impl LaterPage {
     /// Parses the reply to HSCAN.
-    pub(crate) fn parse(value: &Value, secret: Option<&str>) -> Result<Self, Cause> {
-        if let Value::ServerError(error) = value {
+    pub(crate) fn parse(value: &Value<'_>, secret: Option<&str>) -> Result<Self, Cause> {
+        if let Value::Error(error) = value {
             // The error is a refusal of this request only.
             let text = fault::error_text(error, secret);
             return Ok(Self { next: None, records: Err(Reply::Refused(Refusal::Failed(shown(&text)))) });
@@ -44,16 +42,6 @@ impl LaterPage {
         let mut records = Vec::new();
         let refused = add_fields(fields, &mut records)?;
         Ok(Self::new(next, refused.map_or(Ok(records), Err)))
-    }
-
-    /// Parses the reply to HSCAN directly from the bytes.
-    pub(crate) fn parse_bytes(bytes: &[u8]) -> Parsed<Self> {
-        let mut values = Values { bytes, at: 0 };
-        match values.later_page() {
-            Ok(reply) => Parsed::Reply { length: values.at, reply },
-            Err(Stop::Incomplete) => Parsed::Incomplete,
-            Err(Stop::Other) => Parsed::Other,
-        }
     }
 
     fn new(next: Option<Cursor>, records: Records) -> Self {
@@ -72,61 +60,14 @@ impl LaterPage {
     }
 }
 
-impl Values<'_> {
-    fn later_page(&mut self) -> Result<LaterPage, Stop> {
-        if !Scan::new().advance(self.bytes)? {
-            return Err(Stop::Incomplete);
-        }
-        if self.number(b'*')? != 2 {
-            return Err(Stop::Other);
-        }
-        let cursor = self.text()?;
-        let next = digits(cursor).map(|_| scan_cursor(cursor)).ok_or(Stop::Other)?;
-        let mut records = Vec::new();
-        self.fields(&mut records)?;
-        Ok(LaterPage::new(next, Ok(records)))
-    }
-
-    /// Parses the reply of a script after its first word: the next cursor, the term, the low-water mark, and arrays of
-    /// fields, each followed by its value. A page is parsed only once all of it has arrived, because most pages are long.
-    pub(crate) fn first_page(&mut self) -> Result<Reply, Stop> {
-        if !Scan::of(self.at, 4).advance(self.bytes)? {
-            return Err(Stop::Incomplete);
-        }
-        let next = match self.text()? {
-            "" => None,
-            cursor => digits(cursor).map(|_| Some(Cursor::new(cursor))).ok_or(Stop::Other)?,
-        };
-        let term = FencingToken::new(digits(self.text()?).ok_or(Stop::Other)?);
-        let low_water = digits(self.text()?).ok_or(Stop::Other)?;
-        let mut records = Vec::new();
-        for _ in 0..self.number(b'*')? {
-            self.fields(&mut records)?;
-        }
-        Ok(first_page(next, term, low_water, records))
-    }
-
-    /// Parses an array of fields, each followed by its value.
-    fn fields(&mut self, records: &mut Vec<(Arc<str>, Record)>) -> Result<(), Stop> {
-        let fields = self.number(b'*')?;
-        if fields % 2 != 0 {
-            return Err(Stop::Other);
-        }
-        for _ in 0..fields / 2 {
-            let (field, value) = (self.text()?, self.text()?);
-            match (field, field.strip_prefix("r:")) {
-                ("t" | "w" | "l", _) => {}
-                (_, Some(key)) => records.push((key.into(), record(value).ok_or(Stop::Other)?)),
-                _ => return Err(Stop::Other),
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Parses the first page: the next cursor, the term, the low-water mark, and arrays. The arrays contain fields of the
 /// ledger's hash in any order, each followed by its value.
-pub(crate) fn first(next: &Value, term: &Value, mark: &Value, pieces: &Value) -> Result<Reply, Cause> {
+pub(crate) fn first(
+    next: &Value<'_>,
+    term: &Value<'_>,
+    mark: &Value<'_>,
+    pieces: &Value<'_>,
+) -> Result<Reply, Cause> {
     let next = cursor(next)?;
     let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
     let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
@@ -140,7 +81,7 @@ pub(crate) fn first(next: &Value, term: &Value, mark: &Value, pieces: &Value) ->
 }
 
 /// Adds the records in an array of fields, each followed by its value. Returns the refusal if one cannot be read.
-fn add_fields(fields: &Value, records: &mut Vec<(Arc<str>, Record)>) -> Result<Option<Reply>, Cause> {
+fn add_fields(fields: &Value<'_>, records: &mut Vec<(Arc<str>, Record)>) -> Result<Option<Reply>, Cause> {
     let (pairs, odd) = array(fields)?.as_chunks::<2>();
     if !odd.is_empty() {
         return Err(unexpected("a ledger with a field that has no value"));
@@ -200,7 +141,7 @@ fn scan_cursor(cursor: &str) -> Option<Cursor> {
 }
 
 /// Parses the cursor of the next page. The cursor is a number, or empty after the last page.
-pub(crate) fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
+pub(crate) fn cursor(value: &Value<'_>) -> Result<Option<Cursor>, Cause> {
     let text = word(value)?;
     if text.is_empty() {
         return Ok(None);
@@ -208,7 +149,7 @@ pub(crate) fn cursor(value: &Value) -> Result<Option<Cursor>, Cause> {
     number(value).map(|_| Some(Cursor::new(&*text)))
 }
 
-fn array(value: &Value) -> Result<&[Value], Cause> {
+fn array<'a, 'b>(value: &'b Value<'a>) -> Result<&'b [Value<'a>], Cause> {
     match value {
         Value::Array(parts) => Ok(parts),
         other => Err(unexpected(&format!("{} for a page of a ledger", kind(other)))),
@@ -218,10 +159,7 @@ fn array(value: &Value) -> Result<&[Value], Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        probe,
-        reply::{ExpectedReply, read},
-    };
+    use crate::{probe, reply::ExpectedReply};
 
     /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
     const PAGE: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nt\r\n$1\r\n7\r\n\
@@ -231,8 +169,9 @@ mod tests {
 
     /// Returns the reply to a request for a later page, after the server's replies to HSCAN and to the script.
     fn reply(page: &str, script: &str) -> Result<Reply, Cause> {
-        let (values, _) = probe::values(format!("{page}{script}").as_bytes(), usize::MAX);
-        read(values, &[ExpectedReply::Page, ExpectedReply::Items(1)]).map(|mut reply| reply.replies.remove(0))
+        let expected = [ExpectedReply::Page, ExpectedReply::Items(1)];
+        let replies = probe::replies(format!("{page}{script}").as_bytes(), usize::MAX, &expected);
+        replies.map(|mut reply| reply.replies.remove(0))
     }
 
     fn keys(reply: &Reply) -> Vec<(&str, &str)> {
@@ -268,27 +207,6 @@ mod tests {
         for other in ["*0\r\n", "+OK\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "*2\r\n$1\r\n1\r\n*1\r\n$1\r\nt\r\n"] {
             assert!(matches!(reply(other, HEAD), Err(Cause::Protocol(_))), "{other:?}");
         }
-    }
-
-    #[test]
-    fn a_page_is_parsed_from_the_bytes_as_the_decoder_does_and_never_before_its_end() {
-        let bytes = format!("{PAGE}{HEAD}").into_bytes();
-        for end in 0..PAGE.len() {
-            assert!(matches!(LaterPage::parse_bytes(&bytes[..end]), Parsed::Incomplete), "{end} bytes");
-        }
-        for at in 0..PAGE.len() {
-            for byte in [b'0', b'9', b'-', b':', b'$', b'*', b'\r', b'\n', b'x', 0xff] {
-                let mut changed = bytes.clone();
-                changed[at] = byte;
-                let Parsed::Reply { length, reply: page } = LaterPage::parse_bytes(&changed) else {
-                    continue;
-                };
-                let (values, _) = probe::values(&changed[..length], usize::MAX);
-                let decoded = LaterPage::parse(&values[0], None).unwrap();
-                assert_eq!(format!("{page:?}"), format!("{decoded:?}"), "{byte} at {at}");
-            }
-        }
-        assert!(matches!(LaterPage::parse_bytes(b"-ERR no\r\n"), Parsed::Other));
     }
 
     #[test]

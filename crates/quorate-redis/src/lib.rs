@@ -70,6 +70,8 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod address;
+mod call;
+mod command;
 mod connect;
 mod connect_quorum;
 mod durability;
@@ -78,6 +80,7 @@ mod examine;
 mod fault;
 mod files;
 mod handshake;
+mod keys;
 mod ledger_page;
 mod names;
 mod node;
@@ -86,13 +89,11 @@ pub mod probe;
 mod pubsub;
 mod reply;
 mod resp;
-mod resp_values;
 mod scripts;
 mod server_facts;
 mod server_version;
 mod session;
 mod session_io;
-mod short_reply;
 pub mod streams;
 mod tls;
 mod wire;

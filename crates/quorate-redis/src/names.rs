@@ -1,11 +1,10 @@
 //! Lists the names that a server stores.
 
-use crate::{RedisNode, address::Login, examine::Connection, fault, reply};
+use crate::{RedisNode, address::Login, command::cmd, examine::Connection, fault, reply, resp::Value};
 use quorate::{
     admin::{NamesQuery, StoredNames},
     node::Cause,
 };
-use redis::Value;
 
 /// The number of keys that the server looks at for one reply.
 const KEYS_A_CALL: &str = "1000";
@@ -37,8 +36,7 @@ impl RedisNode {
         connection.log_in(login).await?;
         connection.allow_long_replies();
         if login.database != 0
-            && let Value::ServerError(error) =
-                connection.ask(redis::cmd("SELECT").arg(login.database)).await?
+            && let Value::Error(error) = connection.ask(cmd("SELECT").number(login.database)).await?
         {
             return Err(fault::of_server(&error, login.secret()));
         }
@@ -46,15 +44,9 @@ impl RedisNode {
         let pattern = format!("{}*", literal(&format!("{prefix}{}", query.begin())));
         let (mut names, mut cursor) = (StoredNames::default(), "0".to_owned());
         loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(KEYS_A_CALL)
-                .arg("TYPE")
-                .arg("string");
-            let (next, keys) = page(connection.ask(&scan).await?, login.secret())?;
+            let mut scan = cmd("SCAN");
+            scan.args([&cursor, "MATCH", &pattern, "COUNT", KEYS_A_CALL, "TYPE", "string"]);
+            let (next, keys) = page(&connection.ask(&mut scan).await?, login.secret())?;
             for key in keys {
                 // A key that is no text is not one of ours.
                 let key = String::from_utf8(key).unwrap_or_default();
@@ -71,10 +63,10 @@ impl RedisNode {
 }
 
 /// Returns the cursor and the keys of a reply to SCAN.
-fn page(reply: Value, secret: Option<&str>) -> Result<(String, Vec<Vec<u8>>), Cause> {
+fn page(reply: &Value<'_>, secret: Option<&str>) -> Result<(String, Vec<Vec<u8>>), Cause> {
     let invalid = || Cause::Protocol("the reply to SCAN is not a cursor and a list of keys".into());
     let parts = match reply {
-        Value::ServerError(error) => return Err(fault::of_server(&error, secret)),
+        Value::Error(error) => return Err(fault::of_server(error, secret)),
         Value::Array(parts) => parts,
         _ => return Err(invalid()),
     };
@@ -83,7 +75,7 @@ fn page(reply: Value, secret: Option<&str>) -> Result<(String, Vec<Vec<u8>>), Ca
     let is_number =
         !cursor.is_empty() && cursor.len() <= 20 && cursor.bytes().all(|byte| byte.is_ascii_digit());
     let keys = keys.iter().map(|key| match key {
-        Value::BulkString(key) => Ok(key.clone()),
+        Value::Text(key) => Ok(key.to_vec()),
         _ => Err(invalid()),
     });
     if is_number { Ok((cursor, keys.collect::<Result<_, _>>()?)) } else { Err(invalid()) }
@@ -113,9 +105,9 @@ mod tests {
 
     #[test]
     fn an_invalid_reply_is_an_error() {
-        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let bulk = |text: &'static str| Value::Text(text.as_bytes());
         let valid = Value::Array(vec![bulk("17"), Value::Array(vec![bulk("a"), bulk("b")])]);
-        assert_eq!(page(valid, None).unwrap(), ("17".to_owned(), vec![b"a".to_vec(), b"b".to_vec()]));
+        assert_eq!(page(&valid, None).unwrap(), ("17".to_owned(), vec![b"a".to_vec(), b"b".to_vec()]));
         for reply in [
             Value::Nil,
             Value::Array(vec![]),
@@ -124,7 +116,7 @@ mod tests {
             Value::Array(vec![bulk("1"), bulk("a")]),
             Value::Array(vec![bulk("1"), Value::Array(vec![Value::Int(3)])]),
         ] {
-            assert!(page(reply.clone(), None).is_err(), "{reply:?}");
+            assert!(page(&reply, None).is_err(), "{reply:?}");
         }
     }
 }

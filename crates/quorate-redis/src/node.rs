@@ -2,9 +2,9 @@ use crate::{
     RedisSession, UrlError,
     address::{Address, Login, Secret},
     connect::connect,
-    encode::Keys,
     files::Files,
     handshake,
+    keys::Keys,
     tls::{ClientFiles, Tls, TlsFiles},
     wire::{self, Reader, Writer},
 };

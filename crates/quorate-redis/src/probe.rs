@@ -4,14 +4,15 @@
 pub use crate::reply::ExpectedReply;
 use crate::{
     address::{Login, Secret},
-    encode::{Encoded, Keys, encode},
-    handshake, reply,
+    encode::{Encoded, encode},
+    fault, handshake,
+    keys::Keys,
+    reply::Replies,
     scripts::{Loaded, Script},
-    wire::{self, Reader, Writer},
+    wire::{self, ReadError, Reader, Writer},
 };
 use futures_util::FutureExt;
 use quorate::node::{Batch, BatchReply, Cause, Hello, Resource};
-use redis::Value;
 use std::{
     io,
     pin::Pin,
@@ -19,26 +20,29 @@ use std::{
 };
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Parses the replies in a server's output `bytes`, of which `piece` bytes arrive at a time. The flag is true
-/// if `bytes` consists of complete replies, except that the last one may be cut off.
-pub fn values(bytes: &[u8], piece: usize) -> (Vec<Value>, bool) {
-    let (mut reader, _writer) = connection(bytes, piece);
-    let mut values = Vec::new();
-    loop {
-        match reader.next().now_or_never() {
-            Some(Ok(value)) => values.push(value),
-            Some(Err(error)) => return (values, error.is_connection_dropped()),
-            None => return (values, false),
-        }
-    }
-}
-
-/// Interprets `values` as the `expected` replies to commands.
+/// Interprets a server's output `bytes`, of which `piece` bytes arrive at a time, as the `expected` replies to commands.
 ///
 /// # Errors
-/// The [`Cause`] if the values are not such replies.
-pub fn replies(values: Vec<Value>, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
-    reply::read(values, expected)
+/// The [`Cause`] if the bytes are not such replies.
+pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
+    let (mut reader, _writer) = connection(bytes, piece);
+    let mut replies = Replies::new(expected.to_vec(), false);
+    while !replies.is_complete() {
+        let next = reader.next().now_or_never().unwrap_or(Err(ReadError::Malformed("it waits")));
+        replies.add(&next.map_err(|error| fault::of_broken("the server", &error))?, None);
+    }
+    replies.finish(None)
+}
+
+/// Parses the replies in a server's output `bytes`, of which `piece` bytes arrive at a time, as texts.
+#[cfg(test)]
+pub(crate) fn values(bytes: &[u8], piece: usize) -> Vec<String> {
+    let (mut reader, _writer) = connection(bytes, piece);
+    let mut values = Vec::new();
+    while let Some(Ok(value)) = reader.next().now_or_never() {
+        values.push(format!("{value:?}"));
+    }
+    values
 }
 
 /// Performs a handshake under `password` with a server that sends `bytes`, whatever commands it receives.
@@ -55,7 +59,7 @@ pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
 
 /// Returns the text of every script, in the order in which [`Calls::new`] expects their names.
 pub fn sources() -> impl Iterator<Item = &'static str> {
-    Script::LOADED.into_iter().map(Script::source)
+    Script::ALL.into_iter().map(Script::source)
 }
 
 /// Encodes the script calls of a session.

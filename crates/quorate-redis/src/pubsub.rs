@@ -1,5 +1,5 @@
+use crate::resp::Value;
 use quorate::node::{Owner, Push, ReleasedLease, Resource};
-use redis::{PushKind, Value};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -30,8 +30,8 @@ impl PubSub {
 
     /// Parses a push about a release. Returns `None` for any other push, and for a channel without a
     /// subscription.
-    pub(crate) fn parse_release(&self, kind: &PushKind, data: &[Value]) -> Option<Push> {
-        let (PushKind::Message, [channel, message]) = (kind, data) else { return None };
+    pub(crate) fn parse_release(&self, data: &[Value<'_>]) -> Option<Push> {
+        let [Value::Text(b"message"), channel, message] = data else { return None };
         let resource = self.channels().get(text(channel)?)?.clone();
         let (subscribers, owner) = text(message)?.split_once(' ')?;
         if owner.is_empty() || owner.len() > OWNER_MAX {
@@ -63,15 +63,14 @@ impl SubscriptionChange {
 
 /// Returns whether a push confirms the change of the subscription to `channel`: its beginning if `begun` is
 /// true, otherwise its end.
-pub(crate) fn confirms(kind: &PushKind, data: &[Value], begun: bool, channel: &str) -> bool {
-    let expected = if begun { PushKind::Subscribe } else { PushKind::Unsubscribe };
-    *kind == expected && data.first().and_then(text) == Some(channel)
+pub(crate) fn confirms(data: &[Value<'_>], begun: bool, channel: &str) -> bool {
+    let expected = if begun { "subscribe" } else { "unsubscribe" };
+    matches!(data, [kind, of, ..] if text(kind) == Some(expected) && text(of) == Some(channel))
 }
 
-fn text(value: &Value) -> Option<&str> {
+fn text<'a>(value: &Value<'a>) -> Option<&'a str> {
     match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        Value::Text(bytes) => std::str::from_utf8(bytes).ok(),
         _ => None,
     }
 }
@@ -80,8 +79,8 @@ fn text(value: &Value) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn s(text: &str) -> Value {
-        Value::BulkString(text.into())
+    fn s(text: &str) -> Value<'_> {
+        Value::Text(text.as_bytes())
     }
 
     #[test]
@@ -92,46 +91,43 @@ mod tests {
         assert_eq!(pubsub.begin("p:r:freed", resource.clone()), None, "it is not new");
         assert_eq!(pubsub.begin("p:q:freed", resource.clone()), Some(SubscriptionChange::OneOfSeveral));
         assert_eq!(pubsub.end("p:q:freed"), Some(SubscriptionChange::OneOfSeveral));
-        let release = pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w o:1")]);
+        let release = pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w o:1")]);
         let freed = ReleasedLease { resource, owner: Owner::from_node("w o:1") };
         assert_eq!(release, Some(Push::Released { lease: freed, notified: 3 }));
         let huge = format!("1 {}", "x".repeat(OWNER_MAX + 1));
         for (kind, data) in [
-            (PushKind::PMessage, vec![s("p:r:freed"), s("1 w:1")]),
-            (PushKind::Other("message".into()), vec![s("p:r:freed"), s("1 w:1")]),
-            (PushKind::Message, vec![s("p:s:freed"), s("1 w:1")]),
-            (PushKind::Message, vec![s("p:r:freed")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("1 w:1"), s("w:2")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("1 ")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("w:1")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("-1 w:1")]),
-            (PushKind::Message, vec![s("p:r:freed"), s("99999999999 w:1")]),
-            (PushKind::Message, vec![s("p:r:freed"), s(&huge)]),
-            (PushKind::Message, vec![s("p:r:freed"), Value::Nil]),
-            (PushKind::Message, vec![Value::Int(1), s("1 w:1")]),
-            (PushKind::Message, vec![s("p:r:freed"), Value::BulkString(vec![0xff])]),
-            (PushKind::Message, vec![]),
-            (PushKind::Invalidate, vec![Value::Nil]),
+            ("pmessage", vec![s("p:r:freed"), s("1 w:1")]),
+            ("message", vec![s("p:s:freed"), s("1 w:1")]),
+            ("message", vec![s("p:r:freed")]),
+            ("message", vec![s("p:r:freed"), s("1 w:1"), s("w:2")]),
+            ("message", vec![s("p:r:freed"), s("")]),
+            ("message", vec![s("p:r:freed"), s("1 ")]),
+            ("message", vec![s("p:r:freed"), s("w:1")]),
+            ("message", vec![s("p:r:freed"), s("-1 w:1")]),
+            ("message", vec![s("p:r:freed"), s("99999999999 w:1")]),
+            ("message", vec![s("p:r:freed"), s(&huge)]),
+            ("message", vec![s("p:r:freed"), Value::Nil]),
+            ("message", vec![Value::Int(1), s("1 w:1")]),
+            ("message", vec![s("p:r:freed"), Value::Text(&[0xff])]),
+            ("message", vec![]),
+            ("invalidate", vec![Value::Nil]),
         ] {
-            assert_eq!(pubsub.parse_release(&kind, &data), None, "{kind:?} {data:?}");
+            let push = [vec![s(kind)], data].concat();
+            assert_eq!(pubsub.parse_release(&push), None, "{push:?}");
         }
         assert_eq!(pubsub.end("p:r:freed"), Some(SubscriptionChange::FirstOrLast));
         assert_eq!(pubsub.end("p:r:freed"), None, "it has ended");
-        assert_eq!(
-            pubsub.parse_release(&PushKind::Message, &[s("p:r:freed"), s("3 w:1")]),
-            None,
-            "unsubscribed"
-        );
+        assert_eq!(pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w:1")]), None, "unsubscribed");
     }
 
     #[test]
     fn a_confirmation_names_the_requested_channel() {
-        let data = [s("c"), Value::Int(1)];
-        assert!(confirms(&PushKind::Subscribe, &data, true, "c"));
-        assert!(confirms(&PushKind::Unsubscribe, &data, false, "c"));
-        assert!(!confirms(&PushKind::Unsubscribe, &data, true, "c"));
-        assert!(!confirms(&PushKind::Subscribe, &data, true, "d"));
-        assert!(!confirms(&PushKind::Subscribe, &[], true, "c"));
+        let (begun, ended) =
+            ([s("subscribe"), s("c"), Value::Int(1)], [s("unsubscribe"), s("c"), Value::Int(0)]);
+        assert!(confirms(&begun, true, "c"));
+        assert!(confirms(&ended, false, "c"));
+        assert!(!confirms(&ended, true, "c"));
+        assert!(!confirms(&begun, true, "d"));
+        assert!(!confirms(&begun[..1], true, "c"));
     }
 }

@@ -4,6 +4,7 @@
 use crate::{
     fault,
     ledger_page::{self, LaterPage},
+    resp::{self, Value},
 };
 use quorate::{
     node::{
@@ -11,7 +12,6 @@ use quorate::{
     },
     plain::plain,
 };
-use redis::Value;
 use std::{borrow::Cow, sync::Arc, time::Duration, vec};
 
 /// The maximum number of bytes of a text from a server or another client that an error or an owner token
@@ -28,16 +28,6 @@ pub enum ExpectedReply {
     Items(usize),
     /// The reply to HSCAN: the records of a ledger's page. The next command is the script that serves the same request.
     Page,
-}
-
-/// Parses the replies to a batch. `expected` has the expected reply to each of its commands.
-pub(crate) fn read(values: Vec<Value>, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
-    if values.len() != expected.len() {
-        return Err(unexpected(&format!("{} replies to {} commands", values.len(), expected.len())));
-    }
-    let mut replies = Replies::new(expected.to_vec(), false);
-    values.into_iter().for_each(|value| replies.add(value, None));
-    replies.finish(None)
 }
 
 /// The replies to a batch, as far as they have arrived.
@@ -68,27 +58,6 @@ impl Replies {
         self.expected.len() == 0
     }
 
-    /// Returns the expected reply to the next command, and the list to which the replies to its items are appended. The
-    /// caller that has parsed the reply calls [`Replies::parsed`] or [`Replies::page_parsed`]. Returns `None` if an earlier
-    /// command failed.
-    pub(crate) fn next_expected(&mut self) -> Option<(ExpectedReply, &mut Vec<Reply>)> {
-        let expected = *self.expected.as_slice().first()?;
-        self.failed.is_none().then_some((expected, &mut self.replies))
-    }
-
-    /// Notes that the reply to the next command was parsed.
-    pub(crate) fn parsed(&mut self, node_time: NodeTime) {
-        self.expected.next();
-        self.node_time = node_time;
-        self.add_page();
-    }
-
-    /// Notes that the next command, which is HSCAN, has returned `page`.
-    pub(crate) fn page_parsed(&mut self, page: LaterPage) {
-        self.expected.next();
-        self.page = Some(Box::new(page));
-    }
-
     /// Adds the records that were read before to the last reply, if the script has accepted the request.
     fn add_page(&mut self) {
         if let (Some(page), Some(reply)) = (self.page.take(), self.replies.last_mut()) {
@@ -97,7 +66,7 @@ impl Replies {
     }
 
     /// Parses the reply to the next command. The cause of an error does not contain `secret`.
-    pub(crate) fn add(&mut self, value: Value, secret: Option<&str>) {
+    pub(crate) fn add(&mut self, value: &Value<'_>, secret: Option<&str>) {
         let Some(expected) = self.expected.next() else { return };
         if self.failed.is_none()
             && let Err(cause) = self.parse(value, expected, secret)
@@ -106,21 +75,26 @@ impl Replies {
         }
     }
 
-    fn parse(&mut self, value: Value, expected: ExpectedReply, secret: Option<&str>) -> Result<(), Cause> {
+    fn parse(
+        &mut self,
+        value: &Value<'_>,
+        expected: ExpectedReply,
+        secret: Option<&str>,
+    ) -> Result<(), Cause> {
         let items = match expected {
             ExpectedReply::Items(items) => items,
             ExpectedReply::Page => {
-                self.page = Some(Box::new(LaterPage::parse(&value, secret)?));
+                self.page = Some(Box::new(LaterPage::parse(value, secret)?));
                 return Ok(());
             }
         };
         let parts = match value {
-            Value::ServerError(error) => return Err(fault::of_server(&error, secret)),
+            Value::Error(error) => return Err(fault::of_server(error, secret)),
             Value::Array(parts) => parts,
-            other => return Err(unexpected(&format!("{} for a script's reply", kind(&other)))),
+            other => return Err(unexpected(&format!("{} for a script's reply", kind(other)))),
         };
         if items == 0 {
-            self.node_time = time(&parts)?;
+            self.node_time = time(parts)?;
             return Ok(());
         }
         if parts.len() != items + 1 {
@@ -164,7 +138,7 @@ impl Replies {
 }
 
 /// Parses the reply to TIME.
-pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
+pub(crate) fn time(parts: &[Value<'_>]) -> Result<NodeTime, Cause> {
     let [seconds, micros] = parts else { return Err(unexpected("TIME without two parts")) };
     let (seconds, micros) = (number(seconds)?, number(micros)?);
     let at = seconds.checked_mul(1_000_000).and_then(|at| at.checked_add(micros));
@@ -172,27 +146,26 @@ pub(crate) fn time(parts: &[Value]) -> Result<NodeTime, Cause> {
 }
 
 /// Returns the text of a string reply. Bytes that are not UTF-8 are replaced.
-pub(crate) fn text(value: &Value) -> Result<Arc<str>, Cause> {
+pub(crate) fn text(value: &Value<'_>) -> Result<Arc<str>, Cause> {
     Ok(word(value)?.into())
 }
 
 /// Returns the text of a string reply without copying it.
-pub(crate) fn word(value: &Value) -> Result<Cow<'_, str>, Cause> {
+pub(crate) fn word<'a>(value: &Value<'a>) -> Result<Cow<'a, str>, Cause> {
     match value {
-        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes)),
-        Value::SimpleString(text) => Ok(text.as_str().into()),
+        Value::Text(bytes) => Ok(String::from_utf8_lossy(bytes)),
         other => Err(unexpected(&format!("{} for a string", kind(other)))),
     }
 }
 
 /// Names the kind of a value for a message, without its content.
-pub(crate) fn kind(value: &Value) -> &'static str {
+pub(crate) fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Nil => "nil",
         Value::Int(_) => "an integer",
-        Value::BulkString(_) | Value::SimpleString(_) | Value::Okay => "a string",
+        Value::Text(_) => "a string",
         Value::Array(_) => "an array",
-        Value::ServerError(_) => "an error",
+        Value::Error(_) => "an error",
         _ => "a value of another kind",
     }
 }
@@ -217,10 +190,10 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-fn item(value: &Value) -> Result<Reply, Cause> {
+fn item(value: &Value<'_>) -> Result<Reply, Cause> {
     let parts = match value {
-        Value::Array(parts) => &**parts,
-        Value::BulkString(_) => std::slice::from_ref(value),
+        Value::Array(parts) => &parts[..],
+        Value::Text(_) => std::slice::from_ref(value),
         Value::Int(count) => return count_granted(*count),
         other => return Err(unexpected(&format!("{} for the reply to a request", kind(other)))),
     };
@@ -263,17 +236,11 @@ fn item(value: &Value) -> Result<Reply, Cause> {
 
 /// Parses a grant in its shortest form, a number: the counter after the grant.
 fn count_granted(count: i64) -> Result<Reply, Cause> {
-    let reply = u64::try_from(count).ok().and_then(granted);
-    reply.ok_or_else(|| unexpected(&format!("{count} for a count")))
+    let counter = u64::try_from(count).map_err(|_| unexpected(&format!("{count} for a count")))?;
+    Ok(Reply::Granted { counter: FencingToken::new(counter), begun: None })
 }
 
-/// Returns the grant with this counter. Returns `None` if the number is not one that a server can send.
-pub(crate) fn granted(count: u64) -> Option<Reply> {
-    let counter = i64::try_from(count).ok().map(|_| FencingToken::new(count))?;
-    Some(Reply::Granted { counter, begun: None })
-}
-
-fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
+fn refusal(parts: &[Value<'_>]) -> Result<Refusal, Cause> {
     let Some((word, rest)) = parts.split_first() else {
         return Err(unexpected("a refusal without a reason"));
     };
@@ -304,7 +271,12 @@ fn refusal(parts: &[Value]) -> Result<Refusal, Cause> {
     })
 }
 
-fn state(remaining_ms: &Value, holder: &Value, counter: &Value, claim: &Value) -> Result<Reply, Cause> {
+fn state(
+    remaining_ms: &Value<'_>,
+    holder: &Value<'_>,
+    counter: &Value<'_>,
+    claim: &Value<'_>,
+) -> Result<Reply, Cause> {
     let holder = match &*text(remaining_ms)? {
         "-2" => None,
         _ => Some((owner_of(holder)?, remaining(remaining_ms)?)),
@@ -321,7 +293,7 @@ fn state(remaining_ms: &Value, holder: &Value, counter: &Value, claim: &Value) -
     Ok(Reply::State { holder, counter, done: done_record, begun: counted })
 }
 
-fn stored_record(value: &Value) -> Result<Reply, Cause> {
+fn stored_record(value: &Value<'_>) -> Result<Reply, Cause> {
     Ok(record(&text(value)?).map_or_else(|| unreadable("a record of a ledger"), Reply::Conflict))
 }
 
@@ -375,30 +347,21 @@ fn payload(text: &str) -> Option<Option<Arc<str>>> {
     sound.then(|| (!text.is_empty()).then(|| text.into()))
 }
 
-fn owner_of(value: &Value) -> Result<Owner, Cause> {
-    Ok(owner(&word(value)?))
-}
-
 /// Returns the owner token in a reply, cut to [`TEXT_MAX`] bytes.
-pub(crate) fn owner(text: &str) -> Owner {
-    Owner::from_node(cut(text))
+fn owner_of(value: &Value<'_>) -> Result<Owner, Cause> {
+    Ok(Owner::from_node(cut(&word(value)?)))
 }
 
 /// Parses the result of PTTL. The result is `-1` for a key that never expires. One millisecond is added,
 /// since PTTL rounds, and a key exists until its last millisecond has passed.
-fn remaining(value: &Value) -> Result<Option<Duration>, Cause> {
+fn remaining(value: &Value<'_>) -> Result<Option<Duration>, Cause> {
     if &*word(value)? == "-1" {
         return Ok(None);
     }
-    Ok(Some(remaining_of(number(value)?)))
+    Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
 }
 
-/// Returns the remaining time of a key for which PTTL is `millis`.
-pub(crate) fn remaining_of(millis: u64) -> Duration {
-    Duration::from_millis(millis.saturating_add(1))
-}
-
-fn flag(value: &Value) -> Result<bool, Cause> {
+fn flag(value: &Value<'_>) -> Result<bool, Cause> {
     match &*word(value)? {
         "0" => Ok(false),
         "1" => Ok(true),
@@ -406,21 +369,21 @@ fn flag(value: &Value) -> Result<bool, Cause> {
     }
 }
 
-pub(crate) fn token(value: &Value) -> Result<FencingToken, Cause> {
+pub(crate) fn token(value: &Value<'_>) -> Result<FencingToken, Cause> {
     number(value).map(FencingToken::new)
 }
 
 /// Parses an unsigned number from its text.
-pub(crate) fn number(value: &Value) -> Result<u64, Cause> {
+pub(crate) fn number(value: &Value<'_>) -> Result<u64, Cause> {
     let text = word(value)?;
     digits(&text).ok_or_else(|| unexpected(&format!("{:?} for a number", cut(&text))))
 }
 
-pub(crate) fn digits(text: &str) -> Option<u64> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+fn digits(text: &str) -> Option<u64> {
+    resp::digits(text.as_bytes())
 }
 
-fn small(value: &Value) -> Result<u32, Cause> {
+fn small(value: &Value<'_>) -> Result<u32, Cause> {
     let number = number(value)?;
     u32::try_from(number).map_err(|_| unexpected(&format!("{number} for a small number")))
 }

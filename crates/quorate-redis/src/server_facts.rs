@@ -2,8 +2,10 @@
 //! is open, because an operator may change them without closing a connection.
 
 use crate::{
-    durability::{Durability, durability},
-    reply,
+    command::cmd,
+    durability::{Durability, SETTINGS, durability},
+    handshake, reply,
+    resp::Value,
 };
 use quorate::node::{Cause, DataId};
 use std::{collections::BTreeMap, sync::Arc};
@@ -73,6 +75,49 @@ impl ServerFacts {
         }
         let copied = now.data.as_ref().filter(|now| now.is_copied && data.as_ref() != Some(*now));
         copied.map(|_| "it has taken over the data of another server (REPLICAOF)".to_owned())
+    }
+}
+
+/// The facts that a server reports while a session is open, as far as its replies have arrived.
+pub(crate) struct FactsReading {
+    /// The settings whose values have not arrived.
+    settings_left: &'static [&'static str],
+    info: Option<BTreeMap<String, String>>,
+    settings: BTreeMap<String, String>,
+}
+
+impl FactsReading {
+    /// Begins a reading. Returns it with the commands to send. `sections` has the sections of INFO, or is empty for all.
+    pub(crate) fn new(sections: &[&str], of_durable: bool) -> (Self, Vec<u8>) {
+        // The settings matter only while they make the server durable.
+        let names: &[&str] = if of_durable { &SETTINGS } else { &[] };
+        let mut bytes = cmd("INFO").args(sections).packed();
+        names.iter().for_each(|name| cmd("CONFIG").arg("GET").arg(name).finish(&mut bytes));
+        (Self { settings_left: names, info: None, settings: BTreeMap::new() }, bytes)
+    }
+
+    /// Adds the next reply. Returns true if it is the last one.
+    pub(crate) fn add(&mut self, value: &Value<'_>) -> bool {
+        match (&self.info, self.settings_left) {
+            // A server that is busy refuses to reply.
+            (None, _) => {
+                let info = reply::text(value).map(|text| handshake::facts(&text));
+                self.info = Some(info.unwrap_or_default());
+            }
+            (Some(_), [name, rest @ ..]) => {
+                self.settings_left = rest;
+                if let Ok(Some(value)) = handshake::setting(value) {
+                    self.settings.insert((*name).to_owned(), value.to_string());
+                }
+            }
+            (Some(_), []) => {}
+        }
+        self.settings_left.is_empty()
+    }
+
+    /// Returns the facts. Returns `None` if the server has refused to report them.
+    pub(crate) fn facts(&self) -> Option<ServerFacts> {
+        ServerFacts::read(self.info.as_ref()?, &self.settings).ok()
     }
 }
 

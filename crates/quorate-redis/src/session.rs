@@ -1,13 +1,15 @@
 use crate::{
     address::Secret,
-    durability::{self, Durability},
-    encode::{Keys, encode},
+    command::cmd,
+    durability::Durability,
+    encode::encode,
     fault,
-    handshake::{self, Handshake},
+    handshake::Handshake,
+    keys::Keys,
     pubsub::{PubSub, SubscriptionChange},
-    reply::{self, Replies},
+    reply::Replies,
     scripts::Loaded,
-    server_facts::{SECTIONS, ServerFacts},
+    server_facts::{FactsReading, SECTIONS, ServerFacts},
     session_io::{PendingReply, PushHandler, SharedIo, reply_slot},
     wire::{Reader, Writer},
 };
@@ -15,8 +17,7 @@ use quorate::{
     env::Env,
     node::{Batch, BatchReply, Cause, Listen, Push, PushSender, Session},
 };
-use redis::Value;
-use std::{collections::BTreeMap, fmt, future, sync::Arc, task::Context, time::Duration};
+use std::{fmt, future, sync::Arc, task::Context, time::Duration};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -116,7 +117,7 @@ impl RedisSession {
     /// Sends the command that begins (`begun` is true) or ends the subscription to `channel`.
     fn subscribe(&self, begun: bool, channel: String) {
         let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let bytes = redis::cmd(command).arg(&channel).get_packed_command();
+        let bytes = cmd(command).arg(&channel).packed();
         self.io.submit(bytes, PendingReply::Confirmation { begun, channel });
     }
 }
@@ -189,30 +190,13 @@ impl Watch {
     /// Reads the facts. Returns `None` if the server refuses to reply, for instance while it is busy. The facts then
     /// count as unchanged until the next check.
     async fn read(&self, io: &SharedIo, sections: &[&str]) -> Option<ServerFacts> {
-        // The settings matter only while they make the server durable.
-        let settings: &[&str] =
-            if self.facts.durability == Durability::Durable { &durability::SETTINGS } else { &[] };
-        let mut bytes = redis::cmd("INFO").arg(sections).get_packed_command();
-        for name in settings {
-            bytes.extend(redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command());
-        }
+        let (reading, bytes) = FactsReading::new(sections, self.facts.durability == Durability::Durable);
         let (reply, reply_rx) = oneshot::channel();
-        let count = 1 + settings.len();
-        io.submit_and_wake(bytes, PendingReply::Values { count, values: Vec::new(), reply });
-        let Ok(values) = reply_rx.await else {
+        io.submit_and_wake(bytes, PendingReply::Facts { reading, reply });
+        match reply_rx.await {
+            Ok(reading) => reading.facts(),
             // The session was dropped, or the connection broke. Another branch of `serve` ends the task then.
-            return future::pending().await;
-        };
-        let (info, values) = values.split_first()?;
-        let info = match info {
-            Value::VerbatimString { text, .. } => text.as_str().into(),
-            info => reply::text(info).ok()?,
-        };
-        let reported = settings.iter().zip(values).filter_map(|(name, value)| {
-            let value = handshake::setting(value).ok()??;
-            Some(((*name).to_owned(), value.to_string()))
-        });
-        let settings: BTreeMap<String, String> = reported.collect();
-        ServerFacts::read(&handshake::facts(&info), &settings).ok()
+            Err(_) => future::pending().await,
+        }
     }
 }

@@ -5,14 +5,13 @@
 
 use crate::{
     address::Secret,
-    ledger_page::LaterPage,
     pubsub::{PubSub, confirms},
-    reply::{ExpectedReply, Replies},
-    short_reply,
+    reply::Replies,
+    resp::Value,
+    server_facts::FactsReading,
     wire::{Output, Reader, Writer},
 };
 use quorate::node::{BatchReply, Cause, PushSender};
-use redis::Value;
 use std::{
     collections::VecDeque,
     mem,
@@ -26,8 +25,8 @@ use tokio::sync::oneshot;
 pub(crate) enum PendingReply {
     /// The replies to the calls of a batch.
     Batch { replies: Replies, delivery: Delivery },
-    /// The replies to `count` other commands.
-    Values { count: usize, values: Vec<Value>, reply: oneshot::Sender<Vec<Value>> },
+    /// The replies to the commands that read the facts about the server.
+    Facts { reading: FactsReading, reply: oneshot::Sender<FactsReading> },
     /// The confirmation that a subscription has begun or ended. The server sends it as a push, or sends an error
     /// instead.
     Confirmation { begun: bool, channel: String },
@@ -183,26 +182,12 @@ impl SessionIo {
     /// Reads and delivers one value of the server. Returns false once the connection has ended.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let Some((reader, _)) = &mut self.connection else { return Poll::Ready(false) };
-        if let Some(PendingReply::Batch { replies, .. }) = self.pending.front_mut()
-            && let Some((expected, into)) = replies.next_expected()
-        {
-            let is_parsed = match expected {
-                ExpectedReply::Items(items) => {
-                    let parse = |bytes: &[u8]| short_reply::parse(bytes, items, into);
-                    ready!(reader.poll_parsed(context, parse)).map(|node_time| replies.parsed(node_time))
-                }
-                ExpectedReply::Page => {
-                    let page = ready!(reader.poll_parsed(context, LaterPage::parse_bytes));
-                    page.map(|page| replies.page_parsed(page))
-                }
-            };
-            if is_parsed.is_some() {
-                self.deliver_batch(context);
-                return Poll::Ready(true);
-            }
-        }
-        let value = ready!(reader.poll_next(context));
-        Poll::Ready(value.is_ok_and(|value| self.deliver(value, context)))
+        let arrived = ready!(reader.poll_arrived(context));
+        let secret = self.password.as_deref().map(Secret::reveal);
+        Poll::Ready(match arrived.and_then(|()| reader.take()) {
+            Ok(value) => deliver(&value, &mut self.pending, &self.pushes, secret, context),
+            Err(_) => false,
+        })
     }
 
     fn end(&mut self, cause: &Cause) {
@@ -214,54 +199,44 @@ impl SessionIo {
             }
         }
     }
+}
 
-    /// Delivers one value of the server. Returns false if no request explains it.
-    fn deliver(&mut self, value: Value, context: &Context<'_>) -> bool {
-        match (value, self.pending.front_mut()) {
-            (Value::Push { kind, data }, first) => {
-                let confirmed = matches!(&first, Some(PendingReply::Confirmation { begun, channel })
-                    if confirms(&kind, &data, *begun, channel));
-                if confirmed {
-                    self.pending.pop_front();
-                }
-                if let Some(released) = self.pushes.pubsub.parse_release(&kind, &data) {
-                    self.pushes.push_sender.push(released);
-                }
+/// Delivers one value of the server to the first pending request. Returns false if no request explains the value.
+fn deliver(
+    value: &Value<'_>,
+    pending: &mut VecDeque<PendingReply>,
+    pushes: &PushHandler,
+    secret: Option<&str>,
+    context: &Context<'_>,
+) -> bool {
+    let is_answered = match (value, pending.front_mut()) {
+        (Value::Push(data), first) => {
+            if let Some(released) = pushes.pubsub.parse_release(data) {
+                pushes.push_sender.push(released);
             }
-            // The server refused the subscription, because the connection's user has no permission for it.
-            // Waiters poll instead. `quorate doctor` reports the missing permission.
-            (Value::ServerError(_), Some(PendingReply::Confirmation { .. })) => {
-                self.pending.pop_front();
-            }
-            (value, Some(PendingReply::Values { count, values, .. })) => {
-                values.push(value);
-                if values.len() == *count
-                    && let Some(PendingReply::Values { values, reply, .. }) = self.pending.pop_front()
-                {
-                    // The send fails if the caller has stopped waiting.
-                    let _ = reply.send(values);
-                }
-            }
-            (value, Some(PendingReply::Batch { replies, .. })) => {
-                replies.add(value, self.password.as_deref().map(Secret::reveal));
-                self.deliver_batch(context);
-            }
-            (_, Some(PendingReply::Confirmation { .. }) | None) => return false,
+            matches!(&first, Some(PendingReply::Confirmation { begun, channel }) if confirms(data, *begun, channel))
         }
-        true
-    }
-
-    /// Delivers the replies to the first batch if all of them have arrived.
-    fn deliver_batch(&mut self, context: &Context<'_>) {
-        match self.pending.pop_front() {
-            Some(PendingReply::Batch { replies, delivery }) if replies.is_complete() => {
-                let reply = replies.finish(self.password.as_deref().map(Secret::reveal));
-                delivery.deliver(reply, context.waker());
-            }
-            Some(first) => self.pending.push_front(first),
-            None => {}
+        // The server refused the subscription, because the connection's user has no permission for it.
+        // Waiters poll instead. `quorate doctor` reports the missing permission.
+        (Value::Error(_), Some(PendingReply::Confirmation { .. })) => true,
+        (value, Some(PendingReply::Facts { reading, .. })) => reading.add(value),
+        (value, Some(PendingReply::Batch { replies, .. })) => {
+            replies.add(value, secret);
+            replies.is_complete()
         }
+        (_, Some(PendingReply::Confirmation { .. }) | None) => return false,
+    };
+    match if is_answered { pending.pop_front() } else { None } {
+        Some(PendingReply::Batch { replies, delivery }) => {
+            delivery.deliver(replies.finish(secret), context.waker());
+        }
+        Some(PendingReply::Facts { reading, reply }) => {
+            // The send fails if the caller has stopped waiting.
+            let _ = reply.send(reading);
+        }
+        Some(PendingReply::Confirmation { .. }) | None => {}
     }
+    true
 }
 
 /// Creates the two ends of a channel for the reply to one batch.

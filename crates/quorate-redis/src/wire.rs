@@ -1,13 +1,8 @@
-use crate::resp_values::{ElementCount, Scan};
-use combine::{
-    parser::combinator::AnySendSyncPartialState,
-    stream::{Decoder, PointerOffset},
-};
-use redis::{RedisError, Value};
+use crate::resp::{Malformed, Scan, Value};
 use std::{
     future::poll_fn,
     io, mem,
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
@@ -26,17 +21,6 @@ const BUFFER: usize = 16 << 10;
 /// ledger there is one short reply.
 const SHORT_REPLIES: u8 = 8;
 
-/// The result of an attempt to parse the beginning of some bytes.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Parsed<T> {
-    /// The bytes begin with a reply of this length.
-    Reply { length: usize, reply: T },
-    /// The bytes may be the beginning of a reply.
-    Incomplete,
-    /// The bytes begin with something else.
-    Other,
-}
-
 /// A connection over any transport.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -45,94 +29,113 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 /// Splits a connection into a reader and a writer.
 pub(crate) fn split(stream: Box<dyn Duplex>) -> (Reader, Writer) {
     let (read, write) = tokio::io::split(stream);
-    (
-        Reader { input: Input::new(read), decoder: Decoder::new(), most: ANSWER_MAX, long: None },
-        Writer { write },
-    )
+    (Reader::new(read), Writer { write })
+}
+
+/// The reason why no reply was read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Io(io::Error),
+    Malformed(&'static str),
+}
+
+impl From<Malformed> for ReadError {
+    fn from(Malformed(why): Malformed) -> Self {
+        Self::Malformed(why)
+    }
 }
 
 /// Reads the replies of a server, one after the other.
 pub(crate) struct Reader {
-    input: Input,
-    decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
+    read: ReadHalf<Box<dyn Duplex>>,
+    /// The maximum number of bytes of a reply.
     most: usize,
-    /// The pass over a reply that is longer than the input buffer was.
-    long: Option<Scan>,
+    /// A buffer, of which the bytes from `start` to `end` have not been used. They begin with a reply.
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The pass over that reply.
+    scan: Scan,
+    /// The length of that reply, once all of it has arrived.
+    arrived: Option<usize>,
+    /// The number of short replies in a row, while the buffer has room for long ones.
+    short_replies: u8,
 }
 
 impl Reader {
+    fn new(read: ReadHalf<Box<dyn Duplex>>) -> Self {
+        let bytes = vec![0; BUFFER].into_boxed_slice();
+        let (scan, arrived) = (Scan::new(), None);
+        Self { read, most: ANSWER_MAX, bytes, start: 0, end: 0, scan, arrived, short_replies: 0 }
+    }
+
     /// Raises the limit for the length of a reply. Called after the handshake. Until then, the server is not
     /// trusted to send long replies.
     pub(crate) fn allow_long_replies(&mut self) {
-        (self.most, self.input.remaining) = (REPLY_MAX, REPLY_MAX);
+        self.most = REPLY_MAX;
     }
 
     /// Returns the next reply.
     ///
     /// # Cancel safety
     /// Safe: the part of a reply that has arrived is kept.
-    pub(crate) async fn next(&mut self) -> Result<Value, RedisError> {
-        poll_fn(|context| self.poll_next(context)).await
+    pub(crate) async fn next(&mut self) -> Result<Value<'_>, ReadError> {
+        poll_fn(|context| self.poll_arrived(context)).await?;
+        self.take()
     }
 
-    /// Polls for the next reply.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Value, RedisError>> {
-        let value = {
-            // The decoder keeps the state of an incomplete reply. So the future may be dropped after each poll.
-            let next = pin!(redis::parse_redis_value_async(&mut self.decoder, &mut self.input));
-            ready!(next.poll(context))
-        };
-        if self.input.give_back(self.decoder.buffer()) {
-            self.decoder = Decoder::new();
-        }
-        self.input.remaining = self.most;
-        // The bytes that the decoder keeps begin with the next reply.
-        self.input.elements = ElementCount::default();
-        if self.input.taken > 0 && !self.input.elements.add(self.decoder.buffer()) {
-            return Poll::Ready(Err(too_many_elements().into()));
-        }
-        Poll::Ready(value)
-    }
-
-    /// Polls for bytes that `parse` accepts. The function `parse` returns the result and the number of bytes, or
-    /// `None` if more bytes are needed. Returns `None` if `parse` refuses the bytes, or if the decoder has taken a
-    /// part of the reply: then [`Reader::poll_next`] must be called.
-    pub(crate) fn poll_parsed<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        mut parse: impl FnMut(&[u8]) -> Parsed<T>,
-    ) -> Poll<Option<T>> {
-        while self.input.taken == 0 {
-            let unread = &self.input.bytes[self.input.start..self.input.end];
-            let is_complete = match &mut self.long {
-                // Parsing a long reply again for each of its pieces would take longer than passing over it.
-                Some(scan) => scan.advance(unread).unwrap_or(true),
-                None => true,
-            };
-            match if is_complete { parse(unread) } else { Parsed::Incomplete } {
-                Parsed::Reply { length, reply } => {
-                    self.input.start += length;
-                    self.input.remaining = self.most;
-                    self.long = None;
-                    self.input.shrink_after(length);
-                    return Poll::Ready(Some(reply));
+    /// Ready once the whole next reply has arrived. [`Reader::take`] returns it.
+    pub(crate) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
+        while self.arrived.is_none() {
+            let unread = &self.bytes[self.start..self.end];
+            self.arrived = self.scan.advance(unread)?;
+            if self.arrived.is_none() {
+                if unread.len() >= self.most {
+                    return Poll::Ready(Err(ReadError::Malformed("a reply is longer than any valid one")));
                 }
-                // The reply has more parts than the pass found, or other ones.
-                Parsed::Incomplete if is_complete && self.long.is_some() => break,
-                Parsed::Incomplete => {
-                    if unread.len() == self.input.bytes.len() {
-                        self.long.get_or_insert_with(Scan::new);
-                        self.input.grow();
-                    }
-                    if !ready!(self.input.poll_fill(context)) {
-                        break;
-                    }
-                }
-                Parsed::Other => break,
+                ready!(self.poll_fill(context))?;
             }
         }
-        self.long = None;
-        Poll::Ready(None)
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns the reply that has arrived.
+    pub(crate) fn take(&mut self) -> Result<Value<'_>, ReadError> {
+        let length = self.arrived.take().unwrap_or_default();
+        let reply = self.start..self.start + length;
+        self.start += length;
+        self.scan = Scan::new();
+        self.short_replies = if length < BUFFER / 2 { self.short_replies.saturating_add(1) } else { 0 };
+        Ok(Value::parse(&self.bytes[reply])?)
+    }
+
+    /// Reads into the buffer, whose bytes do not end with a whole reply.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
+        self.make_room();
+        let mut into = ReadBuf::new(&mut self.bytes[self.end..]);
+        ready!(Pin::new(&mut self.read).poll_read(context, &mut into)).map_err(ReadError::Io)?;
+        let count = into.filled().len();
+        self.end += count;
+        let ended = || ReadError::Io(io::ErrorKind::UnexpectedEof.into());
+        Poll::Ready(if count > 0 { Ok(()) } else { Err(ended()) })
+    }
+
+    /// Moves the unread bytes to the beginning of the buffer, and doubles the buffer if they fill it. Gives the room for
+    /// long replies back if no recent reply needed it.
+    fn make_room(&mut self) {
+        let unread = self.end - self.start;
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, unread);
+        let length = match self.bytes.len() {
+            full if full == unread => full * 2,
+            long if long > BUFFER && unread < BUFFER && self.short_replies >= SHORT_REPLIES => BUFFER,
+            enough => enough,
+        };
+        if length != self.bytes.len() {
+            let mut bytes = mem::take(&mut self.bytes).into_vec();
+            bytes.resize(length, 0);
+            self.bytes = bytes.into_boxed_slice();
+        }
     }
 }
 
@@ -203,150 +206,25 @@ impl Output {
     }
 }
 
-/// The input of a connection. It fails after `remaining` bytes, which limits the length of a reply.
-struct Input {
-    read: ReadHalf<Box<dyn Duplex>>,
-    remaining: usize,
-    /// A buffer, of which the bytes from `start` to `end` have not been used.
-    bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
-    /// The number of bytes of the present reply that the decoder has taken.
-    taken: usize,
-    /// The elements of the present reply that the decoder has taken.
-    elements: ElementCount,
-    /// The number of short replies in a row, while the buffer has room for long ones.
-    short_replies: u8,
-}
-
-impl Input {
-    fn new(read: ReadHalf<Box<dyn Duplex>>) -> Self {
-        let bytes = vec![0; BUFFER].into_boxed_slice();
-        let elements = ElementCount::default();
-        Self { read, remaining: ANSWER_MAX, bytes, start: 0, end: 0, taken: 0, elements, short_replies: 0 }
-    }
-
-    /// Reads into the buffer, which must have room. Returns false if the input has ended or failed: then the decoder
-    /// gets the same error.
-    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.remaining == 0 {
-            return Poll::Ready(false);
-        }
-        let mut into = ReadBuf::new(&mut self.bytes[self.end..]);
-        let read = ready!(Pin::new(&mut self.read).poll_read(context, &mut into));
-        let count = into.filled().len();
-        self.end += count;
-        self.remaining = self.remaining.saturating_sub(count);
-        Poll::Ready(read.is_ok() && count > 0)
-    }
-
-    /// Doubles the buffer. [`Input::remaining`] limits its size, because a buffer grows only when it is full.
-    fn grow(&mut self) {
-        let mut bytes = mem::take(&mut self.bytes).into_vec();
-        bytes.resize(bytes.len() * 2, 0);
-        self.bytes = bytes.into_boxed_slice();
-    }
-
-    /// Gives the room for long replies back, after a reply of `length` bytes, if this one and the replies before needed
-    /// none of it.
-    fn shrink_after(&mut self, length: usize) {
-        let unread = self.start..self.end;
-        if self.bytes.len() <= BUFFER {
-            return;
-        }
-        self.short_replies = if length < BUFFER / 2 { self.short_replies.saturating_add(1) } else { 0 };
-        if self.short_replies >= SHORT_REPLIES && unread.len() < BUFFER {
-            self.short_replies = 0;
-            let mut bytes = vec![0; BUFFER].into_boxed_slice();
-            bytes[..unread.len()].copy_from_slice(&self.bytes[unread.clone()]);
-            (self.bytes, self.start, self.end) = (bytes, 0, unread.len());
-        }
-    }
-
-    /// Puts bytes back that the decoder has taken and not used. Returns false if there is no room for them. Then the
-    /// decoder keeps them.
-    fn give_back(&mut self, unused: &[u8]) -> bool {
-        let kept = self.end - self.start;
-        if unused.len() + kept > self.bytes.len() {
-            self.taken = unused.len();
-            return false;
-        }
-        if !unused.is_empty() {
-            self.bytes.copy_within(self.start..self.end, unused.len());
-            self.bytes[..unused.len()].copy_from_slice(unused);
-            (self.start, self.end) = (0, unused.len() + kept);
-        }
-        self.taken = 0;
-        true
-    }
-}
-
-impl AsyncRead for Input {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let polled = if self.start < self.end {
-            let end = self.end.min(self.start + into.remaining().min(BUFFER));
-            into.put_slice(&self.bytes[self.start..end]);
-            self.start = end;
-            Poll::Ready(Ok(()))
-        } else if self.remaining == 0 {
-            let why = "a reply is longer than any valid one";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
-        } else {
-            // Short pieces: the elements of a piece count for the reply that it ends.
-            let room = into.remaining().min(BUFFER);
-            let mut piece = ReadBuf::new(into.initialize_unfilled_to(room));
-            let polled = Pin::new(&mut self.read).poll_read(context, &mut piece);
-            let count = piece.filled().len();
-            into.advance(count);
-            self.remaining = self.remaining.saturating_sub(count);
-            polled
-        };
-        self.taken += into.filled().len() - before;
-        if !self.elements.add(&into.filled()[before..]) {
-            return Poll::Ready(Err(too_many_elements()));
-        }
-        polled
-    }
-}
-
-fn too_many_elements() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a reply has more elements than any valid one")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::probe;
 
-    /// Parses a line of a length that is announced in it.
-    fn bulk(bytes: &[u8]) -> Parsed<()> {
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Parsed::Incomplete };
-        let announced: usize = std::str::from_utf8(&bytes[1..end - 1]).unwrap().parse().unwrap();
-        let length = end + 1 + announced + 2;
-        if bytes.len() < length { Parsed::Incomplete } else { Parsed::Reply { length, reply: () } }
-    }
-
     #[test]
     fn room_for_long_replies_is_kept_between_pages_and_given_back_after_them() {
         let of = |length: usize| format!("${length}\r\n{}\r\n", "x".repeat(length));
         let page = [of(100_000), of(50)].concat();
-        let bytes = page.repeat(3) + &of(50).repeat(usize::from(SHORT_REPLIES));
-        let (mut reader, _writer) = probe::connection(bytes.as_bytes(), usize::MAX);
+        let bytes = page.repeat(3) + &of(50).repeat(2 * usize::from(SHORT_REPLIES));
+        // A server sends a reply after a request, so each reply arrives alone.
+        let (mut reader, _writer) = probe::connection(bytes.as_bytes(), of(50).len());
         reader.allow_long_replies();
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut lengths = Vec::new();
-        for _ in 0..6 + SHORT_REPLIES {
-            assert!(matches!(reader.poll_parsed(&mut context, bulk), Poll::Ready(Some(()))));
-            lengths.push(reader.input.bytes.len());
+        for _ in 0..6 + 2 * SHORT_REPLIES {
+            assert!(matches!(reader.poll_arrived(&mut context), Poll::Ready(Ok(()))));
+            assert!(reader.take().is_ok());
+            lengths.push(reader.bytes.len());
         }
         let long = lengths[0];
         assert!(long > 100_000, "{lengths:?}");
@@ -354,34 +232,38 @@ mod tests {
         assert_eq!(lengths.last(), Some(&BUFFER), "given back: {lengths:?}");
     }
 
-    /// The decoder needs much more memory for an element than the server needs bytes for it.
-    #[test]
-    fn a_reply_of_too_many_elements_is_refused_before_it_is_complete() {
-        let most = usize::try_from(ElementCount::MOST).unwrap();
-        for element in ["_\r\n", ":1\r\n", "$0\r\n\r\n", "*0\r\n", "+\r\n", "$-1\r\n"] {
-            let bytes = |count: usize| format!("*{count}\r\n{}", element.repeat(count));
-            for piece in [4_001, usize::MAX] {
-                let (mut reader, _writer) = probe::connection(bytes(most + 100_000).as_bytes(), piece);
-                reader.allow_long_replies();
-                let mut context = Context::from_waker(std::task::Waker::noop());
-                let error = match reader.poll_next(&mut context) {
-                    Poll::Ready(Err(error)) => error.to_string(),
-                    other => panic!("{element:?}: {}", other.is_pending()),
-                };
-                assert!(error.contains("more elements"), "{element:?}: {error}");
+    /// Returns the error that ends a connection whose server sends `bytes`.
+    fn error(bytes: &[u8], allow_long: bool) -> ReadError {
+        let (mut reader, _writer) = probe::connection(bytes, 4_001);
+        if allow_long {
+            reader.allow_long_replies();
+        }
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        loop {
+            match reader.poll_arrived(&mut context) {
+                Poll::Ready(Ok(())) => assert!(reader.take().is_ok()),
+                Poll::Ready(Err(error)) => return error,
+                Poll::Pending => panic!("the server does not wait"),
             }
         }
-        // Lines within a text are no elements, and the count begins again with the next reply.
-        let text = "\r\n".repeat(most + 1);
-        let long = format!("${}\r\n{text}\r\n", text.len());
-        let half = format!("*{}\r\n{}", most / 2, ":1\r\n".repeat(most / 2));
-        let all = [long.as_str(), &half, &half, &half, "+OK\r\n"].concat();
-        let (mut reader, _writer) = probe::connection(all.as_bytes(), usize::MAX);
-        reader.allow_long_replies();
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        for _ in 0..5 {
-            assert!(matches!(reader.poll_next(&mut context), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_or_has_too_many_elements_is_refused_before_its_end() {
+        for element in ["_\r\n", ":1\r\n", "$0\r\n\r\n", "*0\r\n", "+\r\n", "$-1\r\n"] {
+            let many = format!("*1000000\r\n{}", element.repeat(1000));
+            let refused = error(many.as_bytes(), true);
+            assert!(
+                matches!(refused, ReadError::Malformed(why) if why.contains("more elements")),
+                "{refused:?}"
+            );
         }
+        let long = format!("${}\r\n{}\r\n", ANSWER_MAX, "x".repeat(ANSWER_MAX));
+        let refused = error(long.as_bytes(), false);
+        assert!(matches!(refused, ReadError::Malformed(why) if why.contains("longer")), "{refused:?}");
+        assert!(matches!(error(long.as_bytes(), true), ReadError::Io(_)), "the end comes after the reply");
+        let refused = error(&vec![b'+'; REPLY_MAX + 1], true);
+        assert!(matches!(refused, ReadError::Malformed(why) if why.contains("longer")), "{refused:?}");
     }
 
     /// Checks that an incomplete reply is never returned. The connection ends after each possible byte, and the
@@ -394,11 +276,11 @@ mod tests {
             "*4\r\n$8\r\nreleased\r\n*0\r\n*-1\r\n$1\r\n1\r\n+OK\r\n",
         ] {
             let bytes = bytes.as_bytes();
-            let whole = probe::values(bytes, usize::MAX).0;
+            let whole = probe::values(bytes, usize::MAX);
             assert!(!whole.is_empty());
             for end in 0..=bytes.len() {
                 for piece in [1, 2, 3, 7, usize::MAX] {
-                    let values = probe::values(&bytes[..end], piece).0;
+                    let values = probe::values(&bytes[..end], piece);
                     assert!(whole.starts_with(&values), "{end} bytes in pieces of {piece}: {values:?}");
                     assert_eq!(whole == values, end == bytes.len());
                 }

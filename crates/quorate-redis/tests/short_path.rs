@@ -1,4 +1,4 @@
-//! Tests that the two paths of the batch scripts have the same replies and effects, whatever is stored. The
+//! Tests that the two paths of the scripts of locks and claims have the same replies and effects, whatever is stored. The
 //! short path serves common requests, and the long path runs the script of each request.
 //!
 //! If a user has no permission for `MGET`, all requests on locks take the long path, and so do all requests of

@@ -1,5 +1,6 @@
 use super::*;
-use quorate::node::{FencingToken, NodeTime, StampStep};
+use quorate::node::{FencingToken, NodeTime, Resource};
+use std::collections::BTreeSet;
 
 fn release(name: &str) -> Request {
     Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }
@@ -19,7 +20,7 @@ fn runs(encoded: &Encoded) -> Vec<usize> {
 }
 
 fn encoded(requests: Vec<Request>) -> Encoded {
-    let names = Script::LOADED.iter().map(|script| format!("{script:?}")).collect();
+    let names = Script::ALL.iter().map(|script| format!("{script:?}")).collect();
     let batch = Batch { requests, not_after: NodeTime::from_micros(7), stamp: "stamp".into() };
     encode(&batch, &Keys::new("p:"), &Loaded::new(names).unwrap())
 }
@@ -37,7 +38,7 @@ fn similar_requests_in_a_row_share_a_call_in_order() {
     let all = encoded(vec![release("a"), release("b"), inspect("a"), release("a")]);
     assert_eq!(runs(&all), [2, 1, 1]);
     let text = String::from_utf8(all.bytes).unwrap();
-    let positions: Vec<_> = ["Batch", "p:b", "Inspect", "{p:a}:fence"].map(|word| text.find(word)).into();
+    let positions: Vec<_> = ["Locks", "p:b", "Waiting", "{p:a}:fence"].map(|word| text.find(word)).into();
     assert!(positions.is_sorted() && positions[0].is_some(), "{text}");
 }
 
@@ -63,19 +64,8 @@ fn alternating_requests_share_a_call_and_each_item_has_a_letter() {
     assert_eq!(runs(&all), [3, 2, 1, 1], "claims have other keys and scripts");
     let text = String::from_utf8(all.bytes).unwrap();
     let letters = "stamp\r\n$6\r\nb0d0b0\r\n$1\r\n6\r\n";
-    assert!(text.contains("$5\r\nBatch\r\n$1\r\n5\r\n") && text.contains(letters), "{text}");
-    assert!(
-        text.contains("BatchClaims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$4\r\nd0b0\r\n"),
-        "{text}"
-    );
-    for (batch, scripts) in [
-        (Script::Batch, Script::BATCHED.as_slice()),
-        (Script::BatchClaims, Script::BATCHED_CLAIMS.as_slice()),
-    ] {
-        let source = batch.source();
-        assert_eq!(source.matches("\ndefine(").count(), scripts.len(), "each script is registered");
-        assert!(!source.contains("return serve("), "no script calls serve itself");
-    }
+    assert!(text.contains("$5\r\nLocks\r\n$1\r\n5\r\n") && text.contains(letters), "{text}");
+    assert!(text.contains("Claims\r\n$1\r\n3\r\n") && text.contains("stamp\r\n$4\r\nd0b0\r\n"), "{text}");
 }
 
 #[test]
@@ -93,7 +83,8 @@ fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
     // before the list with the number 0.
     assert!(one.contains("$8\r\nc0b0c1c0\r\n$1\r\n9\r\n"), "{one}");
     assert!(one.ends_with(
-        "$1\r\n7\r\n$4\r\n6000\r\n$5\r\n77000\r\n$1\r\n0\r\n$4\r\n5000\r\n$5\r\n77000\r\n$1\r\n0\r\n"
+        "$1\r\n7\r\n$4\r\n6000\r\n$5\r\n77000\r\n$1\r\n0\r\n$1\r\n0\r\n\
+         $4\r\n5000\r\n$5\r\n77000\r\n$1\r\n0\r\n$1\r\n0\r\n"
     ));
     let most = text((0..64).map(|number| extend(&number.to_string(), number)).collect());
     assert!(most.contains("c0c1c2") && most.contains("cmcnco\r\n"), "each item has its own: {most}");
@@ -102,7 +93,7 @@ fn equal_arguments_are_sent_once_for_all_items_of_a_call() {
 #[test]
 fn a_long_run_is_split_and_an_empty_batch_asks_for_the_time() {
     let long = (0..200).map(|number| release(&number.to_string())).collect();
-    assert_eq!(runs(&encoded(long)), [ITEMS_A_CALL, ITEMS_A_CALL, ITEMS_A_CALL, 200 - 3 * ITEMS_A_CALL]);
+    assert_eq!(runs(&encoded(long)), [64, 64, 64, 8]);
     let none = encoded(vec![]);
     assert_eq!(runs(&none), [0]);
     assert_eq!(none.bytes, b"*1\r\n$4\r\nTIME\r\n");
@@ -174,43 +165,40 @@ fn all_requests() -> Vec<Request> {
     all
 }
 
-/// Checks that each script declares exactly the parameters that the encoder sends: `serve(sets, votes, KEYS,
+/// Checks that each script declares exactly the parameters that the encoder sends: `define(LETTER, sets, votes, KEYS,
 /// ARGS, …)`.
 #[test]
 fn every_script_declares_the_keys_and_arguments_that_it_receives() {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for request in all_requests() {
         let script = script_of(&request);
-        seen.push(script);
-        let call = script.file().rsplit("return serve(").next().unwrap();
-        let mut taken = call.split(", ").skip(2);
-        let resp = |of: &dyn Fn(&mut RespCommand)| {
-            let (mut resp, mut bytes) = (RespCommand::with_capacity(64), Vec::new());
-            of(&mut resp);
-            resp.finish(&mut bytes);
-            let count: Vec<u8> = bytes[1..].iter().copied().take_while(u8::is_ascii_digit).collect();
-            String::from_utf8(count).unwrap().parse::<usize>().unwrap()
-        };
-        let keys = resp(&|command| keys_of(command, &request, &Keys::new("")));
-        assert_eq!((keys, Ok(keys)), (script.keys_per_item(), taken.next().unwrap().parse()), "{script:?}");
-        // The arguments of a stamp continue to the end of the call.
-        let args = if script == Script::Stamp { 0 } else { resp(&|to| args_of(to, &request)) };
-        assert_eq!(taken.next().unwrap().parse(), Ok(args), "{script:?}");
-        let reads_queue = call.contains("KEYS[q]");
-        assert_eq!(queued_resource(&request).is_some(), reads_queue, "{script:?}");
-        // A release has no shared arguments. Each other request has as many as it uses, and the rest are zero.
-        let shared = script.batch().and_then(|_| shared_of(&request)).unwrap_or_default();
-        let shared = shared.iter().filter(|arg| **arg != 0).count();
-        let used = (0..SHARED_MAX).filter(|at| {
+        let bytes = encoded(vec![request.clone()]).bytes;
+        let text = String::from_utf8(bytes).unwrap();
+        let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+        // EVALSHA, the script's name, the number of keys, the keys, `not_after`, the stamp and the letters.
+        let number = |text: &str| text.parse::<usize>().unwrap();
+        let all_keys = number(words[2]);
+        let rest = &words[3 + all_keys + 2..];
+        let (letter, queue) = (&rest[0][..1], number(rest[1]));
+        let definition = script.source().split("define('").find(|part| part.starts_with(letter)).unwrap();
+        let declared: Vec<&str> = definition.split(", ").collect();
+        assert_eq!(declared[3], (queue - 2).to_string(), "{request:?}");
+        let has_queue = all_keys >= queue;
+        assert_eq!(definition.contains("KEYS[q]"), has_queue, "{request:?}");
+        let used = (0..4).filter(|at| {
             let name = if *at == 0 { "ARGV[s]".to_owned() } else { format!("ARGV[s + {at}]") };
-            script.file().contains(&name)
+            definition.contains(&name)
         });
-        assert_eq!(used.count(), shared, "{script:?}");
+        // The words end with an empty one. The arguments of a stamp continue to the end of the call.
+        let sent = &rest[2..rest.len() - 1];
+        let args = declared[4].parse::<usize>().unwrap();
+        let shared = if matches!(request, Request::Stamp { .. }) { &[][..] } else { &sent[args..] };
+        assert!(shared.is_empty() || shared.len() == 4, "{request:?}: {shared:?}");
+        assert_eq!(used.count(), shared.iter().filter(|arg| **arg != "0").count(), "{request:?}");
+        seen.insert(format!("{script:?} {letter}"));
     }
-    let batched = [Script::BATCHED.as_slice(), Script::BATCHED_CLAIMS.as_slice()].concat();
-    let served = |script: &Script| !matches!(script, Script::Batch | Script::BatchClaims);
-    let mut all = Script::LOADED.into_iter().filter(served).chain(batched);
-    assert_eq!(all.find(|script| !seen.contains(script)), None, "every script has a request");
+    let all = Script::ALL.iter().map(|script| script.source().matches("\ndefine('").count());
+    assert_eq!(seen.len(), all.sum::<usize>(), "every script has a request");
 }
 
 #[test]
@@ -226,11 +214,11 @@ fn a_later_page_is_a_scan_and_a_script_call() {
     let words: Vec<&str> = text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
     let text = words.join(" ");
     assert!(
-        text.contains("HSCAN p:ledger/g 7 COUNT 500 EVALSHA Seal 2 p:node p:ledger/g 7 stamp 3 ="),
+        text.contains("HSCAN p:ledger/g 7 COUNT 500 EVALSHA Ledgers 2 p:node p:ledger/g 7 stamp a0 3 3 ="),
         "{text}"
     );
     assert!(
-        text.contains("HSCAN p:ledger/g 9 COUNT 20 EVALSHA Seal 2 p:node p:ledger/g 7 stamp 3 ="),
+        text.contains("HSCAN p:ledger/g 9 COUNT 20 EVALSHA Ledgers 2 p:node p:ledger/g 7 stamp a0 3 3 ="),
         "{text}"
     );
 }

@@ -1,4 +1,4 @@
--- Precedes the scripts that use readers or queues.
+-- The functions of the scripts that use readers or queues.
 --
 -- While readers hold a lock, its key holds the value READERS, so that other clients of the same lock find it
 -- held. The key expires with the last reader. The readers are the members of a sorted set. The score of a
@@ -6,7 +6,6 @@
 
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128
-local ms = math.floor(now / 1000)
 
 -- Returns whether the string a comes before the string b, byte by byte. Lua's own order of strings depends on
 -- the locale.

@@ -5,8 +5,8 @@ use super::{
     StreamError, StreamSource,
     link::{BrokerConnection, unexpected},
 };
+use crate::{command::cmd, resp::Value};
 use quorate::node::Cause;
-use redis::Value;
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -96,17 +96,15 @@ impl Acks {
             Some(connection) => connection,
             None => BrokerConnection::open(&self.source).await?,
         };
-        let mut xack = redis::cmd("XACK");
-        xack.arg(&*self.source.stream).arg(&*self.source.group);
-        for ack in batch {
-            xack.arg(&ack.id);
-        }
-        match connection.ask(&xack).await? {
+        let mut xack = cmd("XACK");
+        xack.arg(&*self.source.stream).arg(&*self.source.group).args(batch.iter().map(|ack| &ack.id));
+        match connection.ask(&mut xack).await? {
             // The server returns the number of entries that this command has acknowledged. Entries that were
             // acknowledged before are not counted, so the number does not matter.
-            Value::Int(_) => Ok(connection),
-            other => Err(unexpected("XACK", &other)),
+            Value::Int(_) => {}
+            other => return Err(unexpected("XACK", &other)),
         }
+        Ok(connection)
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Vec<PendingAck>> {

@@ -2,8 +2,8 @@
 //! deleted entry has no fields.
 
 use super::link::unexpected;
+use crate::resp::Value;
 use quorate::node::Cause;
-use redis::Value;
 
 /// The names and values of an entry's fields, in order.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -32,7 +32,7 @@ pub(super) struct Takeover {
 }
 
 /// Parses the reply to XREADGROUP of one stream.
-pub(super) fn of_read(value: Value) -> Result<Vec<Entry>, Cause> {
+pub(super) fn of_read(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
     let streams = match value {
         Value::Nil => return Ok(Vec::new()),
         Value::Array(streams) => streams,
@@ -41,14 +41,15 @@ pub(super) fn of_read(value: Value) -> Result<Vec<Entry>, Cause> {
     let mut entries = Vec::new();
     for stream in streams {
         let Value::Array(parts) = stream else { return Err(unexpected("a stream", &stream)) };
-        let [_, listed] = <[Value; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
+        let [_, listed] =
+            <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
         entries.extend(list(listed)?);
     }
     Ok(entries)
 }
 
 /// Parses the reply to XAUTOCLAIM.
-pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
+pub(super) fn of_autoclaim(value: Value<'_>) -> Result<Takeover, Cause> {
     let Value::Array(parts) = value else { return Err(unexpected("XAUTOCLAIM", &value)) };
     let mut parts = parts.into_iter();
     let (Some(next), Some(entries)) = (parts.next(), parts.next()) else {
@@ -65,14 +66,15 @@ pub(super) fn of_autoclaim(value: Value) -> Result<Takeover, Cause> {
     Ok(Takeover { next: (next != "0-0").then_some(next), entries: list(entries)?, moved_deleted, deleted })
 }
 
-fn list(value: Value) -> Result<Vec<Entry>, Cause> {
+fn list(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
     let Value::Array(entries) = value else { return Err(unexpected("entries", &value)) };
     entries.into_iter().filter(|entry| *entry != Value::Nil).map(entry).collect()
 }
 
-fn entry(value: Value) -> Result<Entry, Cause> {
+fn entry(value: Value<'_>) -> Result<Entry, Cause> {
     let Value::Array(parts) = value else { return Err(unexpected("an entry", &value)) };
-    let [entry, fields] = <[Value; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
+    let [entry, fields] =
+        <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
     let fields = match fields {
         Value::Nil => None,
         Value::Array(resp) => Some(pairs(resp)?),
@@ -81,7 +83,7 @@ fn entry(value: Value) -> Result<Entry, Cause> {
     Ok(Entry { id: id(entry)?, fields })
 }
 
-fn pairs(resp: Vec<Value>) -> Result<Fields, Cause> {
+fn pairs(resp: Vec<Value<'_>>) -> Result<Fields, Cause> {
     let mut pairs = Vec::with_capacity(resp.len() / 2);
     let mut resp = resp.into_iter();
     while let Some(name) = resp.next() {
@@ -91,17 +93,16 @@ fn pairs(resp: Vec<Value>) -> Result<Fields, Cause> {
     Ok(pairs)
 }
 
-fn bytes(value: Value) -> Result<Vec<u8>, Cause> {
+fn bytes(value: Value<'_>) -> Result<Vec<u8>, Cause> {
     match value {
-        Value::BulkString(bytes) => Ok(bytes),
-        Value::SimpleString(text) => Ok(text.into_bytes()),
+        Value::Text(bytes) => Ok(bytes.to_vec()),
         other => Err(unexpected("a field", &other)),
     }
 }
 
 /// Parses an id: two numbers joined by a dash. Any other text is an error, so an id is safe in a log and in a
 /// command.
-fn id(value: Value) -> Result<String, Cause> {
+fn id(value: Value<'_>) -> Result<String, Cause> {
     let invalid = unexpected("an entry's id", &value);
     let text = String::from_utf8(bytes(value)?).map_err(|_| invalid.clone())?;
     let numbers = text.split_once('-').is_some_and(|(ms, number)| {
@@ -116,17 +117,17 @@ fn id(value: Value) -> Result<String, Cause> {
 mod tests {
     use super::*;
 
-    fn bulk(text: &str) -> Value {
-        Value::BulkString(text.into())
+    fn bulk(text: &str) -> Value<'_> {
+        Value::Text(text.as_bytes())
     }
 
-    fn one(id: &str, fields: Value) -> Value {
+    fn one<'a>(id: &'a str, fields: Value<'a>) -> Value<'a> {
         Value::Array(vec![bulk(id), fields])
     }
 
     #[test]
     fn entries_are_read_with_those_that_were_deleted() {
-        let fields = Value::Array(vec![bulk("item"), Value::BulkString(vec![0xff])]);
+        let fields = Value::Array(vec![bulk("item"), Value::Text(&[0xff])]);
         let entries = Value::Array(vec![one("5-1", fields), one("5-2", Value::Nil)]);
         let read = of_read(Value::Array(vec![Value::Array(vec![bulk("orders"), entries])])).unwrap();
         assert_eq!(read[0].fields.as_deref(), Some(&[(b"item".to_vec(), vec![0xff])][..]));
@@ -150,8 +151,8 @@ mod tests {
     #[test]
     fn an_invalid_reply_is_refused() {
         let invalid = [
-            Value::Okay,
-            Value::Array(vec![Value::Okay]),
+            Value::Text(b"OK"),
+            Value::Array(vec![Value::Text(b"OK")]),
             Value::Array(vec![Value::Array(vec![bulk("orders")])]),
             Value::Array(vec![Value::Array(vec![
                 bulk("orders"),

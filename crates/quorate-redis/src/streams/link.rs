@@ -4,14 +4,15 @@
 use super::StreamSource;
 use crate::{
     address::Secret,
+    command::{Command, cmd},
     fault, reply,
+    resp::Value,
     wire::{Reader, Writer},
 };
 use quorate::{
     env::Env,
     node::{Cause, Node},
 };
-use redis::{Cmd, ServerError, Value};
 use std::time::Duration;
 
 /// The longest time that opening a connection may take, and that the reply to a command may take unless it
@@ -45,14 +46,14 @@ impl BrokerConnection {
         let name = source.node.name().to_owned();
         let mut connection =
             Self { env: source.env().clone(), name, reader, writer, password: login.password };
-        if let Some(auth) = auth {
-            connection.ask(&auth).await?;
+        if let Some(mut auth) = auth {
+            connection.ask(&mut auth).await?;
         }
         if login.database != 0 {
-            connection.ask(redis::cmd("SELECT").arg(login.database)).await?;
+            connection.ask(cmd("SELECT").number(login.database)).await?;
         }
         // The user may have no permission to name its connections. The user can read streams nevertheless.
-        match connection.ask(redis::cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
+        match connection.ask(cmd("CLIENT").arg("SETNAME").arg("quorate-stream")).await {
             Ok(_) | Err(Cause::Denied(_)) => {}
             Err(cause) => return Err(cause),
         }
@@ -61,19 +62,19 @@ impl BrokerConnection {
     }
 
     /// Sends a command that does not block on the server, and returns the reply.
-    pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, Cause> {
+    pub(super) async fn ask(&mut self, command: &mut Command) -> Result<Value<'_>, Cause> {
         self.ask_within(command, REPLY_TIMEOUT).await
     }
 
     /// Sends a command that blocks on the server for at most `block`, and returns the reply.
-    pub(super) async fn wait(&mut self, command: &Cmd, block: Duration) -> Result<Value, Cause> {
+    pub(super) async fn wait(&mut self, command: &mut Command, block: Duration) -> Result<Value<'_>, Cause> {
         self.ask_within(command, block + REPLY_TIMEOUT).await
     }
 
-    async fn ask_within(&mut self, command: &Cmd, within: Duration) -> Result<Value, Cause> {
+    async fn ask_within(&mut self, command: &mut Command, within: Duration) -> Result<Value<'_>, Cause> {
         let deadline = self.env.now() + within;
         let request = async {
-            let sent = self.writer.send(&command.get_packed_command()).await;
+            let sent = self.writer.send(&command.packed()).await;
             sent.map_err(|error| fault::of_io(&self.name, &error))?;
             self.reader.next().await.map_err(|error| fault::of_broken(&self.name, &error))
         };
@@ -81,7 +82,7 @@ impl BrokerConnection {
         // A server may repeat its input in an error. The password is removed, so that it does not appear in
         // logs.
         match (reply, &self.password) {
-            (Ok(Value::ServerError(error)), password) => {
+            (Ok(Value::Error(error)), password) => {
                 Err(of_server(&error, password.as_ref().map(Secret::reveal)))
             }
             (Err(cause), Some(password)) => Err(fault::redact(cause, password.reveal())),
@@ -92,14 +93,14 @@ impl BrokerConnection {
 
 /// Returns the cause for an error that the broker reported. The cause differs from the cause for a node,
 /// because the broker's user needs other permissions.
-fn of_server(error: &ServerError, secret: Option<&str>) -> Cause {
-    match error.code() {
+fn of_server(error: &str, secret: Option<&str>) -> Cause {
+    match fault::parts(error).0 {
         "NOPERM" => Cause::Denied(format!("{}; {RIGHTS}", fault::error_text(error, secret)).into()),
         _ => fault::of_server(error, secret),
     }
 }
 
 /// Returns the cause for an unexpected value.
-pub(super) fn unexpected(what: &str, value: &Value) -> Cause {
+pub(super) fn unexpected(what: &str, value: &Value<'_>) -> Cause {
     reply::unexpected(&format!("{} for {what}", reply::kind(value)))
 }

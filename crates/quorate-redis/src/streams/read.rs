@@ -8,8 +8,8 @@ use super::{
     message::Shared,
     plan::{Plan, Step},
 };
+use crate::command::{Command, cmd};
 use quorate::node::Cause;
-use redis::Cmd;
 use std::{collections::VecDeque, sync::Arc};
 
 /// The state of a running consumer.
@@ -57,12 +57,12 @@ impl StreamReader {
         let env = self.source.env();
         match self.plan.next(self.source.block(), env.now()) {
             Step::Own(after) => {
-                let read = entry::of_read(connection.ask(&self.read_group(&after, None)).await?)?;
+                let read = entry::of_read(connection.ask(&mut self.read_group(&after, None)).await?)?;
                 self.plan.on_own(read.last().map(|last| last.id.clone()));
                 self.ready.extend(read);
             }
             Step::Takeover(from) => {
-                let taken = entry::of_autoclaim(connection.ask(&self.autoclaim(&from)).await?)?;
+                let taken = entry::of_autoclaim(connection.ask(&mut self.autoclaim(&from)).await?)?;
                 if !taken.deleted.is_empty() {
                     let (stream, deleted) = (&*self.source.stream, taken.deleted.len());
                     tracing::warn!(stream, deleted, "entries were deleted while they were pending");
@@ -74,7 +74,7 @@ impl StreamReader {
                 self.ready.extend(taken.entries);
             }
             Step::New(block) => {
-                let waited = connection.wait(&self.read_group(">", Some(block)), block).await?;
+                let waited = connection.wait(&mut self.read_group(">", Some(block)), block).await?;
                 let read = entry::of_read(waited)?;
                 self.plan.on_new();
                 self.ready.extend(read);
@@ -92,9 +92,9 @@ impl StreamReader {
         env.sleep(pause - env.random_below(pause / 2)).await;
         let mut connection = BrokerConnection::open(&self.source).await?;
         let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };
-        let mut create = redis::cmd("XGROUP");
+        let mut create = cmd("XGROUP");
         create.arg("CREATE").arg(&*self.source.stream).arg(&*self.source.group).arg(from).arg("MKSTREAM");
-        match connection.ask(&create).await {
+        match connection.ask(&mut create).await {
             Ok(_) => {}
             Err(Cause::Denied(why)) if why.starts_with("BUSYGROUP") => {}
             Err(cause) => return Err(cause),
@@ -103,22 +103,29 @@ impl StreamReader {
         Ok(connection)
     }
 
-    fn read_group(&self, after: &str, block: Option<std::time::Duration>) -> Cmd {
+    fn read_group(&self, after: &str, block: Option<std::time::Duration>) -> Command {
         let StreamSource { stream, group, consumer, batch, .. } = &self.source;
-        let mut read = redis::cmd("XREADGROUP");
-        read.arg("GROUP").arg(&**group).arg(&**consumer).arg("COUNT").arg(*batch);
+        let mut read = cmd("XREADGROUP");
+        read.arg("GROUP").arg(&**group).arg(&**consumer).arg("COUNT").number(*batch as u64);
         if let Some(block) = block {
-            read.arg("BLOCK").arg(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
+            read.arg("BLOCK").number(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
         }
         read.arg("STREAMS").arg(&**stream).arg(after);
         read
     }
 
-    fn autoclaim(&self, from: &str) -> Cmd {
+    fn autoclaim(&self, from: &str) -> Command {
         let StreamSource { stream, group, consumer, batch, min_idle, .. } = &self.source;
-        let mut claim = redis::cmd("XAUTOCLAIM");
+        let mut claim = cmd("XAUTOCLAIM");
         let idle = u64::try_from(min_idle.as_millis()).unwrap_or(u64::MAX);
-        claim.arg(&**stream).arg(&**group).arg(&**consumer).arg(idle).arg(from).arg("COUNT").arg(*batch);
+        claim
+            .arg(&**stream)
+            .arg(&**group)
+            .arg(&**consumer)
+            .number(idle)
+            .arg(from)
+            .arg("COUNT")
+            .number(*batch as u64);
         claim
     }
 }

@@ -135,36 +135,15 @@ pub(super) struct Conversation {
 /// channel.
 const FALSE_RELEASES: u64 = 200;
 
-/// The scripts that serve one kind of request each, in the order in which a client loads them. Each entry has
-/// the number of keys of an item, and the reply to an item that succeeds.
-const SCRIPTS: [(usize, &str); 18] = [
-    (3, "shared"),
-    (3, "extended"),
-    (2, "released"),
-    (3, "shared"),
-    (1, "queued"),
-    (1, "released"),
-    (2, "state"),
-    (1, "attempts_reset"),
-    (1, "ledger"),
-    (1, "written"),
-    (1, "pruned"),
-    (1, "ledger"),
-    (1, "kept"),
-    (1, "reserved"),
-    (1, "marked"),
-    (1, "stamps"),
-    (1, "state"),
-    // This script refuses requests that are not valid for their resource.
-    (1, "refused"),
-];
-/// The script that sets the marker.
-const MARK: usize = 14;
-/// The scripts that a client loads after [`SCRIPTS`]: one for locks and one for claims. Each entry lists the
-/// replies to the items that the script serves, in the order of their letters.
-const BATCHES: [&[&str]; 2] = [
+/// The scripts, in the order in which a client loads them. Each entry lists the replies to the items that the script serves
+/// and that succeed, in the order of their letters.
+const SCRIPTS: [&[&str]; 5] = [
     &["count", "freed", "extended", "raised"],
-    &["granted", "freed", "extended", "raised", "counted", "completed"],
+    &["shared", "extended", "released", "shared", "queued", "released", "reserved", "state"],
+    &["granted", "freed", "extended", "raised", "counted", "completed", "state", "attempts_reset"],
+    &["ledger", "ledger", "written", "pruned", "kept"],
+    // The last one refuses requests that are not valid for their resource.
+    &["marked", "stamps", "refused"],
 ];
 /// The replies that a server gives under [`Hostility::OtherAnswer`].
 const OTHER_ANSWERS: [&str; 5] = ["granted", "count", "raised", "extended", "released"];
@@ -289,21 +268,16 @@ impl Conversation {
         let number = |at: usize| -> usize {
             command.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or_default()
         };
-        let replies = if let Some((keys, reply)) = SCRIPTS.get(number(1)) {
-            vec![*reply; number(2).saturating_sub(1) / keys]
-        } else if let Some(served) = number(1).checked_sub(SCRIPTS.len()).and_then(|at| BATCHES.get(at)) {
-            // The command has the keys, then `not_after` and the marker. After these, a letter and a digit
-            // follow for each item.
-            let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
-            letters
-                .chunks(2)
-                .map(|item| served[usize::from(item[0].wrapping_sub(b'a')) % served.len()])
-                .collect()
-        } else {
+        let Some(served) = SCRIPTS.get(number(1)) else {
             return ServerReply::Say(b"-ERR the hostile server does not know this script\r\n".to_vec());
         };
+        // The command has the keys, then `not_after` and the marker. After these, a letter and a digit follow for each
+        // item.
+        let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
+        let reply_of = |item: &[u8]| served[usize::from(item[0].wrapping_sub(b'a')) % served.len()];
+        let replies: Vec<&str> = letters.chunks(2).map(reply_of).collect();
         self.called.insert(number(1));
-        if number(1) == MARK {
+        if replies == ["marked"] {
             self.marker = command.last().cloned();
         }
         let reply = reply(hostility, &replies, command.last().is_some_and(Vec::is_empty));

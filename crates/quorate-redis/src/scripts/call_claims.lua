@@ -1,31 +1,23 @@
--- Serves the requests on claims, in any order.
+-- Serves the items of a call on claims.
 --
 -- Most claims are new when they are acquired, and are held by the owner who counts attempts or completes them.
 -- Such an item is served here, with one command and without creating a function, and gets an integer or one word
 -- as its reply. Every other item is served by the script of its request, whose functions are created when the
 -- first such item needs them.
---
--- KEYS  each item's claim
--- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
---       each item's arguments; then the shared arguments by digit, the highest first, four each
 
--- Defines the scripts.
-local function define_scripts()
--- SCRIPTS
-  return serve_item, publish_releases, forget
+-- If an item counts an attempt or completes its claim, the values of all claims are read together. A key of another type
+-- seems to be missing.
+local marker
+if string.find(letters, '[ef]') then
+  local values = run('MGET', unpack(keys))
+  marker, seen = values[1], {}
+  for i = 2, #keys do
+    seen[keys[i]] = values[i]
+  end
+else
+  marker = run('GET', keys[1])
 end
-
-local run, byte, sub, match, format = redis.pcall, string.byte, string.sub, string.match, string.format
-local keys, args = KEYS, ARGV
-local letters, last, ms = args[3], #args, math.floor(now / 1000)
-local out = { clock[1] .. sub('00000' .. clock[2], -6) }
-
--- The values of all keys before the first item. If no item counts an attempt or completes its claim, only the
--- value of the marker. A key of another type seems to be missing. `changed` has the claims that an earlier
--- item may have changed.
-local reads = string.find(letters, '[ef]')
-local stored, changed = reads and run('MGET', unpack(keys)) or { run('GET', keys[1]) }, {}
-local may_set = stored[1] == args[2] and now <= tonumber(args[1])
+local may_set = marker == args[2] and now <= tonumber(args[1])
 
 -- The following variables cache texts that several items have in common:
 -- * `first`, `head` and `ends`, for acquires whose shared arguments are at `shared`: the count of a new claim
@@ -34,12 +26,12 @@ local may_set = stored[1] == args[2] and now <= tonumber(args[1])
 -- * `live`: the beginning of the value, up to the owner, of a claim whose lease has not ended.
 -- * `count_head` and `count_ends`: the beginning of the value after a count, and its expiry. They were made
 --   from the other variables that begin with `count_`.
--- * `serve_item`, `publish_releases` and `forget`: the functions that define_scripts returns.
+-- * `serve_item` and `publish_releases`: the functions that define_scripts returns.
 local shared, first, head, ends, record_shared, record_ends, live
 local count_state, count_shared, count_attempts, count_payload, count_head, count_ends
-local serve_item, publish_releases, forget
+local serve_item, publish_releases
 
-local a = 4
+local a = 5
 for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
   local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1
@@ -51,7 +43,7 @@ for i = 1, #letters, 2 do
     if shared ~= s then
       local start, held, kept = tonumber(args[s + 1]), ms + args[s], ms + args[s + 3]
       shared = s
-      first = math.abs(now - start) <= tonumber(args[s + 2]) and start < 9007199254740991 and start + 1
+      first = abs(now - start) <= tonumber(args[s + 2]) and start < 9007199254740991 and start + 1
       if first then
         ends = format('%.0f', math.max(held, kept))
         head = format('c:%.0f:%.0f:%.0f:0:0::', held, first, kept)
@@ -72,10 +64,10 @@ for i = 1, #letters, 2 do
         reply = { 'held', sub(value, at), format('%.0f', held - ms) }
       end
     end
-  elseif letter >= 101 and not changed[key] then
+  elseif letter == 101 or letter == 102 then
     -- A count or a complete. Claims that were acquired together have equal values up to the owner. The equal
     -- part is parsed once.
-    local value = stored[k] or ''
+    local value = seen[key] or ''
     local before = #value - #owner
     local state = before > 0 and sub(value, 1, before)
     if state ~= live then
@@ -121,16 +113,13 @@ for i = 1, #letters, 2 do
         reply, arg_count = 'counted', 4
       end
     end
-    if reply and forget then
-      forget(key)
-    end
   end
-  if reads then
-    changed[key] = true
+  if seen and reply then
+    seen[key] = nil
   end
   if not reply then
     if not serve_item then
-      serve_item, publish_releases, forget = define_scripts()
+      serve_item, publish_releases = define_scripts()
     end
     local _
     reply, _, arg_count = serve_item(letter, k, a, s)

@@ -1,5 +1,5 @@
 
--- Ends both batch scripts: publishes the releases, if a client waits for one, and returns the replies.
+-- Ends every script: publishes the releases, if a client waits for one, and returns the replies.
 
 if #released > 0 and run('PUBSUB', 'NUMSUB', keys[1] .. ':waiters')[2] ~= 0 then
   if not publish_releases then

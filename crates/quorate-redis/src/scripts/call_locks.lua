@@ -1,30 +1,15 @@
--- Serves the requests on locks that alternate in practice, in any order.
+-- Serves the items of a call on locks.
 --
 -- Most locks are free or held by the owner who names them, and have no queue. Such an item is served here, with
 -- the fewest commands and without creating a function, and gets an integer or one word as its reply. Every other
 -- item is served by the script of its request, whose functions are created when the first such item needs them.
 -- An item that this file cannot finish has changed nothing that its script would not change.
---
--- KEYS  each item's lock and, except for a release, its counter; then the queues of the acquires and extends, in
---       their order
--- ARGV  after the stamp: for each item the letter of its script and the digit of its shared arguments, in one string;
---       the position of the first queue in KEYS; each item's arguments; then the shared arguments by digit, the highest
---       first: ttl (ms), retention of the counter (ms), largest distance of a clock (µs)
 
--- Defines the scripts.
-local function define_scripts()
--- SCRIPTS
-  return serve_item, publish_releases
-end
-
-local run, byte, match, format, abs = redis.pcall, string.byte, string.match, string.format, math.abs
-local keys, args = KEYS, ARGV
-local letters, queues, last, ms = args[3], tonumber(args[4]), #args, math.floor(now / 1000)
-local out = { clock[1] .. string.sub('00000' .. clock[2], -6) }
+local queues = tonumber(args[4])
 
 -- The values of the marker, the locks and the counters before the first item. A key of another type seems to
--- be missing. `seen` has the locks that an earlier item may have changed.
-local stored, seen = run('MGET', unpack(keys, 1, queues - 1)), {}
+-- be missing. `changed` has the locks that an earlier item may have changed.
+local stored, changed = run('MGET', unpack(keys, 1, queues - 1)), {}
 local readable = stored.err == nil
 local may_set = readable and stored[1] == args[2] and now <= tonumber(args[1])
 
@@ -36,8 +21,8 @@ local waiting, shared, lock_end, counter_end, serve_item, publish_releases
 local k, a, q = 2, 5, queues
 for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
-  local lock, owner, s, reply = keys[k], args[a], last - 3 * (digit - 47) + 1, nil
-  if seen[lock] or not readable then
+  local lock, owner, s, reply = keys[k], args[a], last - 4 * (digit - 47) + 1, nil
+  if changed[lock] or not readable then
     -- The item's script gets the present values of the keys.
   elseif letter == 98 then
     -- A release.
@@ -58,7 +43,7 @@ for i = 1, #letters, 2 do
     end
     if letter == 97 and holder then
       -- An acquire of a lock that is held, and not by a reservation.
-      local left = string.sub(holder, -9) ~= ':reserved' and run('PTTL', lock)
+      local left = sub(holder, -9) ~= ':reserved' and run('PTTL', lock)
       if type(left) == 'number' then
         reply = { 'held', holder, format('%.0f', left) }
       end
@@ -104,7 +89,7 @@ for i = 1, #letters, 2 do
       end
     end
   end
-  seen[lock] = true
+  changed[lock] = true
   if not reply then
     if not serve_item then
       serve_item, publish_releases = define_scripts()

@@ -1,0 +1,197 @@
+-- Serves the requests on ledgers. A ledger is a hash of t (term), w (low-water mark), l (retention, ms) and r:KEY
+-- (record, as AT:TERM:LAST:VALUE).
+
+-- The heads of the ledgers that this call has read, by key. An item that changes a head also changes it here.
+local heads = {}
+
+-- Returns the head of the ledger at `key`: its term, its low-water mark, its retention in milliseconds, and whether
+-- this call has extended the retention. Also returns the value of `field`. A call reads each head once, because a
+-- command costs much more than the rest of an item.
+local function ledger_head(key, field)
+  local head = heads[key]
+  if head then
+    return head, call('HGET', key, field)
+  end
+  local found = run('HMGET', key, 't', 'w', 'l', field)
+  if found.err then
+    -- The user may lack the permission for HMGET.
+    found = { call('HGET', key, 't'), call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
+  end
+  -- The retention is 30 days by default.
+  head = { found[1] or '0', found[2] or '0', found[3] or '2592000000', false }
+  if not (is_number(head[1]) and is_number(head[2]) and is_number(head[3])) or #head[3] > 16 then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
+  end
+  heads[key] = head
+  return head, found[4]
+end
+
+-- Refuses the item if the term of the ledger is later than `term`.
+local function check_term(head, term)
+  if less(term, head[1]) then
+    refuse('sealed', head[1])
+  end
+end
+
+-- Extends the retention of the ledger at `key`, once in a call. So the ledger of a group that no worker uses any
+-- more expires.
+local function extend_retention(key, head)
+  if not head[4] then
+    -- The reply is 0 if there is no such key yet. A later item of the call may create the ledger.
+    head[4] = call('PEXPIRE', key, head[3]) == 1
+  end
+end
+
+-- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on. The cursor is '' for
+-- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
+-- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
+-- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
+local function page(ledger, cursor, most)
+  local chunks, fields, bytes = {}, 0, 0
+  if cursor == '' then
+    cursor = '0'
+  end
+  repeat
+    local reply = call('HSCAN', ledger, cursor, 'COUNT', 125)
+    local chunk = reply[2]
+    cursor = reply[1]
+    chunks[#chunks + 1] = chunk
+    fields = fields + #chunk / 2
+    for i = 2, #chunk, 2 do
+      bytes = bytes + #chunk[i]
+    end
+  until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
+  if cursor == '0' then
+    cursor = ''
+  end
+  return cursor, chunks
+end
+
+-- Returns the first page of the ledger as a reply, or a reply without records if `mode` is '='. `head` is nil if the
+-- caller has not read it.
+local function page_reply(ledger, head, mode)
+  if mode == '=' then
+    head = head or ledger_head(ledger, 't')
+    return { 'ledger', '', head[1], head[2], {} }
+  end
+  local cursor, chunks = page(ledger, '', 500)
+  if not head and cursor == '' and #chunks[1] == 0 then
+    -- No hash is empty, so the ledger does not exist.
+    return { 'ledger', '', '0', '0', chunks }
+  end
+  head = head or ledger_head(ledger, 't')
+  return { 'ledger', cursor, head[1], head[2], chunks }
+end
+
+-- Makes the ledger refuse the writes of earlier terms, and returns the first page of its content. The client reads
+-- the next page with HSCAN, and then calls this script again, which returns no records. The pages after the first
+-- miss no record that was stored at the time of the seal, because earlier terms can no longer write. If a later term
+-- has sealed the ledger, the script refuses the call, and so the page.
+-- KEYS  ledger
+-- ARGV  term, nothing for the first page or '=' for no records
+define('a', true, true, 1, 2, function(k, a)
+  local ledger, term = KEYS[k], ARGV[a]
+  local head = ledger_head(ledger, 't')
+  check_term(head, term)
+  if less(head[1], term) then
+    call('HSET', ledger, 't', term)
+    head[1] = term
+  end
+  extend_retention(ledger, head)
+  return page_reply(ledger, head, ARGV[a + 1])
+end)
+
+-- Returns the first page of the ledger's records, or the record under one key. Changes nothing. The client reads the
+-- next page with HSCAN, and then calls this script again, which returns no records.
+-- KEYS  ledger
+-- ARGV  nothing for the first page or '=' for no records; '=' and the key of the only record to return, or
+--       nothing
+define('b', false, false, 1, 2, function(k, a)
+  local ledger, only = KEYS[k], ARGV[a + 1]
+  if only == '' then
+    return page_reply(ledger, nil, ARGV[a])
+  end
+  local field = 'r:' .. string.sub(only, 2)
+  local head, record = ledger_head(ledger, field)
+  return { 'ledger', '', head[1], head[2], { record and { field, record } or {} } }
+end)
+
+-- Writes a record if the stored one is the record that the leader expects, or already the new record.
+-- KEYS  ledger
+-- ARGV  term, key, the expected record or nothing, the new record, its time
+define('c', true, true, 1, 5, function(k, a)
+  local ledger, field = KEYS[k], 'r:' .. ARGV[a + 1]
+  local seen, record = ARGV[a + 2], ARGV[a + 3]
+  local head, stored = ledger_head(ledger, field)
+  check_term(head, ARGV[a])
+  if less(ARGV[a + 4], head[2]) then
+    refuse('pruned')
+  end
+  if stored == record then
+    extend_retention(ledger, head)
+    return 'written'
+  end
+  if stored then
+    local last = string.match(stored, '^%d+:%d+:([01]):')
+    if not last then
+      refuse('wrongtype', 'the key ' .. ledger .. ' holds no record at ' .. field)
+    end
+    if last == '1' or stored ~= seen then
+      return { 'stored', stored }
+    end
+  end
+  call('HSET', ledger, 't', ARGV[a], field, record)
+  head[1] = ARGV[a]
+  extend_retention(ledger, head)
+  return 'written'
+end)
+
+-- Raises the ledger's low-water mark and removes the records before it, a page at a time.
+-- KEYS  ledger
+-- ARGV  term, mark, the cursor that the previous page returned or nothing
+define('d', true, true, 1, 3, function(k, a)
+  local ledger, mark = KEYS[k], ARGV[a + 1]
+  local head = ledger_head(ledger, 't')
+  check_term(head, ARGV[a])
+  -- A leader whose clock is ahead must not raise the mark above the time of records that will be written
+  -- later.
+  if less(decimal(now), mark) then
+    mark = decimal(now)
+  end
+  if less(mark, head[2]) then
+    mark = head[2]
+  end
+  -- The mark is written first: no record may be removed before the ledger reports the mark.
+  call('HSET', ledger, 't', ARGV[a], 'w', mark)
+  head[1], head[2] = ARGV[a], mark
+  extend_retention(ledger, head)
+  local cursor, chunks = page(ledger, ARGV[a + 2], 250)
+  for _, chunk in ipairs(chunks) do
+    local old = {}
+    for i = 1, #chunk, 2 do
+      local at = string.match(chunk[i + 1], '^(%d+):')
+      if string.sub(chunk[i], 1, 2) == 'r:' and at and less(at, mark) then
+        old[#old + 1] = chunk[i]
+      end
+    end
+    -- A call in Lua takes a few thousand arguments at most.
+    for i = 1, #old, 500 do
+      call('HDEL', ledger, unpack(old, i, math.min(i + 499, #old)))
+    end
+  end
+  return { 'pruned', cursor }
+end)
+
+-- Sets the retention of the ledger: the time for which the node stores it after its last seal, write, prune
+-- or keep. That time starts again now. Does not create a ledger.
+-- KEYS  ledger
+-- ARGV  retention (ms)
+define('e', true, true, 1, 1, function(k, a)
+  if call('HGET', KEYS[k], 't') then
+    call('PEXPIRE', KEYS[k], ARGV[a])
+    call('HSET', KEYS[k], 'l', ARGV[a])
+    heads[KEYS[k]] = nil
+  end
+  return 'kept'
+end)
+

@@ -1,0 +1,169 @@
+-- Serves the other requests on locks.
+
+-- Adds a reader if the resource is free or held by readers, and no waiter that needs exclusive access is
+-- ahead of the reader.
+-- KEYS  lock, readers, queue
+-- ARGV  owner, ttl (ms), '=' and the ticket or nothing
+define('a', true, true, 3, 3, function(k, a)
+  local lock, readers = KEYS[k], KEYS[k + 1]
+  local holder = call('GET', lock)
+  if holder and holder ~= READERS then
+    return held(holder, lock)
+  end
+  local first = blocked_by_writer(KEYS[k + 2], ARGV[a + 2])
+  if first then
+    return first
+  end
+  add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
+  return { 'shared' }
+end)
+
+-- Extends the lease of a reader to ttl from now, and never shortens it. Adds the reader again if the resource
+-- is free or held by readers, and no waiter needs exclusive access.
+-- KEYS  lock, readers, queue
+-- ARGV  owner, ttl (ms)
+define('b', true, true, 3, 2, function(k, a)
+  local lock, readers = KEYS[k], KEYS[k + 1]
+  local holder = call('GET', lock)
+  if holder and holder ~= READERS then
+    return held(holder, lock)
+  end
+  if not holder or not reader_end(readers, ARGV[a]) then
+    local first = blocked_by_writer(KEYS[k + 2], '')
+    if first then
+      return first
+    end
+  end
+  add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
+  return { 'extended' }
+end)
+
+-- Removes a reader. Frees the resource if no reader remains. Served even after the deadline and under another
+-- marker.
+-- KEYS  lock, readers
+-- ARGV  owner
+define('c', false, false, 2, 1, function(k, a)
+  local lock, readers = KEYS[k], KEYS[k + 1]
+  if call('GET', lock) ~= READERS then
+    return { 'released', '0' }
+  end
+  call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
+  local removed = call('ZREM', readers, ARGV[a])
+  if removed == 1 and call('ZCARD', readers) == 0 then
+    free(lock, READERS)
+  else
+    expire_with_last(lock, readers)
+  end
+  return { 'released', decimal(removed) }
+end)
+
+-- Replaces the exclusive lease of the owner by the lease of one reader, if no later grant has been counted.
+-- KEYS  lock, readers, counter
+-- ARGV  owner, token, the reader, ttl (ms)
+define('d', true, true, 3, 4, function(k, a)
+  local lock, readers = KEYS[k], KEYS[k + 1]
+  local holder = call('GET', lock)
+  if not holder then
+    refuse('notowner')
+  elseif holder ~= ARGV[a] then
+    return held(holder, lock)
+  end
+  local last = counter(KEYS[k + 2])
+  if not last or less(ARGV[a + 1], last) then
+    refuse('superseded')
+  end
+  call('DEL', readers)
+  -- The reader is written first: a server that is out of memory then leaves the writer's lease unchanged.
+  call('ZADD', readers, decimal(ms + tonumber(ARGV[a + 3])), ARGV[a + 2])
+  call('SET', lock, READERS, 'PX', ARGV[a + 3])
+  expire_with_last(lock, readers)
+  notify(lock, ARGV[a])
+  return { 'shared' }
+end)
+
+-- Adds a waiter to the queue, or extends the entry of the waiter with the same ticket. The entries are
+-- ordered by the start of the wait, then by ticket. A full queue keeps the entries that come first.
+-- KEYS  queue
+-- ARGV  ticket, start of the wait (µs of the waiter), the waiter's clock (µs), its largest distance from this clock (µs),
+--       time for which the entry is kept (ms), w for exclusive access, else r
+define('e', true, true, 1, 6, function(k, a)
+  local key, tolerance = KEYS[k], tonumber(ARGV[a + 3])
+  local apart = math.max(math.abs(now - tonumber(ARGV[a + 2])), tonumber(ARGV[a + 1]) - now)
+  if apart > tolerance then
+    refuse('clock', decimal(apart))
+  end
+  local places, own = live_places(key), nil
+  for _, place in ipairs(places) do
+    if place.ticket == ARGV[a] then
+      own = place
+    end
+  end
+  local ends = ms + tonumber(ARGV[a + 4])
+  if own then
+    own.ends = decimal(math.max(ends, tonumber(own.ends)))
+  else
+    own = { ticket = ARGV[a], at = ARGV[a + 1], ends = decimal(ends), exclusive = ARGV[a + 5] == 'w' }
+    local at = #places + 1
+    if at > QUEUE_MAX then
+      at = 1
+      for i = 2, #places do
+        if comes_first(places[at], places[i]) then
+          at = i
+        end
+      end
+      if not comes_first(own, places[at]) then
+        refuse('crowded', decimal(QUEUE_MAX))
+      end
+      call('HDEL', key, places[at].ticket)
+    end
+    places[at] = own
+  end
+  call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.exclusive and 'w' or 'r'))
+  call('PEXPIREAT', key, decimal(last_end(places)))
+  local ahead = 0
+  for _, place in ipairs(places) do
+    if comes_first(place, own) and (place.exclusive or own.exclusive) then
+      ahead = ahead + 1
+    end
+  end
+  return { 'queued', decimal(ahead) }
+end)
+
+-- Removes a waiter from the queue. Served even after the deadline and under another marker.
+-- KEYS  queue
+-- ARGV  ticket
+define('f', false, false, 1, 1, function(k, a)
+  live_places(KEYS[k])
+  return { 'released', decimal(call('HDEL', KEYS[k], ARGV[a])) }
+end)
+
+-- Replaces the lease by a reservation if the given owner holds the lock. Notifies the waiters, one of which
+-- may be the worker that the reservation names.
+-- KEYS  lock
+-- ARGV  owner, the reservation's token, its duration (ms)
+define('g', true, true, 1, 3, function(k, a)
+  if call('GET', KEYS[k]) ~= ARGV[a] then
+    refuse('notowner')
+  end
+  call('SET', KEYS[k], ARGV[a + 1], 'PX', ARGV[a + 2])
+  notify(KEYS[k], ARGV[a])
+  return { 'reserved' }
+end)
+
+-- Returns the holder of the resource. Changes nothing.
+-- KEYS  lock, counter
+-- ARGV  none
+define('h', false, false, 2, 0, function(k)
+  -- Leaders ask every few seconds for a request to resign, and nearly always there is none.
+  if run('EXISTS', KEYS[k], KEYS[k + 1]) == 0 then
+    return { 'state', '-2', '', '', '' }
+  end
+  local holder, left = call('GET', KEYS[k]), '-2'
+  if holder then
+    left = left_of(KEYS[k])
+  end
+  local count = counter(KEYS[k + 1])
+  -- Missing values are empty strings, because Redis ends an array at its first nil.
+  return { 'state', left, holder or '', count or '', '' }
+end)
+
