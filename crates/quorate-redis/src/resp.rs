@@ -275,7 +275,7 @@ mod tests {
         let bytes = ALL.as_bytes();
         let mut compared = 0;
         for at in 0..bytes.len() {
-            for byte in [b'0', b'9', b'-', b':', b'$', b'*', b'\r', b'\n', b'x', 0xff] {
+            for byte in [b'0', b'9', b'-', b':', b'$', b'*', b'\r', b'\n', b'x', 0x7f] {
                 let mut changed = bytes.to_vec();
                 changed[at] = byte;
                 if let (Ok(Some(value)), Ok(theirs)) =
