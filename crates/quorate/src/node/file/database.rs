@@ -9,7 +9,7 @@
 //! process may open the database's files other than through SQLite.
 
 use super::{access, error::FileError};
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, config::DbConfig};
 use std::{
     cell::Cell,
     fs::{File, Metadata, Permissions},
@@ -162,6 +162,17 @@ impl Database {
     #[cfg(test)]
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
+    }
+}
+
+impl Drop for Database {
+    /// Closes the connection. The last one removes the log by its name, which must not be that of another directory that
+    /// has the place now.
+    fn drop(&mut self) {
+        if !self.path.symlink_metadata().is_ok_and(|meta| FileId::of(&meta) == self.id) {
+            // The call only sets a flag of the connection.
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
     }
 }
 

@@ -604,7 +604,9 @@ async fn a_machine_whose_directory_was_taken_over_grants_nothing_more() {
 
 /// Returns the run id of the node, and whether its data counts as copied.
 async fn identity(node: &FileNode) -> (Arc<str>, bool) {
-    let (_, hello) = marked(node).await;
+    let (session, hello) = marked(node).await;
+    drop(session);
+    soon("the session has ended", || open_sessions(node.dir()) == 0).await;
     (hello.run_id, hello.data.unwrap().is_copied)
 }
 

@@ -20,10 +20,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The number of ended rows of each kind that a batch removes at most. It must be more than the rows that a batch writes,
-/// so that the removal keeps up.
-const SWEEP_PER_REQUEST: usize = 2;
-const SWEEP_MIN: usize = 16;
+/// The number of ended rows of each kind that may be removed for each request. It must be more than the rows that a
+/// request writes, so that the removal keeps up.
+const SWEEP_PER_REQUEST: usize = 4;
+/// The number that must have come together before rows are removed: most batches take no time for it.
+const SWEEP_MIN: usize = 64;
 
 /// A batch and the channel for its reply.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ struct SessionWorker {
     machine: Machine,
     database: Database,
     pending: VecDeque<PendingBatch>,
+    /// The number of ended rows of each kind that the next sweep may remove.
+    to_sweep: usize,
     /// The time at which this thread noticed that the session was dropped.
     dropped: Option<BootTime>,
 }
@@ -90,7 +93,8 @@ impl SessionWorker {
             let Some(database) = Database::open(root).map_err(FileError::cause)? else { continue };
             if let Some(hello) = begin(node, &database, &machine, &abandoned)? {
                 let world = Arc::clone(&node.world);
-                let worker = Self { world, machine, database, pending: VecDeque::new(), dropped: None };
+                let worker =
+                    Self { world, machine, database, pending: VecDeque::new(), to_sweep: 0, dropped: None };
                 return Ok(Some((worker, hello)));
             }
         }
@@ -126,7 +130,7 @@ impl SessionWorker {
     }
 
     /// Executes a batch. Returns `None` if another session has the database. An error ends the session.
-    fn execute(&self, batch: &Batch) -> Result<Option<BatchReply>, Cause> {
+    fn execute(&mut self, batch: &Batch) -> Result<Option<BatchReply>, Cause> {
         let durability = durability(batch);
         let transaction = match self.database.begin(durability).map_err(FileError::cause)? {
             Begin::Begun(transaction) => transaction,
@@ -137,7 +141,12 @@ impl SessionWorker {
         still_ours(&self.database, &rows, &self.machine)?;
         let clocks = Clocks { wall: self.world.wall(), lease_nanos: self.world.now().as_nanos() };
         let mut reply = engine::run(&mut rows, batch, clocks);
-        let swept = rows.sweep(clocks, SWEEP_MIN + SWEEP_PER_REQUEST * batch.requests.len());
+        self.to_sweep += SWEEP_PER_REQUEST * batch.requests.len();
+        let swept = if self.to_sweep < SWEEP_MIN {
+            Ok(())
+        } else {
+            rows.sweep(clocks, std::mem::take(&mut self.to_sweep))
+        };
         if let Err(e) = swept.and_then(|()| rows.commit()) {
             let failed = Reply::Refused(Refusal::Unable(e.to_string().into()));
             for (request, reply) in batch.requests.iter().zip(&mut reply.replies) {
