@@ -169,7 +169,7 @@ impl<'a> Rows<'a> {
     ) -> Result<Vec<(Arc<str>, Record)>, FileError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let read = || {
-            let mut statement = self.transaction.prepare(
+            let mut statement = self.transaction.prepare_cached(
                 "SELECT key, row FROM records WHERE ledger = ?1 AND (?2 IS NULL OR key > ?2) ORDER BY key LIMIT ?3",
             )?;
             let row = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
@@ -186,12 +186,14 @@ impl<'a> Rows<'a> {
 
     fn first(&self, sql: &str, params: impl Params) -> Result<Option<String>, FileError> {
         let read = |row: &Row<'_>| row.get(0);
-        self.checked(self.transaction.query_row(sql, params, read).optional())
+        let find = || self.transaction.prepare_cached(sql)?.query_row(params, read).optional();
+        self.checked(find())
     }
 
     fn execute(&self, sql: &str, params: impl Params) -> Result<(), FileError> {
         self.has_changed.set(true);
-        self.checked(self.transaction.execute(sql, params)).map(drop)
+        let change = || self.transaction.prepare_cached(sql)?.execute(params);
+        self.checked(change()).map(drop)
     }
 
     /// Notes the failure of a call of the database.
