@@ -112,22 +112,9 @@ impl Address {
                    or unix:///PATH?db=DATABASE",
             )
         })?;
-        let settings = info.redis_settings();
-        let database =
-            u64::try_from(settings.db()).map_err(|_| wrong("names a database below 0; the first is 0"))?;
-        let login = Login {
-            user: settings.username().map(str::to_owned),
-            password: settings.password().filter(|password| !password.is_empty()).map(Secret::new),
-            database,
-        };
-        let endpoint = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Endpoint::Tcp { host: host.to_ascii_lowercase(), port: *port, tls }
-            }
-            ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
-            _ => return Err(wrong("names a kind of address that is not known here")),
-        };
-        Ok(Self { name: name(&endpoint, database).into(), endpoint, login, tls: files })
+        let (endpoint, login) = endpoint_and_login(&info, tls).map_err(wrong)?;
+        let name = name(&endpoint, login.database).into();
+        Ok(Self { name, endpoint, login, tls: files })
     }
 
     /// Returns the canonical address. The canonical address has no secrets and names all defaults, so that
@@ -153,6 +140,24 @@ impl Address {
     pub(crate) fn login(&self) -> &Login {
         &self.login
     }
+}
+
+/// Returns the server and the login of a URL that the `redis` crate has parsed, or what is wrong with it.
+fn endpoint_and_login(info: &redis::ConnectionInfo, tls: bool) -> Result<(Endpoint, Login), &'static str> {
+    let settings = info.redis_settings();
+    let login = Login {
+        user: settings.username().map(str::to_owned),
+        password: settings.password().filter(|password| !password.is_empty()).map(Secret::new),
+        database: u64::try_from(settings.db()).map_err(|_| "names a database below 0; the first is 0")?,
+    };
+    let endpoint = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Endpoint::Tcp { host: host.to_ascii_lowercase(), port: *port, tls }
+        }
+        ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+        _ => return Err("names a kind of address that is not known here"),
+    };
+    Ok((endpoint, login))
 }
 
 /// Parses the options of a `rediss://` URL.

@@ -362,7 +362,7 @@ mod copied {
     }
 
     fn property(broken: Broken) -> &'static str {
-        PROPERTIES.iter().find(|(any, _)| *any == broken).unwrap().1
+        PROPERTIES.iter().find(|(any, _)| *any == broken).map_or("no such property", |(_, name)| name)
     }
 
     #[test]
