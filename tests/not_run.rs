@@ -19,7 +19,11 @@ const IGNORED: [(&str, usize, &str); 4] = [
         "a process that `a_node_creates_private_files_whatever_the_umask` starts",
     ),
     ("crates/quorate/src/node/file/crash_tests.rs", 1, "a process that the tests start and kill"),
-    ("crates/quorate/src/node/file/tests.rs", 1, "a process that `processes_exclude_each_other` starts"),
+    (
+        "crates/quorate/src/node/file/tests.rs",
+        2,
+        "processes that `processes_exclude_each_other` and others start",
+    ),
 ];
 
 /// The tests that exist only on Linux: the file, the number of its platform conditions, and the names of the

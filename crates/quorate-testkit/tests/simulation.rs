@@ -227,7 +227,7 @@ fn all_is_reached(total: &Summary) {
         ("pool run started any-allow", 100),
         ("pool run started led-once", 80),
         ("pool tick reckoned", 500),
-        ("pool runs side by side, permitted", 12),
+        ("pool runs side by side, permitted", 10),
         ("at-most-once run judged", 400),
         ("asked trigger: accepted", 15),
         ("asked trigger: unknown", 30),
