@@ -371,11 +371,11 @@ mod copied {
         holds("copies, one term twice, two losses", Three { twins: true, ..led(2) });
         holds("copies, one worker, a loss", assigned(1, 1));
         holds("copies, one worker, old data", Three { snapshot: true, ..assigned(1, 2) });
-        holds_so_far("copies, two leaders, two losses", led(2), 400_000);
-        holds_so_far("copies, two leaders and a worker, two losses", assigned(2, 2), 400_000);
+        holds_so_far("copies, two leaders, two losses", led(2), 150_000);
+        holds_so_far("copies, two leaders and a worker, two losses", assigned(2, 2), 150_000);
         let two = Three { losses: 1, generations: 2, writes: 4, ..Three::assigning(2, 2) };
         let two = Three { begin: Begin::Assigned, timed: true, ..two };
-        holds_so_far("copies, two workers, sessions exclude", two, 400_000);
+        holds_so_far("copies, two workers, sessions exclude", two, 150_000);
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod copied {
             (Rule::NewestMark, ComesBack, passed),
             (Rule::Majority, DeposedCommits, led(0)),
             (Rule::CountMarked, NotRead, led(0)),
-            (Rule::CopyAll, NotRead, led(1)),
+            (Rule::CopyAll, NotRead, leads(led(1))),
             (Rule::JoinConfirm, DeposedCommits, leads(led(1))),
             (Rule::JoinOthers, DeposedCommits, leads(led(1))),
             (Rule::FoundLatest, NotRead, founding),
@@ -430,7 +430,7 @@ mod copied {
             (Rule::VoidMajority, SkippedStarts, assigned(1, 0)),
             (Rule::Session, StartAfterLost, Three { timed: true, ..assigned(1, 0) }),
             (Rule::StartMajority, SkippedStarts, assigned(1, 0)),
-            (Rule::AssignmentId, SkippedStarts, Three::assigning(2, 1)),
+            (Rule::AssignmentId, SkippedStarts, Three { begin: Begin::Leads, ..Three::assigning(2, 1) }),
             (Rule::Valid, OldStarts, founding(Begin::Assigned)),
             (Rule::EndTrue, DoneWithoutHandler, assigned(1, 0)),
         ] {
