@@ -97,3 +97,26 @@ fn a_leader_whose_servers_refuse_writes_says_why_and_says_it_once() {
         }
     }
 }
+
+/// Regression: the user of a node had no right to PEXPIRE, which only an extension needs. A new program counted such a
+/// node as voting, and the same worker was elected and lost its lease every ten seconds.
+#[test]
+fn no_worker_is_elected_where_extensions_would_be_refused() {
+    let bench = JobBench::new(
+        env!("CARGO_BIN_EXE_quorate-under-test"),
+        "http = { listen = \"127.0.0.1:0\" }\n[[job]]\nname = \"beat\"\nevery = \"500ms\"\ncommand = [\"true\"]\n",
+    );
+    for server in bench.nodes.iter().take(2) {
+        set(server, &["ACL", "SETUSER", "default", "-pexpire"]);
+    }
+    let status = bench.program.run(["status", "--nodes", &bench.nodes.list()]).expect(69);
+    assert!(status.stdout.contains("1 of 3 nodes vote"), "{status}");
+    let daemon = bench.daemon();
+    let http = Http::of(&daemon);
+    until("the reason", PATIENCE, || http.get("/readyz").body.contains("pexpire").then_some(()));
+    assert!(!daemon.stderr().contains("elected"), "{}", daemon.stderr());
+    for server in bench.nodes.iter().take(2) {
+        set(server, &["ACL", "SETUSER", "default", "+pexpire"]);
+    }
+    until("leadership", PATIENCE, || (http.status("/leader") == Some(200)).then_some(()));
+}

@@ -144,6 +144,12 @@ impl Browser {
         self.cdp("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
     }
 
+    /// Lets no request to a URL that matches `pattern` leave the browser. `*` stands for any text.
+    pub fn block(&self, pattern: &str) {
+        self.cdp("Network.enable", &json!({}));
+        self.cdp("Network.setBlockedURLs", &json!({ "urls": [pattern] }));
+    }
+
     /// Returns a picture of the page, as PNG in base64.
     pub fn screenshot(&self) -> String {
         let picture = self.cdp("Page.captureScreenshot", &json!({ "format": "png" }));

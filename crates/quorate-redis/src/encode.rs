@@ -300,7 +300,7 @@ fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
 fn add_node(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Mark { expect, marker } => {
-            call.kind('a').keys.arg(keys.marker());
+            call.kind('a').keys.arg(keys.marker()).arg(keys.never_stored());
             call.args
                 .number(u8::from(expect.is_some()))
                 .arg(expect.as_deref().unwrap_or_default())

@@ -98,7 +98,7 @@ enum HandshakeStep {
     Marker,
     Stamps,
     Setting(&'static str),
-    /// A write that changes nothing, because its key does not exist.
+    /// A command that a lease needs. It changes nothing, because its key does not exist.
     Write,
     Load,
     Pushes,
@@ -125,7 +125,10 @@ fn steps(login: &Login, keys: &Keys) -> (Vec<HandshakeStep>, Vec<u8>) {
     for name in durability::SETTINGS {
         add(HandshakeStep::Setting(name), cmd("CONFIG").arg("GET").arg(name));
     }
-    add(HandshakeStep::Write, cmd("SET").arg(keys.never_stored()).args(["", "XX", "PX", "1"]));
+    let none = &keys.never_stored();
+    add(HandshakeStep::Write, cmd("SET").arg(none).args(["", "XX", "PX", "1"]));
+    add(HandshakeStep::Write, cmd("PEXPIRE").arg(none).arg("1"));
+    add(HandshakeStep::Write, cmd("DEL").arg(none));
     for script in Script::ALL {
         add(HandshakeStep::Load, cmd("SCRIPT").arg("LOAD").arg(script.source()));
     }
@@ -157,7 +160,8 @@ impl Replies {
                 HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
                 // The session is opened nevertheless: the server still answers reads and releases.
                 HandshakeStep::Write => {
-                    self.unable = fault::of_refused_write(error, secret).map(Into::into);
+                    let why = fault::of_refused_write(error, secret).map(Into::into);
+                    self.unable = self.unable.take().or(why);
                     Ok(())
                 }
                 HandshakeStep::Select => Err(Cause::Denied(reply::shown(&format!(

@@ -1,9 +1,10 @@
 -- Serves the requests on the node itself, and refuses invalid ones.
 
--- Sets the node's marker if the stored one is the expected one.
--- KEYS  the marker
+-- Sets the node's marker if the stored one is the expected one, and tries each command that a lease needs, on a key that
+-- does not exist. A server that refuses one of them refuses this request.
+-- KEYS  the marker; a key under which nothing is ever stored
 -- ARGV  1 if a marker is expected, else 0; the expected marker; the new marker
-define('a', true, false, 1, 3, function(k, a)
+define('a', true, false, 2, 3, function(k, a)
   local stored = call('GET', KEYS[k])
   if not stored then
     if ARGV[a] ~= '0' then
@@ -12,11 +13,11 @@ define('a', true, false, 1, 3, function(k, a)
   elseif ARGV[a] ~= '1' or stored ~= ARGV[a + 1] then
     refuse('marker', stored)
   end
+  call('SET', KEYS[k + 1], '', 'XX', 'PX', '1')
+  call('PEXPIRE', KEYS[k + 1], '1')
+  call('DEL', KEYS[k + 1])
   if stored ~= ARGV[a + 2] then
     call('SET', KEYS[k], ARGV[a + 2])
-  else
-    -- Changes nothing, because the key exists. A server that refuses writes refuses this one too.
-    call('SET', KEYS[k], ARGV[a + 2], 'NX')
   end
   return { 'marked' }
 end)

@@ -652,6 +652,23 @@ fn a_node_that_serves_extensions_and_refuses_writes_does_not_vote() {
     assert!(matches!(status.state, NodeState::Refused(VoteRejection::Unable(_))), "{status:?}");
 }
 
+/// Regression: a server whose user lacks a right that only extensions need granted a lease every ten seconds, and the
+/// holder lost each of them.
+#[test]
+fn a_node_that_fails_its_test_is_not_asked_for_new_leases() {
+    let mut harness = Harness::trusted();
+    let probes = sent(harness.core.step(at(10_100)));
+    assert!(matches!(&probes[0].1.requests[..], [Request::Mark { .. }]), "{probes:?}");
+    let refused = Reply::Refused(Refusal::Unable("NOPERM".into()));
+    harness.core.replied(at(10_110), probes[0].0, reply(10_110, vec![refused.clone()]));
+    harness.pending(acquire(), 10_500, true);
+    assert!(sent(harness.core.step(at(10_120))).is_empty());
+    assert!(matches!(&harness.answers()[..], [Answer::Reply(given)] if *given == refused));
+    harness.pending(extend(), 10_500, true);
+    let extends = sent(harness.core.step(at(10_130)));
+    assert!(matches!(&extends[0].1.requests[..], [Request::Extend { .. }]), "{extends:?}");
+}
+
 #[test]
 fn a_node_is_tested_every_ten_seconds_however_long_leases_may_last() {
     let config = QuorumConfig { max_ttl: Duration::from_secs(86_400), ..QuorumConfig::default() };

@@ -339,6 +339,11 @@ impl Request {
         matches!(self, Self::Release { .. } | Self::ReleaseShare { .. } | Self::LeaveQueue { .. })
     }
 
+    /// Returns whether the request begins a lease, in contrast to one that extends a lease.
+    pub(crate) fn begins_a_lease(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::Share { .. })
+    }
+
     /// Returns whether the reply to the request counts as a vote. The node must refuse such a request if the
     /// node's marker is not [`Batch::stamp`].
     pub fn votes(&self) -> bool {

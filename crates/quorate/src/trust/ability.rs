@@ -1,6 +1,7 @@
 //! Decides whether a node serves what leases need. A node may be trusted and answer each request, and yet refuse every
 //! write: it is out of memory or disk space, or the worker's user lacks a permission. Such a node is reported as one
-//! that does not vote. Nothing else depends on this: requests are still sent to it, and its grants count.
+//! that does not vote. If it refused the last test of the commands that leases need, it is not asked for new leases: it
+//! might grant one, and refuse the extensions. All other requests are still sent to it, and its grants count.
 
 use crate::{
     env::BootTime,
@@ -27,7 +28,7 @@ pub(super) struct Ability(Option<Inability>);
 #[derive(Debug)]
 struct Inability {
     why: VoteRejection,
-    /// The kind of the request that was refused last. `None` for the write of the handshake.
+    /// The kind of the request that was refused last. `None` for a test.
     kind: Option<Discriminant<Request>>,
     last: BootTime,
 }
@@ -38,7 +39,15 @@ impl Ability {
         self.0.as_ref().map(|inability| &inability.why)
     }
 
-    /// Records the result of the write that the handshake has tried.
+    /// Returns the reason why the node refused the last test. `None` if it passed.
+    pub(super) fn failed_test(&self) -> Option<Arc<str>> {
+        match &self.0 {
+            Some(Inability { why: VoteRejection::Unable(why), kind: None, .. }) => Some(Arc::clone(why)),
+            _ => None,
+        }
+    }
+
+    /// Records the result of the commands that the handshake has tried.
     pub(super) fn connected(&mut self, now: BootTime, unable: Option<&Arc<str>>) {
         match unable {
             Some(why) => self.refused(now, None, VoteRejection::Unable(Arc::clone(why))),
@@ -65,6 +74,8 @@ impl Ability {
 
     fn refused(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, why: VoteRejection) -> bool {
         let known = self.0.take();
+        // Only a test shows that what refused a test has ended.
+        let kind = if known.as_ref().is_some_and(|known| known.kind.is_none()) { None } else { kind };
         let (why, is_new) = match known {
             // The distance differs in each reply. The first one is kept, so that the state does not change each time.
             Some(Inability { why: known @ VoteRejection::Clock { .. }, .. })

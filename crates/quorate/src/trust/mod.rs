@@ -54,9 +54,10 @@
 //!
 //! A trusted node may refuse what leases need: it is out of memory or disk space, too few replicas follow it, the worker's
 //! user lacks a permission, or the clocks are too far apart. Such a node is reported as one that does not vote, with its
-//! error ([`VoteRejection::Unable`], [`VoteRejection::Clock`]), and probed until it serves again. This state only
-//! informs: requests are sent to the node as before, and what it grants counts. A lease that is held lives on as long as
-//! a majority extends it.
+//! error ([`VoteRejection::Unable`], [`VoteRejection::Clock`]), and probed until it serves again. If it refused a test of
+//! the commands that leases need, it is not asked for new leases, since it might grant one and refuse its extensions. All
+//! other requests are sent to it as before, and what it grants counts: a lease that is held lives on as long as a majority
+//! extends it.
 //!
 //! # The quorum's clock
 //!

@@ -102,6 +102,11 @@ impl NodeTrust {
         self.ability.objection().is_some()
     }
 
+    /// Returns the reason why the node refused the last test, if it did. Then it is not asked for new leases.
+    pub(crate) fn failed_test(&self) -> Option<Arc<str>> {
+        self.ability.failed_test()
+    }
+
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.trust, TrustState::Unknown)
     }

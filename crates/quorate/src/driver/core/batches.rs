@@ -43,6 +43,7 @@ impl Core {
             self.queue.make_contiguous().sort_by_key(|pending| !pending.is_release());
         }
         let objection = self.node_trust.objection(now);
+        let failed_test = self.node_trust.failed_test();
         let last = self.offset.map(|offset| offset.node_time_at_least(now + self.policy.config.node_timeout));
         let mut requests = Vec::new();
         let mut sent = Vec::new();
@@ -61,6 +62,11 @@ impl Core {
                 (Some(request), Some(why)) if request.votes() => {
                     let why = why.clone();
                     self.answer(pending.reply, None, Answer::Untrusted(why));
+                }
+                // The node might grant the lease, and then refuse its extensions.
+                (Some(request), _) if request.begins_a_lease() && failed_test.is_some() => {
+                    let why = failed_test.clone().unwrap_or_default();
+                    self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Unable(why))));
                 }
                 // The node compares its clock with the `not_after` of the batch, which is later than the
                 // `not_after` of this request. So the driver itself refuses the request.
