@@ -53,9 +53,11 @@ pub(super) async fn reserve_is_for_the_holder<N: Node>(node: N) {
     let not_owner = Reply::Refused(Refusal::NotOwner);
     assert_eq!(client.ask(reserve(&resource, &owner(1), &successor(), LONG)).await, not_owner);
     assert!(client.inspect(&resource).await.is_free());
-    client.must_acquire(&resource, &owner(1), Duration::from_millis(60)).await;
+    let counted = client.must_acquire(&resource, &owner(1), LONG).await;
     assert_eq!(client.ask(reserve(&resource, &owner(2), &successor(), LONG)).await, not_owner);
     assert!(client.inspect(&resource).await.held_by(&owner(1)));
+    assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
+    assert_eq!(client.must_acquire(&resource, &owner(1), Duration::from_millis(20)).await, counted + 1);
     client.wait_until(&resource, ResourceState::is_free).await;
     assert_eq!(client.ask(reserve(&resource, &owner(1), &successor(), LONG)).await, not_owner);
     assert!(client.inspect(&resource).await.is_free());

@@ -1,7 +1,10 @@
 use super::access::AccessError;
-use crate::node::Cause;
+use crate::{node::Cause, plain::plain};
 use rusqlite::ErrorCode;
 use std::{fmt, io, path::Path, sync::Arc};
+
+/// The longest reason that is shown, in bytes.
+const WHY_MAX: usize = 400;
 
 /// The error for a file of the directory that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +42,8 @@ impl FileError {
     }
 
     pub(super) fn unreadable(path: &Path, why: &dyn fmt::Display) -> Self {
-        let path = path.display();
+        // The error may repeat what the file holds.
+        let (path, why) = (path.display(), plain(&why.to_string(), WHY_MAX));
         let text = format!(
             "{path} does not hold what it should: {why}; move the whole directory away to start again with an empty node"
         );
@@ -47,7 +51,7 @@ impl FileError {
     }
 
     fn failed(path: &Path, verb: &str, why: &dyn fmt::Display) -> Self {
-        let path = path.display();
+        let (path, why) = (path.display(), plain(&why.to_string(), WHY_MAX));
         let text = format!("{path} cannot {verb}: {why}; see that it can be and that this user may");
         Self { text: text.into(), kind: Kind::Failed }
     }
