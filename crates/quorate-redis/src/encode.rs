@@ -1,12 +1,15 @@
 use crate::{
     call::Call,
-    command::cmd,
+    command::{Command, cmd},
     keys::Keys,
     ledger_page,
     reply::ExpectedReply,
     scripts::{Loaded, Script},
 };
-use quorate::node::{Batch, Cursor, DoneRecord, Owner, Record, Request, StampStep};
+use quorate::node::{
+    Batch, Cursor, DoneRecord, Owner, Record, Request, StampStep,
+    copy::{AssignmentId, LeadAct, Seal, WorkAct},
+};
 use std::time::Duration;
 
 /// The maximum work of one script call, in requests on a lock. The work is limited, because a server serves no other client
@@ -59,6 +62,7 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
             Script::Waiting => add_waiting(&mut call, request, keys),
             Script::Claims => add_claim(&mut call, request, keys),
             Script::Ledgers => add_ledger(&mut call, request, keys),
+            Script::Copies => add_copy(&mut call, request, keys),
             Script::Node => add_node(&mut call, request, keys),
         }
     }
@@ -78,7 +82,9 @@ fn work_of(request: &Request) -> usize {
         // The arguments of a stamp continue to the end of the call. The scripts check the marker once in a call.
         Request::Stamp { .. } | Request::Mark { .. } => WORK_A_CALL,
         Request::Read { key: Some(_), .. } => 1,
-        Request::Seal { .. } | Request::Read { .. } | Request::Prune { .. } => WORK_OF_PAGE,
+        Request::Seal { .. } | Request::SealCopy { .. } | Request::Read { .. } | Request::Prune { .. } => {
+            WORK_OF_PAGE
+        }
         _ => 1,
     }
 }
@@ -89,9 +95,9 @@ fn work_of(request: &Request) -> usize {
 /// the node had kept its memory. A read without a seal has no such check.
 fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
     match request {
-        Request::Seal { ledger, after, .. } | Request::Read { ledger, after, key: None } => {
-            Some((ledger, after.as_ref()?))
-        }
+        Request::Seal { ledger, after, .. }
+        | Request::SealCopy { ledger, after, .. }
+        | Request::Read { ledger, after, key: None } => Some((ledger, after.as_ref()?)),
         _ => None,
     }
 }
@@ -130,6 +136,7 @@ fn script_of(request: &Request) -> Script {
         | Request::Prune { .. }
         | Request::Read { .. }
         | Request::Keep { .. } => Script::Ledgers,
+        Request::SealCopy { .. } | Request::Lead { .. } | Request::Work { .. } => Script::Copies,
         Request::Mark { .. } | Request::Stamp { .. } => Script::Node,
     }
 }
@@ -295,6 +302,57 @@ fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
         _ => return,
     };
     call.keys.arg(keys.ledger(ledger));
+}
+
+fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
+    let id = |id: &AssignmentId| format!("{}:{}", id.seq, id.term);
+    let ledger = match request {
+        Request::SealCopy { ledger, seal, after } => {
+            sealed(call.kind('a'), *seal).arg(page_mode(after.as_ref()));
+            ledger
+        }
+        Request::Lead { ledger, seal, memory, act } => {
+            let letter = match act {
+                LeadAct::Confirm => 'b',
+                LeadAct::Put { .. } => 'c',
+                LeadAct::Mark { .. } => 'd',
+                LeadAct::Void { .. } => 'e',
+            };
+            let args = sealed(call.kind(letter), *seal).arg(memory.to_string());
+            match act {
+                LeadAct::Confirm => {}
+                LeadAct::Put { key, seq, assignment, value } => {
+                    let value = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+                    args.arg(key)
+                        .number(*seq)
+                        .arg(assignment.as_ref().map(id).unwrap_or_default())
+                        .arg(value);
+                }
+                LeadAct::Mark { founded } => {
+                    args.number(founded.get());
+                }
+                LeadAct::Void { key, id: of } => {
+                    args.arg(key).arg(id(of));
+                }
+            }
+            ledger
+        }
+        Request::Work { ledger, key, id: of, act: WorkAct::Start } => {
+            call.kind('f').args.arg(key).arg(id(of));
+            ledger
+        }
+        Request::Work { ledger, key, id: of, act: WorkAct::End { value } } => {
+            call.kind('g').args.arg(key).arg(id(of)).arg(value);
+            ledger
+        }
+        _ => return,
+    };
+    call.keys.arg(keys.ledger(ledger));
+}
+
+/// Adds a seal to the arguments of an item.
+fn sealed(call: &mut Call, seal: Seal) -> &mut Command {
+    call.args.number(seal.term.get()).arg(format!("{:016x}", seal.leader))
 }
 
 fn add_node(call: &mut Call, request: &Request, keys: &Keys) {

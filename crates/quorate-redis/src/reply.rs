@@ -257,6 +257,10 @@ fn refusal(parts: &[Value<'_>]) -> Result<Refusal, Cause> {
         ("crowded", [most]) => Refusal::Crowded { most: small(most)? },
         ("sealed", [by]) => Refusal::Sealed { by: token(by)? },
         ("pruned", []) => Refusal::Pruned,
+        ("notsealed", []) => Refusal::NotSealed,
+        ("incomplete", []) => Refusal::Incomplete,
+        ("nopart", []) => Refusal::NoPart,
+        ("toolate", []) => Refusal::TooLate,
         ("wrongtype", [what]) => Refusal::WrongType(shown(&text(what)?)),
         ("failed", [what]) => {
             let what = text(what)?;

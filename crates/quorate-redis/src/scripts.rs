@@ -7,6 +7,8 @@ pub(crate) enum Script {
     Waiting,
     Claims,
     Ledgers,
+    /// The requests on copies of led ledgers.
+    Copies,
     /// The requests on the node itself, and requests that do not apply to the kind of their resource.
     Node,
 }
@@ -27,7 +29,8 @@ macro_rules! source {
 
 impl Script {
     /// All families, in the order of their numbers.
-    pub(crate) const ALL: [Self; 5] = [Self::Locks, Self::Waiting, Self::Claims, Self::Ledgers, Self::Node];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Locks, Self::Waiting, Self::Claims, Self::Ledgers, Self::Copies, Self::Node];
 
     /// Returns the text that is loaded into the server.
     pub(crate) fn source(self) -> &'static str {
@@ -35,7 +38,8 @@ impl Script {
             Self::Locks => source!("readers_and_queue", "locks"; "call_locks"),
             Self::Waiting => source!("readers_and_queue", "waiting"; "call"),
             Self::Claims => source!("claims"; "call_claims"),
-            Self::Ledgers => source!("ledgers"; "call"),
+            Self::Ledgers => source!("ledger_pages", "ledgers"; "call"),
+            Self::Copies => source!("ledger_pages", "copies"; "call"),
             Self::Node => source!("node"; "call"),
         }
     }

@@ -16,7 +16,8 @@ pub use crate::scheduler::{
 };
 pub use crate::{
     config::majority,
+    node::Incarnation,
     sabotage::Sabotage,
-    trust::{Incarnation, Marker, MarkerError, NodeEpoch},
+    trust::{Marker, MarkerError, NodeEpoch},
     vote::{Answer, Grant, RoundData, Tally, Verdict, Vote},
 };

@@ -1,86 +1,10 @@
--- Serves the requests on ledgers. A ledger is a hash of t (term), w (low-water mark), l (retention, ms) and r:KEY
--- (record, as AT:TERM:LAST:VALUE).
-
--- The heads of the ledgers that this call has read, by key. An item that changes a head also changes it here.
-local heads = {}
-
--- Returns the head of the ledger at `key`: its term, its low-water mark, its retention in milliseconds, and whether
--- this call has extended the retention. Also returns the value of `field`. A call reads each head once, because a
--- command costs much more than the rest of an item.
-local function ledger_head(key, field)
-  local head = heads[key]
-  if head then
-    return head, call('HGET', key, field)
-  end
-  local found = run('HMGET', key, 't', 'w', 'l', field)
-  if found.err then
-    -- The user may lack the permission for HMGET.
-    found = { call('HGET', key, 't'), call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
-  end
-  -- The retention is 30 days by default.
-  head = { found[1] or '0', found[2] or '0', found[3] or '2592000000', false }
-  if not (is_number(head[1]) and is_number(head[2]) and is_number(head[3])) or #head[3] > 16 then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
-  end
-  heads[key] = head
-  return head, found[4]
-end
+-- Serves the requests on ledgers whose records are compared and set, and on all ledgers.
 
 -- Refuses the item if the term of the ledger is later than `term`.
 local function check_term(head, term)
   if less(term, head[1]) then
     refuse('sealed', head[1])
   end
-end
-
--- Extends the retention of the ledger at `key`, once in a call. So the ledger of a group that no worker uses any
--- more expires.
-local function extend_retention(key, head)
-  if not head[4] then
-    -- The reply is 0 if there is no such key yet. A later item of the call may create the ledger.
-    head[4] = call('PEXPIRE', key, head[3]) == 1
-  end
-end
-
--- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on. The cursor is '' for
--- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
--- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
--- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
-local function page(ledger, cursor, most)
-  local chunks, fields, bytes = {}, 0, 0
-  if cursor == '' then
-    cursor = '0'
-  end
-  repeat
-    local reply = call('HSCAN', ledger, cursor, 'COUNT', 125)
-    local chunk = reply[2]
-    cursor = reply[1]
-    chunks[#chunks + 1] = chunk
-    fields = fields + #chunk / 2
-    for i = 2, #chunk, 2 do
-      bytes = bytes + #chunk[i]
-    end
-  until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
-  if cursor == '0' then
-    cursor = ''
-  end
-  return cursor, chunks
-end
-
--- Returns the first page of the ledger as a reply, or a reply without records if `mode` is '='. `head` is nil if the
--- caller has not read it.
-local function page_reply(ledger, head, mode)
-  if mode == '=' then
-    head = head or ledger_head(ledger, 't')
-    return { 'ledger', '', head[1], head[2], {} }
-  end
-  local cursor, chunks = page(ledger, '', 500)
-  if not head and cursor == '' and #chunks[1] == 0 then
-    -- No hash is empty, so the ledger does not exist.
-    return { 'ledger', '', '0', '0', chunks }
-  end
-  head = head or ledger_head(ledger, 't')
-  return { 'ledger', cursor, head[1], head[2], chunks }
 end
 
 -- Makes the ledger refuse the writes of earlier terms, and returns the first page of its content. The client reads
@@ -187,8 +111,7 @@ end)
 -- KEYS  ledger
 -- ARGV  retention (ms)
 define('e', true, true, 1, 1, function(k, a)
-  if call('HGET', KEYS[k], 't') then
-    call('PEXPIRE', KEYS[k], ARGV[a])
+  if call('PEXPIRE', KEYS[k], ARGV[a]) == 1 then
     call('HSET', KEYS[k], 'l', ARGV[a])
     heads[KEYS[k]] = nil
   end

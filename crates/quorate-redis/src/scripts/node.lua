@@ -54,6 +54,6 @@ end)
 -- KEYS  none
 -- ARGV  none
 define('c', true, true, 0, 0, function()
-  refuse('failed', 'readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim')
+  refuse('failed', 'readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim; the key of a record of a led ledger begins with a letter')
 end)
 

@@ -10,6 +10,7 @@
 mod acquire;
 mod claim;
 mod client;
+mod copy;
 mod gate;
 mod lease;
 mod ledger;
@@ -142,6 +143,16 @@ pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
             a_long_ledger_is_read_in_pages
             a_later_seal_ends_an_earlier_read
             a_long_ledger_is_pruned_in_steps;
+        copy:
+            a_copy_obeys_the_leader_that_sealed_it_last
+            a_seal_returns_the_copy
+            an_older_write_of_one_term_changes_nothing
+            a_new_memory_needs_a_new_seal_and_mark
+            of_start_and_void_the_first_wins
+            a_register_stays_with_its_assignment
+            a_copy_that_was_made_later_takes_no_part
+            a_key_of_a_copy_begins_with_a_letter
+            a_long_copy_is_read_in_pages_of_one_seal;
         session:
             replies_come_in_the_order_of_the_requests
             a_batch_may_be_empty_or_long

@@ -172,8 +172,11 @@ impl Table<'_, '_> {
     /// Compares the whole state at the end, including resources and ledgers that no request has named.
     async fn look_around(&mut self) -> Result<(), Difference> {
         let resources = (0..values::RESOURCES).map(|n| Request::Inspect { resource: values::resource(n) });
-        let ledgers =
-            (0..values::LEDGERS).map(|n| Request::Read { ledger: values::ledger(n), after: None, key: None });
+        let ledgers = (0..values::LEDGERS + values::COPIES).map(|n| Request::Read {
+            ledger: values::ledger(n),
+            after: None,
+            key: None,
+        });
         let looks: Vec<Request> = resources.chain(ledgers).collect();
         self.ask(&looks, Late::Past, &"".into()).await?;
         self.open().await

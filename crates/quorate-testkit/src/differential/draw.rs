@@ -1,5 +1,5 @@
 use super::values;
-use super::{Ask, Count, Late, Life, Pass, Seen, Stamp, Step, Tolerance, When};
+use super::{Ask, Count, Late, Led, Life, Pass, Seen, Stamp, Step, Tolerance, When};
 use proptest::{collection::vec, prelude::*};
 use quorate::node::{STAMP_MAX, StampStep};
 
@@ -72,12 +72,55 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
         2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
+        4 => (copy(), seal()).prop_map(|(ledger, seal)| Ask::SealCopy { ledger, seal }),
+        12 => (copy(), seal(), memory(), led())
+            .prop_map(|(ledger, seal, memory, act)| Ask::Lead { ledger, seal, memory, act }),
+        6 => (copy(), copy_key(), assignment(), prop::option::weighted(0.3, 0..values::VALUES))
+            .prop_map(|(ledger, key, id, end)| Ask::Work { ledger, key, id, end }),
         3 => (ledger(), prop::option::of(0..values::KEYS)).prop_map(|(ledger, key)| Ask::Read { ledger, key }),
-        1 => (prop::option::of(stamp()), 0..values::MARKERS)
+        2 => (prop::option::of(stamp()), 0..values::MARKERS)
             .prop_map(|(expect, marker)| Ask::Mark { expect, marker }),
         3 => (0..3_u8, [known(), known()], prop::sample::select(vec![StampStep::Tell, StampStep::Advance, StampStep::Raise]))
             .prop_map(|(own, known, step)| Ask::Stamp { own, known, step }),
     ]
+}
+
+fn led() -> impl Strategy<Value = Led> {
+    let assignment = prop::option::weighted(0.7, assignment());
+    let value = prop::option::weighted(0.9, 0..values::VALUES);
+    prop_oneof![
+        1 => Just(Led::Confirm),
+        6 => (copy_key(), number(), assignment, value)
+            .prop_map(|(key, seq, assignment, value)| Led::Put { key, seq, assignment, value }),
+        2 => number().prop_map(|founded| Led::Mark { founded }),
+        2 => (copy_key(), self::assignment()).prop_map(|(key, id)| Led::Void { key, id }),
+    ]
+}
+
+/// Draws a term or a number of a write. Compared as text, 10 would be less than 9.
+fn number() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(9_u8), 3 => Just(10), 1 => 0..12_u8]
+}
+
+fn seal() -> impl Strategy<Value = (u8, u8)> {
+    (number(), prop_oneof![6 => Just(1_u8), 1 => Just(2)])
+}
+
+fn assignment() -> impl Strategy<Value = (u8, u8)> {
+    (number(), number())
+}
+
+/// Draws a memory: that of the markers without one, or that of the others.
+fn memory() -> impl Strategy<Value = u8> {
+    prop_oneof![5 => Just(0_u8), 2 => Just(2), 1 => Just(1)]
+}
+
+fn copy() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0_u8), 1 => Just(1)]
+}
+
+fn copy_key() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0_u8), 1 => 0..values::COPY_KEYS]
 }
 
 /// Draws a stamp. Compared as text, 10 would be less than 9.

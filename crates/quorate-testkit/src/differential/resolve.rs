@@ -1,6 +1,9 @@
 use super::values;
-use super::{Ask, Count, Life, Pass, Seen, Stamp, Tolerance, When};
-use quorate::node::{DoneRecord, FencingToken, LedgerState, NodeTime, Record, Request};
+use super::{Ask, Count, Led, Life, Pass, Seen, Stamp, Tolerance, When};
+use quorate::node::{
+    DoneRecord, FencingToken, Incarnation, LedgerState, NodeTime, Record, Request,
+    copy::{AssignmentId, LeadAct, Seal, WorkAct},
+};
 use std::{sync::Arc, time::Duration};
 
 /// A year, in microseconds.
@@ -19,6 +22,32 @@ pub(super) struct KnownState {
     pub(super) counters: Vec<(u8, FencingToken)>,
     /// The ledgers that the batch names, by number of the ledger.
     pub(super) ledgers: Vec<(u8, LedgerState)>,
+}
+
+fn copy(number: u8) -> Arc<str> {
+    values::ledger(values::LEDGERS + number % values::COPIES)
+}
+
+fn seal((term, leader): (u8, u8)) -> Seal {
+    Seal { term: FencingToken::new(term.into()), leader: leader.into() }
+}
+
+fn id((term, seq): (u8, u8)) -> AssignmentId {
+    AssignmentId { term: FencingToken::new(term.into()), seq: seq.into() }
+}
+
+fn lead(act: Led) -> LeadAct {
+    match act {
+        Led::Confirm => LeadAct::Confirm,
+        Led::Put { key, seq, assignment, value } => LeadAct::Put {
+            key: values::copy_key(key),
+            seq: seq.into(),
+            assignment: assignment.map(id),
+            value: value.map(values::value),
+        },
+        Led::Mark { founded } => LeadAct::Mark { founded: FencingToken::new(founded.into()) },
+        Led::Void { key, id: of } => LeadAct::Void { key: values::copy_key(key), id: id(of) },
+    }
 }
 
 impl KnownState {
@@ -148,6 +177,21 @@ impl KnownState {
                 let term = term.above(self.term(ledger));
                 Request::Seal { ledger: values::ledger(ledger), term, after: None }
             }
+            Ask::SealCopy { ledger, seal } => {
+                Request::SealCopy { ledger: copy(ledger), seal: self::seal(seal), after: None }
+            }
+            Ask::Lead { ledger, seal, memory, act } => Request::Lead {
+                ledger: copy(ledger),
+                seal: self::seal(seal),
+                memory: Incarnation::from_number(memory.into()),
+                act: lead(act),
+            },
+            Ask::Work { ledger, key, id, end } => Request::Work {
+                ledger: copy(ledger),
+                key: values::copy_key(key),
+                id: self::id(id),
+                act: end.map_or(WorkAct::Start, |end| WorkAct::End { value: values::value(end) }),
+            },
             Ask::Prune { ledger, term, below } => Request::Prune {
                 ledger: values::ledger(ledger),
                 term: term.above(self.term(ledger)),

@@ -241,6 +241,22 @@ pub enum Ask {
         term: Count,
         below: When,
     },
+    SealCopy {
+        ledger: u8,
+        seal: (u8, u8),
+    },
+    Lead {
+        ledger: u8,
+        seal: (u8, u8),
+        memory: u8,
+        act: Led,
+    },
+    Work {
+        ledger: u8,
+        key: u8,
+        id: (u8, u8),
+        end: Option<u8>,
+    },
     Read {
         ledger: u8,
         key: Option<u8>,
@@ -254,6 +270,16 @@ pub enum Ask {
         known: [u64; 2],
         step: StampStep,
     },
+}
+
+/// A request of the leader of a ledger, in which names and values are given by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of `LeadAct`, by number")]
+pub enum Led {
+    Confirm,
+    Put { key: u8, seq: u8, assignment: Option<(u8, u8)>, value: Option<u8> },
+    Mark { founded: u8 },
+    Void { key: u8, id: (u8, u8) },
 }
 
 impl Ask {

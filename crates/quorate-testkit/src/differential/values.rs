@@ -1,19 +1,22 @@
 //! The tables of values to which the numbers of a history refer. Proptest shrinks towards zero, so zero is
 //! the plainest value of each kind.
 
-use quorate::node::{Owner, Resource, engine::RESULT_MAX};
+use quorate::node::{Incarnation, Owner, Resource, engine::RESULT_MAX};
 use std::sync::Arc;
 
 pub(super) const RESOURCES: u8 = 10;
 pub(super) const OWNERS: u8 = 7;
 pub(super) const SUCCESSORS: u8 = 8;
 pub(super) const LEDGERS: u8 = 5;
+/// The ledgers whose copies are led. Their numbers follow those of the other ledgers.
+pub(super) const COPIES: u8 = 2;
+pub(super) const COPY_KEYS: u8 = 4;
 pub(super) const KEYS: u8 = 9;
 pub(super) const VALUES: u8 = 9;
 pub(super) const RESULTS: u8 = 8;
 pub(super) const PAYLOADS: u8 = 4;
 pub(super) const ATTEMPTS: u8 = 8;
-pub(super) const MARKERS: u8 = 5;
+pub(super) const MARKERS: u8 = 8;
 
 /// Returns a resource. The names are alike, so that the keys of two resources could collide on a faulty node.
 pub(super) fn resource(number: u8) -> Resource {
@@ -62,13 +65,18 @@ pub(super) fn successor(number: u8) -> Owner {
 
 /// Returns the group of a ledger.
 pub(super) fn ledger(number: u8) -> Arc<str> {
-    ["g", "h", "g/k", "*?[g]\\", "ü "][usize::from(number % LEDGERS)].into()
+    ["g", "h", "g/k", "*?[g]\\", "ü ", "led", "led é\n"][usize::from(number % (LEDGERS + COPIES))].into()
 }
 
 /// Returns the key of a record. Some keys are also the names of fields that a Redis server stores in a
 /// ledger.
 pub(super) fn key(number: u8) -> Arc<str> {
     ["k", "l", "", "t", "w", "r:k", "K", "é\n\0", "~"][usize::from(number % KEYS)].into()
+}
+
+/// Returns the key of a record of a copy. The last one may not be used.
+pub(super) fn copy_key(number: u8) -> Arc<str> {
+    ["k", "l", "k:0@é\n\0", "!"][usize::from(number % COPY_KEYS)].into()
 }
 
 /// Returns the value of a record.
@@ -104,5 +112,10 @@ pub(super) fn node(number: u8) -> Arc<str> {
 
 /// Returns a marker. Number 0 is the one that a node stores when a sequence of steps begins.
 pub(super) fn marker(number: u8) -> Arc<str> {
-    ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} "][usize::from(number % MARKERS)].into()
+    let two = Incarnation::from_number(2);
+    let memory =
+        [&*format!("of a\nmemory={two}\nand b"), &format!("memory={two}"), &format!("memory={two}0")];
+    ["{\"run\":1}", "{\"run\":2}", "", " ü\r\n\0", "{\"run\":1} ", memory[0], memory[1], memory[2]]
+        [usize::from(number % MARKERS)]
+    .into()
 }

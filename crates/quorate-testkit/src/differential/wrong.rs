@@ -2,6 +2,7 @@ use quorate::{
     env::{SystemWorld, World},
     node::{
         Batch, BatchReply, Cause, Hello, MemoryStore, Node, Owner, PushSender, Reply, Request, Session,
+        copy::{HEADER_KEY, Header, Register, RegisterRow, WorkAct, register_key},
         engine::{self, ClaimRecord, Clocks, CounterRow, LeaseRow, Store},
     },
 };
@@ -30,6 +31,10 @@ pub enum Fault {
     OverwritesWhatIsFinal,
     /// Leaders of earlier terms can write after a later leader has sealed the ledger.
     ForgetsTheSeal,
+    /// The node serves every leader on its copy as the one that has sealed it.
+    ServesAnyLeader,
+    /// The node registers the start of an assignment that a leader has declared void.
+    StartsWhatIsVoid,
     /// The node raises the counter for any owner, not only for the owner that holds the resource.
     RaisesForAnyone,
     /// Leases that the node grants never expire.
@@ -57,7 +62,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
         Self::CountsNothing,
@@ -66,6 +71,8 @@ impl Fault {
         Self::IgnoresTheMarker,
         Self::OverwritesWhatIsFinal,
         Self::ForgetsTheSeal,
+        Self::ServesAnyLeader,
+        Self::StartsWhatIsVoid,
         Self::RaisesForAnyone,
         Self::KeepsWhatHasEnded,
         Self::GrantsWhatIsDone,
@@ -184,6 +191,20 @@ fn before(
             let mut state = store.ledger(ledger)?;
             state.term = quorate::node::FencingToken::default();
             store.set_ledger(ledger, state)?;
+        }
+        (Fault::ServesAnyLeader, Request::Lead { ledger, seal, .. }) => {
+            let stored = store.ledger_at(ledger, HEADER_KEY)?.records.into_iter().next();
+            if let Some(header) = stored.and_then(|(_, record)| Header::of_record(&record)) {
+                *seal = header.seal.unwrap_or(*seal);
+            }
+        }
+        (Fault::StartsWhatIsVoid, Request::Work { ledger, key, act: WorkAct::Start, .. }) => {
+            let stored = store.ledger_at(ledger, &register_key(key))?.records.into_iter().next();
+            if let Some(row) = stored.and_then(|(_, record)| RegisterRow::of_record(&record)) {
+                let register = row.register.map(|_| Register::Open);
+                let open = RegisterRow { register, ..row }.to_record();
+                store.amend_ledger(ledger, Default::default(), vec![(register_key(key), Some(open))])?;
+            }
         }
         (Fault::GrantsWhatIsDone, Request::Acquire { resource, .. }) => {
             if let Some(row) = store.claim(resource)? {

@@ -74,6 +74,9 @@ pub(super) fn may_change_lease(request: &Request, reply: &Reply) -> bool {
             | Request::Prune { .. }
             | Request::Keep { .. }
             | Request::Read { .. }
+            | Request::SealCopy { .. }
+            | Request::Lead { .. }
+            | Request::Work { .. }
             | Request::Mark { .. }
             | Request::Stamp { .. }
     );

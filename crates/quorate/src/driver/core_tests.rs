@@ -8,10 +8,10 @@ use crate::{
     },
     env::BootTime,
     node::{
-        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, NodeTime, Owner, Refusal, Reply, Request,
-        Resource, StampStep,
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, Incarnation, NodeTime, Owner, Refusal,
+        Reply, Request, Resource, StampStep,
     },
-    trust::{Incarnation, Marker, NodeRegistry, NodeState, QuarantineReason, TrustPolicy, VoteRejection},
+    trust::{Marker, NodeRegistry, NodeState, QuarantineReason, TrustPolicy, VoteRejection},
     vote::{Answer, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -5,6 +5,7 @@
 //! Lua scripts of `quorate-redis` implement the same rules, and one conformance suite checks all of them.
 
 mod claim;
+mod copy;
 mod ledger;
 mod lock;
 mod queue;
@@ -319,7 +320,10 @@ impl<S: Store> RequestHandler<'_, S> {
             | Request::Write { ledger, .. }
             | Request::Prune { ledger, .. }
             | Request::Keep { ledger, .. }
-            | Request::Read { ledger, .. } => self.serve_ledger(ledger, request),
+            | Request::Read { ledger, .. }
+            | Request::SealCopy { ledger, .. }
+            | Request::Lead { ledger, .. }
+            | Request::Work { ledger, .. } => self.serve_ledger(ledger, request),
             Request::Mark { expect, marker } => self.mark(expect.as_ref(), marker),
             Request::Stamp { own, known, step } => self.stamp(own, known, *step),
         }

@@ -21,10 +21,13 @@
 //! A new session sends nothing before the last `not_after` of the old session has passed.
 
 #[doc(hidden)]
+pub mod copy;
+#[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
 #[cfg(feature = "file-node")]
 pub mod file;
+mod incarnation;
 mod ledger;
 mod memory;
 mod names;
@@ -35,6 +38,8 @@ mod stored_names;
 
 #[cfg(feature = "file-node")]
 pub use file::FileNode;
+#[doc(hidden)]
+pub use incarnation::Incarnation;
 #[doc(hidden)]
 pub use ledger::{Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record};
 pub use memory::MemoryNode;

@@ -66,9 +66,9 @@ pub enum Reply {
         /// The counted attempts, if the resource is a claim that has not ended.
         begun: Option<AttemptCount>,
     },
-    /// *Seal, read*: a page of the ledger.
+    /// *Seal, seal copy, read*: a page of the ledger.
     Ledger(LedgerPage),
-    /// *Write*: the record is stored.
+    /// *Write, lead, work*: the record is stored, or what was asked is so.
     Written,
     /// *Prune*: the low-water mark is stored, and the records of this page that lie before it are removed.
     Pruned {
@@ -134,6 +134,18 @@ pub enum Refusal {
         /// The later term.
         by: FencingToken,
     },
+    /// The copy of the ledger is not sealed by this leader in the node's present memory.
+    #[error("the node's copy of the ledger is not sealed by this leader")]
+    NotSealed,
+    /// The copy of the ledger is incomplete: the node may have forgotten, and no leader has copied everything to it since.
+    #[error("the node's copy of the ledger is incomplete")]
+    Incomplete,
+    /// The node takes no part in this assignment: another record stands there, or the node's copy was made later.
+    #[error("the node takes no part in this assignment")]
+    NoPart,
+    /// Of the start and the end before it of one assignment, the other one came first.
+    #[error("the assignment was decided otherwise before")]
+    TooLate,
     /// The record's time lies before the ledger's low-water mark.
     #[error("the record is older than the ledger remembers")]
     Pruned,

@@ -1,4 +1,7 @@
-use super::{Cursor, DoneRecord, FencingToken, NodeTime, Owner, Record, Reply, Resource};
+use super::{
+    Cursor, DoneRecord, FencingToken, Incarnation, NodeTime, Owner, Record, Reply, Resource,
+    copy::{self, AssignmentId, LeadAct, Seal, WorkAct},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Requests that are sent and executed together. Each request is atomic, the batch as a whole is not.
@@ -260,6 +263,38 @@ pub enum Request {
         /// The key of the only record to return. `None` for all records.
         key: Option<Arc<str>>,
     },
+    /// Seals the node's copy of a led ledger for one leader, and returns one page of it. From then on the node refuses
+    /// the leaders of earlier terms. See [`copy`](super::copy).
+    SealCopy {
+        /// The ledger.
+        ledger: Arc<str>,
+        /// The seal of the leader.
+        seal: Seal,
+        /// The cursor that the previous page returned. `None` for the first page.
+        after: Option<Cursor>,
+    },
+    /// A request of the leader that has sealed the node's copy.
+    Lead {
+        /// The ledger.
+        ledger: Arc<str>,
+        /// The seal of the leader.
+        seal: Seal,
+        /// The memory in which the node stored the seal. In any other one, the node refuses the request.
+        memory: Incarnation,
+        /// The leader's request.
+        act: LeadAct,
+    },
+    /// A request of the worker to which a run is assigned.
+    Work {
+        /// The ledger.
+        ledger: Arc<str>,
+        /// The key of the run.
+        key: Arc<str>,
+        /// The assignment.
+        id: AssignmentId,
+        /// The worker's request.
+        act: WorkAct,
+    },
     /// Sets the node's marker if the stored one is `expect`.
     Mark {
         /// The marker that the driver saw.
@@ -296,7 +331,7 @@ pub enum StampStep {
 }
 
 /// The error with which a node refuses a request for which [`Request::is_invalid`] returns true.
-pub const INVALID_REQUEST: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim";
+pub const INVALID_REQUEST: &str = "readers, queues and reservations do not apply to a claim; attempts and done records apply only to a claim; the key of a record of a led ledger begins with a letter";
 
 impl Request {
     /// Adds `by` to the request's times on the worker's wall clock. `by` is the delay between the creation of
@@ -313,7 +348,8 @@ impl Request {
     }
 
     /// Returns whether the request does not apply to the kind of its resource. A claim has no readers, queue
-    /// or reservation, and only a claim has attempts and a done record. A node refuses such a request.
+    /// or reservation, and only a claim has attempts and a done record. The key of a record of a led ledger begins with a
+    /// letter. A node refuses an invalid request.
     pub fn is_invalid(&self) -> bool {
         match self {
             Self::Complete { resource, .. }
@@ -324,6 +360,8 @@ impl Request {
             | Self::Downgrade { resource, .. }
             | Self::Queue { resource, .. }
             | Self::Reserve { resource, .. } => resource.is_claim(),
+            Self::Lead { act: LeadAct::Put { key, .. } | LeadAct::Void { key, .. }, .. }
+            | Self::Work { key, .. } => !copy::is_key(key),
             _ => false,
         }
     }
@@ -383,12 +421,14 @@ impl Request {
             | (Self::Complete { .. }, Reply::Completed)
             | (Self::Count { .. }, Reply::Counted)
             | (Self::ResetAttempts { .. }, Reply::AttemptsReset)
-            | (Self::Write { .. }, Reply::Written)
+            | (Self::Write { .. } | Self::Lead { .. } | Self::Work { .. }, Reply::Written)
             | (Self::Write { .. }, Reply::Conflict(_))
             | (Self::Keep { .. }, Reply::Kept)
             | (Self::Mark { .. }, Reply::Marked) => true,
             (Self::Stamp { known, .. }, Reply::Stamps(counts)) => counts.len() == known.len(),
-            (Self::Seal { .. } | Self::Read { .. }, Reply::Ledger(page)) => page.is_bounded(),
+            (Self::Seal { .. } | Self::Read { .. } | Self::SealCopy { .. }, Reply::Ledger(page)) => {
+                page.is_bounded()
+            }
             (Self::Prune { .. }, Reply::Pruned { next }) => next.as_ref().is_none_or(Cursor::is_bounded),
             (
                 Self::Acquire { resource, .. }

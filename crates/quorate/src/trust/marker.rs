@@ -1,8 +1,9 @@
-use crate::{config::SharedSettings, node::NodeTime, plain::plain};
-use std::{
-    fmt::{self, Write},
-    sync::Arc,
+use crate::{
+    config::SharedSettings,
+    node::{Incarnation, NodeTime},
+    plain::plain,
 };
+use std::{fmt::Write, sync::Arc};
 
 /// The beginning of a marker's first line. The version of the format follows it.
 const HEAD: &str = "quorate-marker ";
@@ -119,43 +120,6 @@ impl Marker {
     }
 }
 
-/// The id of one memory of a node: the time from which the node has forgotten nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Incarnation(u64);
-
-impl Incarnation {
-    /// Draws the id of a memory that begins at `since` in the run `run_id`, with the random number `seed` of one worker.
-    /// The result differs for each memory, because one worker never begins two memories of one run at the same time.
-    pub(crate) fn draw(seed: u64, run_id: &str, since: NodeTime) -> Self {
-        // Each step is the finalizer of SplitMix64.
-        let mix = |state: u64, part: u64| {
-            let mut bits = (state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            bits ^ (bits >> 31)
-        };
-        Self(run_id.bytes().fold(mix(mix(0, seed), since.as_micros()), |state, byte| mix(state, byte.into())))
-    }
-
-    /// Returns the id with this number, for tests and models.
-    #[doc(hidden)]
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let is_id =
-            text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
-    }
-}
-
-impl fmt::Display for Incarnation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
 /// The reason why a node's marker cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -175,7 +139,7 @@ mod tests {
         let marker = Marker {
             run_id: "abc".into(),
             data: "0123".into(),
-            incarnation: Incarnation(0x1f),
+            incarnation: Incarnation::from_number(0x1f),
             nodes: Marker::node_set(&["b".into(), "a".into()]),
             settings: settings(),
             since: NodeTime::from_micros(1_700_000_000_000_000),
@@ -184,14 +148,6 @@ mod tests {
         assert_eq!(&*marker.nodes, "a,b");
         assert!(marker.to_text().contains("\nmemory=000000000000001f\n"));
         assert_eq!(Marker::parse(&marker.to_text()), Ok(marker));
-    }
-
-    #[test]
-    fn every_memory_has_an_id_of_its_own() {
-        let at = NodeTime::from_micros;
-        let ids = [(1, "a", at(1)), (2, "a", at(1)), (1, "b", at(1)), (1, "a", at(2))];
-        let ids = ids.map(|(seed, run_id, since)| Incarnation::draw(seed, run_id, since).to_string());
-        assert!((1..ids.len()).all(|n| !ids[..n].contains(&ids[n])), "{ids:?}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod registry;
 mod rejection;
 
 pub use epoch::NodeEpoch;
-pub use marker::{Incarnation, Marker, MarkerError};
+pub use marker::{Marker, MarkerError};
 pub use node_state::{NodeState, NodeStatus};
 pub use rejection::{QuarantineReason, VoteRejection};
 

@@ -3,10 +3,10 @@
 use crate::{
     config::{QuorumConfig, SharedSettings},
     env::BootTime,
-    node::{Hello, NodeTime},
+    node::{Hello, Incarnation, NodeTime},
     plain::plain,
     sabotage::Sabotage,
-    trust::{Incarnation, Marker, QuarantineReason, VoteRejection},
+    trust::{Marker, QuarantineReason, VoteRejection},
 };
 use std::{sync::Arc, time::Duration};
 

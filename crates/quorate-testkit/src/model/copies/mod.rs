@@ -14,7 +14,7 @@
 //!
 //! Several keys, pruning and requests from outside are left out. Of the wait after a founding (L6), only the effect is here.
 //! Some records, which a leader may write next, and when a worker starts, are decided by the model; the decisions of nodes
-//! and about takeovers are the shipped ones, in [`quorate::ledger::copies`].
+//! and about takeovers are the shipped ones, in [`quorate::node::copy`] and [`quorate::ledger::copies`].
 
 mod leader;
 mod node;

@@ -4,10 +4,9 @@ use super::{
     Copies, Rule,
     state::{Node, Value},
 };
-use quorate::{
-    internals::Incarnation,
-    ledger::copies::{AssignmentId, Entry, Header, Register, Seal, Stamp},
-    node::FencingToken,
+use quorate::node::{
+    FencingToken, Incarnation,
+    copy::{AssignmentId, Entry, Header, Register, Seal, Stamp},
 };
 
 /// The node's present memory. A request for an earlier one names [`PAST`].

@@ -2,7 +2,10 @@
 //! keeps millions of states.
 
 use super::{super::Name, LEADERS, WORKERS, WRITES};
-use quorate::ledger::copies::{Phase, Register, Standing};
+use quorate::{
+    ledger::copies::{Phase, Standing},
+    node::copy::Register,
+};
 
 /// The record of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

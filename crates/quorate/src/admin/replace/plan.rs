@@ -7,10 +7,10 @@ use crate::{
         reach::Sight,
     },
     config::{QuorumConfig, SettingError, SharedSettings, majority},
-    node::Hello,
+    node::{Hello, Incarnation},
     plain::plain,
     sabotage::Sabotage,
-    trust::{Incarnation, Marker, VoteRejection, data_id, loss},
+    trust::{Marker, VoteRejection, data_id, loss},
 };
 use std::{sync::Arc, time::Duration};
 

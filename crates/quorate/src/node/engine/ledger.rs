@@ -32,6 +32,9 @@ impl<S: Store> RequestHandler<'_, S> {
                 return Ok(Reply::Ledger(self.store.ledger_at(ledger, key)?.into()));
             }
             Request::Read { after, .. } => return Ok(Reply::Ledger(self.page(ledger, after.as_ref())?)),
+            Request::SealCopy { seal, after, .. } => self.seal_copy(ledger, *seal, after.as_ref())?,
+            Request::Lead { seal, memory, act, .. } => self.lead(ledger, (*seal, *memory), act)?,
+            Request::Work { key, id, act, .. } => self.work(ledger, (key, *id), act)?,
             // `Read` is the only remaining request that reaches this function.
             _ => return Ok(Reply::Ledger(self.page(ledger, None)?)),
         };

@@ -1,8 +1,7 @@
 use super::*;
 use crate::{
     config::{QuorumConfig, SharedSettings},
-    node::Cause,
-    trust::Incarnation,
+    node::{Cause, Incarnation},
 };
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ pub struct Stamp {
 pub type AssignmentId = Stamp;
 
 /// A node's data of one record, beside its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Entry {
     /// The stamp of the write that stored the record.
     pub stamp: Stamp,
@@ -116,7 +116,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::Incarnation;
+    use crate::node::Incarnation;
 
     fn stamp(term: u64, seq: u64) -> Stamp {
         Stamp { term: FencingToken::new(term), seq }

@@ -1,4 +1,4 @@
-use crate::{node::FencingToken, trust::Incarnation};
+use crate::node::{FencingToken, Incarnation};
 
 /// The claim of one leader to be the only writer of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,8 +57,7 @@ impl Header {
 
     /// Stores the seal of a leader, unless one of a later term or of another leader of the same term is stored (N1).
     ///
-    /// If the copy is incomplete, the caller must then drop all registers of the ledger: some may have come back with old
-    /// data (N5).
+    /// If the copy is incomplete, no register of the ledger counts: some may have come back with old data (N5).
     ///
     /// # Errors
     /// [`HeaderRefusal::Sealed`] with the stored seal.
