@@ -154,11 +154,11 @@ fn a_lock_is_released_from_the_holder_that_is_shown_and_only_with_force() {
     let program = program();
     let nodes = Nodes::admitted(3, &program, &[]);
     let list = nodes.list();
-    let exec = ["exec", "--nodes", &list, "--lock", "x", "--ttl", "6s", "--", "sh", "-c"];
+    let exec = ["exec", "--nodes", &list, "--lock", "x", "--ttl", "20s", "--", "sh", "-c"];
     let holder = program.start([&exec[..], &["echo $QUORATE_FENCING_TOKEN > token; sleep 60"]].concat());
     let token = || program.read("token").trim().parse::<u64>().ok();
     let first = until("holder", PATIENCE, token);
-    // The command begins as soon as a majority holds the lease. The other node gets it with the first extension.
+    // The command begins as soon as a majority holds the lease. It is extended to the other one soon after.
     until("lease on every node", PATIENCE, || {
         nodes.iter().all(|node| node.command(&["EXISTS", "quorate:x"]) == "1").then_some(())
     });

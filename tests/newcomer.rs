@@ -283,7 +283,7 @@ fn status_shows_the_votes_and_the_holders() {
     let holder = program.start(["exec", "--nodes", &list, "--lock", "job", "--", "sh", "-c", &script]);
     until("command that holds the lock", PATIENCE, || held.exists().then_some(()));
     let token: u64 = program.read("held").trim().parse().expect("a fencing token");
-    // The command begins as soon as a majority holds the lease. The other node gets it with the first extension.
+    // The command begins as soon as a majority holds the lease. It is extended to the other one soon after.
     until("lease on every node", PATIENCE, || {
         nodes.iter().all(|node| node.command(&["EXISTS", "quorate:job"]) == "1").then_some(())
     });

@@ -92,6 +92,13 @@ async fn must<N: Node>(client: &mut TestClient<N>, requests: impl IntoIterator<I
     }
 }
 
+async fn page<N: Node>(client: &mut TestClient<N>, request: Request) -> LedgerPage {
+    match client.ask(request).await {
+        Reply::Ledger(page) => page,
+        other => unexpected(&other),
+    }
+}
+
 async fn records<N: Node>(client: &mut TestClient<N>) -> BTreeMap<Arc<str>, Record> {
     client.read("g").await.records.into_iter().collect()
 }
@@ -127,10 +134,9 @@ pub(super) async fn a_seal_returns_the_copy<N: Node>(node: N) {
     let mut client = client_of(node, 1).await;
     let first = leader(2, 1, 1);
     must(&mut client, [first.seals(), first.puts("a", 1, None, "x"), first.marks()]).await;
-    let Reply::Ledger(LedgerPage { state, next: None }) = client.ask(leader(3, 2, 1).seals()).await else {
-        return unexpected(&Reply::Kept);
-    };
-    let found: BTreeMap<_, _> = state.records.into_iter().collect();
+    let page = page(&mut client, leader(3, 2, 1).seals()).await;
+    assert_eq!(page.next, None);
+    let found: BTreeMap<_, _> = page.state.records.into_iter().collect();
     let header = found.get(HEADER_KEY).and_then(Header::of_record).expect("a header");
     assert_eq!((header.seal, header.mark), (Some(leader(3, 2, 1).seal), Some(token(2))));
     assert_eq!((header.founded, found.len()), (token(1), 2));
@@ -254,7 +260,7 @@ pub(super) async fn a_long_copy_is_read_in_pages_of_one_seal<N: Node>(node: N) {
     let (mut after, mut found) = (None, BTreeMap::new());
     loop {
         let asked = Request::SealCopy { ledger: "g".into(), seal: first.seal, after };
-        let Reply::Ledger(page) = client.ask(asked).await else { return unexpected(&Reply::Kept) };
+        let page = page(&mut client, asked).await;
         found.extend(page.state.records);
         match page.next {
             Some(next) => after = Some(next),
@@ -262,7 +268,7 @@ pub(super) async fn a_long_copy_is_read_in_pages_of_one_seal<N: Node>(node: N) {
         }
     }
     assert_eq!(found.len() as u64, many + 1);
-    let Reply::Ledger(page) = client.ask(first.seals()).await else { return unexpected(&Reply::Kept) };
+    let page = page(&mut client, first.seals()).await;
     must(&mut client, [second.seals()]).await;
     let later = Request::SealCopy { ledger: "g".into(), seal: first.seal, after: page.next };
     assert_eq!(client.ask(later).await, sealed_by(3));

@@ -122,6 +122,11 @@ impl<S: AsRef<[Standing]> + AsMut<[Standing]>> Leadership<S> {
         self.nodes.as_mut().iter_mut().for_each(|node| (node.asked, node.confirmed) = (false, false));
     }
 
+    /// Notes, before the decision, that the answer of `node` to the seal does not count: the node has forgotten since.
+    pub fn on_unsealed(&mut self, node: usize) {
+        self.nodes.as_mut()[node] = Standing::default();
+    }
+
     /// Decides on the answers of nodes that have confirmed. Returns `None` if the leader must hear more nodes.
     ///
     /// `holds_latest_lease` is true if this leader holds the latest lease of the leadership. Only such a leader founds (L5).

@@ -8,6 +8,10 @@
 //! L1 to L8 are rules of a leader. `docs/design/ledger.md` has each with the shortest history in which it is needed. L6 to
 //! L8 and the rules of workers are not here: they are decisions about runs.
 
+mod content;
+mod keeper;
 mod leadership;
 
+pub use content::{Content, Entry};
+pub use keeper::{Adopted, Asked, Keeper};
 pub use leadership::{Heard, Leadership, Phase, Standing, Takeover};

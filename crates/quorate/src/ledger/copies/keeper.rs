@@ -1,0 +1,465 @@
+use super::{
+    Content, Entry, Heard, Leadership, Phase, Standing, Takeover,
+    content::{differences, merge},
+};
+use crate::node::{
+    FencingToken, Incarnation, Refusal, Reply,
+    copy::{AssignmentId, LeadAct, Seal},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// The number of records that a leader sends to one node before the node has answered. So a long ledger is copied beside
+/// other requests.
+const WINDOW: usize = 256;
+
+/// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
+/// It performs no I/O. The caller asks for the [requests](Keeper::requests) after each event, sends them, and reports
+/// the answers.
+///
+/// The *map* is the leader's content of the ledger: all that it adopted or sent, acknowledged or not. A node *lacks* the
+/// keys under which its copy differs from the map.
+#[derive(Debug)]
+pub struct Keeper {
+    seal: Seal,
+    leadership: Leadership<Vec<Standing>>,
+    copies: Vec<NodeCopy>,
+    map: BTreeMap<Arc<str>, Entry>,
+    founded: FencingToken,
+    seq: u64,
+    /// The writes that are not stored at a majority of marked nodes yet: the keys by the numbers of the writes.
+    open: BTreeMap<u64, Arc<str>>,
+    /// The requests that are not answered yet, by ticket. A seal is none of them.
+    asked: BTreeMap<u64, (usize, LeadAct)>,
+    tickets: u64,
+    superseded: Option<FencingToken>,
+}
+
+/// A leader's knowledge of one copy, beside its [`Standing`].
+#[derive(Debug, Default)]
+struct NodeCopy {
+    /// The memory in which the node was sealed, and its number for the caller.
+    memory: Option<(Incarnation, u64)>,
+    /// The content that the node returned. `None` once the differences are known.
+    content: Option<Content>,
+    /// The content came while other nodes were asked to confirm, so it takes no part in this try to decide.
+    is_late: bool,
+    /// The keys that the node lacks, with the numbers of the writes that it needs.
+    lacks: BTreeMap<Arc<str>, u64>,
+    /// Those of them that have not been sent. A key may occur twice.
+    unsent: VecDeque<Arc<str>>,
+    /// The number of records that are sent and not answered.
+    in_flight: usize,
+    is_asked_to_seal: bool,
+    /// The confirmation that counts, if one is asked for.
+    confirm: Option<u64>,
+    mark: Option<u64>,
+    /// The node did not answer a request. It is not asked before the caller says so.
+    is_paused: bool,
+}
+
+/// A request to one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Seals the copy. The caller reads all its pages, and then calls [`Keeper::on_sealed`].
+    Seal,
+    /// A request in the memory in which the copy was sealed. The caller then calls [`Keeper::on_reply`].
+    Lead {
+        /// The number of the request.
+        ticket: u64,
+        /// The memory.
+        memory: Incarnation,
+        /// The request.
+        act: LeadAct,
+    },
+}
+
+/// The content of the ledger that a new leader has adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// The decision.
+    pub takeover: Takeover,
+    /// The records: of a ledger that goes on, its content; of one that is founded, what the deciding nodes still had.
+    pub records: BTreeMap<Arc<str>, Entry>,
+}
+
+impl Keeper {
+    /// Creates the keeper of a leader of `nodes` nodes, which has answered nothing yet.
+    pub fn new(nodes: usize, seal: Seal) -> Self {
+        Self {
+            seal,
+            leadership: Leadership::new(Phase::Sealing, vec![Standing::default(); nodes]),
+            copies: (0..nodes).map(|_| NodeCopy::default()).collect(),
+            map: BTreeMap::new(),
+            founded: FencingToken::default(),
+            seq: 0,
+            open: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            tickets: 0,
+            superseded: None,
+        }
+    }
+
+    /// Returns whether the leader may act on the ledger: a majority of all nodes has everything and is marked.
+    pub fn leads(&self) -> bool {
+        self.superseded.is_none() && self.leadership.leads()
+    }
+
+    /// Returns the term of a later leader, if a node is sealed by one.
+    pub fn superseded(&self) -> Option<FencingToken> {
+        self.superseded
+    }
+
+    /// Returns the leader's content of the ledger.
+    pub fn map(&self) -> &BTreeMap<Arc<str>, Entry> {
+        &self.map
+    }
+
+    /// Returns whether `node` counts: it has all records and is marked.
+    pub fn is_complete(&self, node: usize) -> bool {
+        self.standing(node).marked && self.copies[node].has_all()
+    }
+
+    /// Returns the number of records that `node` is known to lack. `None` while the leader does not know its copy.
+    pub fn lacking(&self, node: usize) -> Option<usize> {
+        let copy = &self.copies[node];
+        copy.is_known().then_some(copy.lacks.len())
+    }
+
+    /// Begins a write of the record under `key`, or removes the record with `None`. With `assigns`, the record is a new
+    /// assignment. Returns the number of the write. The write is done once [`Keeper::is_written`].
+    pub fn write(&mut self, key: &Arc<str>, value: Option<Arc<str>>, assigns: bool) -> u64 {
+        let seq = self.next_seq();
+        let id = AssignmentId { term: self.seal.term, seq };
+        match value {
+            Some(value) => {
+                let kept = self.map.get(key).and_then(|entry| entry.assignment);
+                let assignment = if assigns { Some(id) } else { kept };
+                self.map.insert(Arc::clone(key), Entry { value, assignment });
+            }
+            None => {
+                self.map.remove(key);
+            }
+        }
+        for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
+            copy.lacks.insert(Arc::clone(key), seq);
+            copy.unsent.push_back(Arc::clone(key));
+        }
+        self.open.insert(seq, Arc::clone(key));
+        seq
+    }
+
+    /// Returns whether the write with this number is stored at a majority of marked nodes.
+    pub fn is_written(&self, seq: u64) -> bool {
+        !self.open.contains_key(&seq)
+    }
+
+    /// Returns the requests to send now, each with its node.
+    pub fn requests(&mut self) -> Vec<(usize, Asked)> {
+        let mut requests = Vec::new();
+        if self.superseded.is_some() {
+            return requests;
+        }
+        self.hear_late_nodes();
+        self.leadership.ask_to_confirm();
+        for node in 0..self.copies.len() {
+            if !self.copies[node].is_paused {
+                self.requests_to(node, &mut requests);
+            }
+        }
+        requests
+    }
+
+    /// Notes the content of `node`, which it returned to the seal. `epoch` is the number of its memory for the caller.
+    pub fn on_sealed(&mut self, node: usize, epoch: u64, content: Content) {
+        let is_late = self.leadership.phase() == Phase::Confirming;
+        let memory = Some((content.header.incarnation, epoch));
+        self.copies[node] = NodeCopy { memory, is_late, content: Some(content), ..NodeCopy::default() };
+        if !is_late {
+            self.note_sealed(node);
+        }
+    }
+
+    /// Notes the reply of a node to the request with this ticket, which the node gave in the memory with the number `epoch`.
+    /// A node that did not answer has no reply.
+    pub fn on_reply(&mut self, ticket: u64, epoch: u64, reply: Option<&Reply>) {
+        let Some((node, act)) = self.asked.remove(&ticket) else { return };
+        self.copies[node].in_flight -=
+            usize::from(self.copies[node].in_flight > 0 && matches!(act, LeadAct::Put { .. }));
+        if self.copies[node].memory.is_none_or(|(_, sealed)| sealed != epoch) {
+            // The answer is about an earlier memory, or about a later one that this leader has not sealed.
+            self.on_epoch(node, epoch);
+            return;
+        }
+        match reply {
+            Some(Reply::Written) => self.on_written(node, ticket, &act),
+            Some(Reply::Refused(Refusal::Sealed { by })) => self.on_superseded(*by),
+            Some(Reply::Refused(Refusal::NotSealed)) => self.on_forgot(node),
+            _ => self.on_failed(node),
+        }
+    }
+
+    /// Notes that the memory of `node` has this number now.
+    pub fn on_epoch(&mut self, node: usize, epoch: u64) {
+        if self.copies[node].memory.is_some_and(|(_, sealed)| sealed < epoch) {
+            self.on_forgot(node);
+        }
+    }
+
+    /// Notes that a node is sealed by a later term.
+    pub fn on_superseded(&mut self, by: FencingToken) {
+        self.superseded = self.superseded.max(Some(by));
+    }
+
+    /// Notes that `node` did not answer a request, so that it may have carried it out or not. The leader asks the node
+    /// nothing until [`Keeper::resume`].
+    pub fn on_failed(&mut self, node: usize) {
+        let copy = &mut self.copies[node];
+        copy.is_paused = true;
+        (copy.is_asked_to_seal, copy.confirm, copy.mark) = (false, None, None);
+        copy.unsent = copy.lacks.keys().cloned().collect();
+    }
+
+    /// Lets the leader ask `node` again after a failure.
+    pub fn resume(&mut self, node: usize) {
+        self.copies[node].is_paused = false;
+    }
+
+    /// Returns whether the leader waits for [`Keeper::resume`] of this node.
+    pub fn is_paused(&self, node: usize) -> bool {
+        self.copies[node].is_paused
+    }
+
+    /// Decides about the takeover, if enough nodes have confirmed. `holds_latest_lease` is true if this leader holds the
+    /// latest lease of the leadership.
+    ///
+    /// If the ledger goes on, its records are adopted. If it is founded, the caller calls [`Keeper::found`] with the records
+    /// that it keeps.
+    pub fn decide(&mut self, holds_latest_lease: bool) -> Option<Adopted> {
+        if self.leadership.phase() != Phase::Confirming {
+            return None;
+        }
+        let confirmed = |(node, copy): (usize, &NodeCopy)| {
+            let content = copy.content.as_ref().filter(|_| !copy.is_late && self.standing(node).confirmed)?;
+            Some((Heard { node, mark: content.header.mark }, content.clone()))
+        };
+        let heard: Vec<_> = self.copies.iter().enumerate().filter_map(confirmed).collect();
+        let answers: Vec<_> = heard.iter().map(|(heard, _)| *heard).collect();
+        let takeover = self.leadership.decide(&answers, holds_latest_lease)?;
+        let counts = |heard: &Heard| match takeover {
+            Takeover::Continue { mark } => heard.mark == Some(mark),
+            Takeover::Found => true,
+        };
+        let deciding = || heard.iter().filter(|(heard, _)| counts(heard)).map(|(_, content)| content);
+        let records = merge(deciding());
+        if let Takeover::Continue { .. } = takeover {
+            self.founded = deciding().map(|content| content.header.founded).max().unwrap_or_default();
+            self.adopt(records.clone());
+        }
+        Some(Adopted { takeover, records })
+    }
+
+    /// Founds the ledger with these records.
+    pub fn found(&mut self, records: BTreeMap<Arc<str>, Entry>) {
+        self.founded = self.seal.term;
+        self.adopt(records);
+    }
+
+    fn adopt(&mut self, records: BTreeMap<Arc<str>, Entry>) {
+        self.map = records;
+        for node in 0..self.copies.len() {
+            if std::mem::take(&mut self.copies[node].is_late) {
+                self.note_sealed(node);
+            } else {
+                self.compare(node);
+            }
+        }
+    }
+
+    /// Notes that `node` has answered the seal.
+    fn note_sealed(&mut self, node: usize) {
+        let is_complete =
+            self.copies[node].content.as_ref().is_some_and(|content| content.header.is_complete());
+        self.leadership.on_sealed(node, is_complete);
+        if self.leadership.phase() == Phase::Decided {
+            self.compare(node);
+        }
+    }
+
+    /// If the nodes that have confirmed cannot decide, goes back to the seal and hears those that came later.
+    fn hear_late_nodes(&mut self) {
+        let waits = |(copy, standing): (&NodeCopy, &Standing)| {
+            standing.asked && !standing.confirmed && !copy.is_paused
+        };
+        let has_late = self.copies.iter().any(|copy| copy.is_late);
+        if !has_late || self.copies.iter().zip(self.leadership.nodes()).any(waits) {
+            return;
+        }
+        self.leadership.seal_again();
+        for node in 0..self.copies.len() {
+            self.copies[node].confirm = None;
+            if std::mem::take(&mut self.copies[node].is_late) {
+                self.note_sealed(node);
+            }
+        }
+    }
+
+    /// Works out what the copy of `node` lacks.
+    fn compare(&mut self, node: usize) {
+        let seq = self.next_seq();
+        let Self { copies, map, .. } = self;
+        let copy = &mut copies[node];
+        if let Some(content) = copy.content.take() {
+            let lacks = differences(map, &content);
+            copy.unsent = lacks.iter().cloned().collect();
+            copy.lacks = lacks.into_iter().map(|key| (key, seq)).collect();
+        }
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    fn standing(&self, node: usize) -> Standing {
+        self.leadership.nodes()[node]
+    }
+
+    fn requests_to(&mut self, node: usize, requests: &mut Vec<(usize, Asked)>) {
+        let Some((memory, _)) = self.copies[node].memory else {
+            if !std::mem::replace(&mut self.copies[node].is_asked_to_seal, true) {
+                requests.push((node, Asked::Seal));
+            }
+            return;
+        };
+        let mut acts = self.copies[node].puts(&self.map);
+        acts.extend(self.confirmation(node));
+        acts.extend(self.mark(node));
+        for act in acts {
+            let ticket = self.tickets;
+            self.tickets += 1;
+            match act {
+                LeadAct::Confirm => self.copies[node].confirm = Some(ticket),
+                LeadAct::Mark { .. } => self.copies[node].mark = Some(ticket),
+                _ => {}
+            }
+            self.asked.insert(ticket, (node, act.clone()));
+            requests.push((node, Asked::Lead { ticket, memory, act }));
+        }
+    }
+
+    /// Returns the request to confirm, if one is due: before the decision, or because another node joins.
+    fn confirmation(&mut self, node: usize) -> Option<LeadAct> {
+        if self.leadership.begin_join(node, self.copies[node].has_all()) {
+            // What was asked before the join began says nothing about it.
+            self.copies.iter_mut().for_each(|copy| copy.confirm = None);
+        }
+        let standing = self.standing(node);
+        let is_due = match self.leadership.phase() {
+            Phase::Sealing => false,
+            Phase::Confirming => standing.asked && !standing.confirmed,
+            Phase::Decided => {
+                let joins = self.leadership.nodes().iter().any(|standing| standing.joins);
+                joins
+                    && !standing.joins
+                    && standing.marked
+                    && !standing.vouches
+                    && self.copies[node].is_known()
+            }
+        };
+        (is_due && self.copies[node].confirm.is_none()).then_some(LeadAct::Confirm)
+    }
+
+    /// Returns the request to mark the node, if it is due.
+    fn mark(&mut self, node: usize) -> Option<LeadAct> {
+        let copy = &self.copies[node];
+        let is_due = self.leadership.phase() == Phase::Decided
+            && copy.mark.is_none()
+            && self.leadership.is_mark_due(node, copy.has_all());
+        is_due.then(|| {
+            self.leadership.on_mark_sent(node);
+            LeadAct::Mark { founded: self.founded }
+        })
+    }
+
+    fn on_written(&mut self, node: usize, ticket: u64, act: &LeadAct) {
+        let copy = &mut self.copies[node];
+        match act {
+            LeadAct::Confirm if copy.confirm == Some(ticket) => {
+                copy.confirm = None;
+                match self.leadership.phase() {
+                    Phase::Sealing => {}
+                    Phase::Confirming => self.leadership.on_confirmed(node),
+                    Phase::Decided => self.leadership.on_vouched(node),
+                }
+            }
+            LeadAct::Put { key, seq, .. } => {
+                if copy.lacks.get(key) == Some(seq) {
+                    copy.lacks.remove(key);
+                    self.close_writes();
+                }
+            }
+            LeadAct::Mark { .. } => {
+                copy.mark = None;
+                self.leadership.on_marked(node);
+                self.close_writes();
+            }
+            LeadAct::Confirm | LeadAct::Void { .. } => {}
+        }
+    }
+
+    fn on_forgot(&mut self, node: usize) {
+        self.copies[node] = NodeCopy { is_paused: self.copies[node].is_paused, ..NodeCopy::default() };
+        match self.leadership.phase() {
+            Phase::Decided => self.leadership.on_forgot(node),
+            Phase::Sealing | Phase::Confirming => self.leadership.on_unsealed(node),
+        }
+    }
+
+    /// Ends the writes that a majority of marked nodes has stored.
+    fn close_writes(&mut self) {
+        let Self { open, copies, leadership, .. } = self;
+        let needed = crate::config::majority(copies.len());
+        open.retain(|_, key| {
+            let has = |(copy, standing): &(&NodeCopy, &Standing)| standing.marked && copy.has(key);
+            copies.iter().zip(leadership.nodes()).filter(has).count() < needed
+        });
+    }
+}
+
+impl NodeCopy {
+    /// Returns whether the leader knows what the node lacks.
+    fn is_known(&self) -> bool {
+        self.memory.is_some() && self.content.is_none()
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.is_known() && !self.lacks.contains_key(key)
+    }
+
+    fn has_all(&self) -> bool {
+        self.is_known() && self.lacks.is_empty()
+    }
+
+    /// Returns the records to send next.
+    fn puts(&mut self, map: &BTreeMap<Arc<str>, Entry>) -> Vec<LeadAct> {
+        let mut puts = Vec::new();
+        while self.in_flight < WINDOW
+            && let Some(key) = self.unsent.pop_front()
+        {
+            let Some(seq) = self.lacks.get(&key).copied() else { continue };
+            self.in_flight += 1;
+            let entry = map.get(&key);
+            let (assignment, value) =
+                (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
+            puts.push(LeadAct::Put { key, seq, assignment, value });
+        }
+        puts
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;
