@@ -47,6 +47,11 @@ async fn redis_node_without_a_prefix() {
     let server = quorate_testkit::redis::RedisConfig::new().unix_socket().start().unwrap();
     let url = format!("unix://{}?db=3", server.socket().unwrap().display());
     let make = || {
+        // The server may not have noticed yet that the sessions of the case before are closed. It would still count them as
+        // subscribers of a lock's channel.
+        for kind in ["pubsub", "normal"] {
+            server.command(&["CLIENT", "KILL", "TYPE", kind]);
+        }
         server.flushall();
         RedisNode::parse(&url).unwrap().prefix("")
     };

@@ -1,5 +1,5 @@
 -- Serves the requests on copies of led ledgers. Beside the fields of every ledger, a copy has r:! (header, as
--- 0:TERM:0:LEADER:MEMORY:MARK:FOUNDED), and for each assignment r:@KEY (register, as ID:0:MEMORY:STATE) and r:$KEY (end, as
+-- 0:TERM:0:LEADER:MEMORY:MARK:FOUNDED:REMOVED), and for each assignment r:@KEY (register, as ID:0:MEMORY:STATE) and r:$KEY (end, as
 -- ID:0:VALUE). An ID is SEQ:TERM.
 
 -- The node's present memory, which its marker shows.
@@ -11,24 +11,25 @@ local function no_copy(ledger, key)
   refuse('wrongtype', 'the record ' .. key .. ' of the key ' .. ledger)
 end
 
--- Returns the header of the copy as it counts in the present memory: its term, leader and mark, which may be nil, and its
--- founding. A call reads each header once.
+-- Returns the header of the copy as it counts in the present memory: its term, leader and mark, which may be nil, its
+-- founding, and the largest number of a write of this term that removed a record. A call reads each header once.
 local function header_of(ledger)
   local header = headers[ledger]
   if header then
     return header
   end
   local _, stored = ledger_head(ledger, 'r:!')
-  header = { founded = '0' }
+  header = { founded = '0', removed = '0' }
   if stored then
-    local term, leader, memory, mark, founded = match(stored, '^0:(%d+):0:(%x+):(%x+):([%d-]+):(%d+)$')
+    local term, leader, memory, mark, founded, removed =
+      match(stored, '^0:(%d+):0:(%x+):(%x+):([%d-]+):(%d+):(%d+)$')
     if not term then
       no_copy(ledger, '!')
     end
     header.founded = founded
     if memory == present then
       header.term, header.leader = term, leader
-      header.mark = mark ~= '-' and mark or nil
+      header.mark, header.removed = mark ~= '-' and mark or nil, removed
     end
   end
   headers[ledger] = header
@@ -36,7 +37,7 @@ local function header_of(ledger)
 end
 
 local function store_header(ledger, header)
-  local parts = { '0', header.term, '0', header.leader, present, header.mark or '-', header.founded }
+  local parts = { '0', header.term, '0', header.leader, present, header.mark or '-', header.founded, header.removed }
   call('HSET', ledger, 'r:!', table.concat(parts, ':'))
 end
 
@@ -113,7 +114,7 @@ define('a', true, true, 1, 3, function(k, a)
       refuse('sealed', header.term)
     end
     if not same then
-      header.term, header.leader = term, leader
+      header.term, header.leader, header.removed = term, leader, '0'
       store_header(ledger, header)
     end
   end
@@ -139,9 +140,17 @@ define('c', true, true, 1, 7, function(k, a)
   if stored_term == term and not less(stored_seq, seq) then
     return written(ledger)
   end
+  if not stored_term and less(seq, header.removed) then
+    -- A later write may have removed the record.
+    refuse('toolate')
+  end
   local record, register_field, end_field = 'r:' .. key, 'r:@' .. key, 'r:$' .. key
   if ARGV[a + 6] == '' then
     call('HDEL', ledger, record, register_field, end_field)
+    if less(header.removed, seq) then
+      header.removed = seq
+      store_header(ledger, header)
+    end
     return written(ledger)
   end
   call('HSET', ledger, record, seq .. ':' .. term .. ':0:' .. sub(ARGV[a + 6], 2))

@@ -156,6 +156,10 @@ pub(super) async fn an_older_write_of_one_term_changes_nothing<N: Node>(node: N)
     );
     must(&mut client, [second.removes("a", 2), second.removes("never", 3)]).await;
     assert!(!records(&mut client).await.contains_key("a"));
+    assert_eq!(client.ask(second.puts("a", 1, None, "late")).await, TOO_LATE, "it was removed");
+    assert_eq!(client.ask(second.puts("b", 2, None, "late")).await, TOO_LATE, "it may have been removed");
+    must(&mut client, [second.puts("b", 3, None, "x"), leader(4, 1, 1).seals()]).await;
+    must(&mut client, [leader(4, 1, 1).puts("a", 1, None, "of a new term")]).await;
 }
 
 pub(super) async fn a_new_memory_needs_a_new_seal_and_mark<N: Node>(node: N) {

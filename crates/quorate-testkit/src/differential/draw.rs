@@ -99,11 +99,11 @@ fn led() -> impl Strategy<Value = Led> {
 
 /// Draws a term or a number of a write. Compared as text, 10 would be less than 9.
 fn number() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(9_u8), 3 => Just(10), 1 => 0..12_u8]
+    prop_oneof![16 => Just(9_u8), 3 => Just(10), 1 => 0..12_u8]
 }
 
 fn seal() -> impl Strategy<Value = (u8, u8)> {
-    (number(), prop_oneof![6 => Just(1_u8), 1 => Just(2)])
+    (number(), prop_oneof![12 => Just(1_u8), 1 => Just(2)])
 }
 
 fn assignment() -> impl Strategy<Value = (u8, u8)> {
@@ -112,15 +112,15 @@ fn assignment() -> impl Strategy<Value = (u8, u8)> {
 
 /// Draws a memory: that of the markers without one, or that of the others.
 fn memory() -> impl Strategy<Value = u8> {
-    prop_oneof![5 => Just(0_u8), 2 => Just(2), 1 => Just(1)]
+    prop_oneof![12 => Just(0_u8), 3 => Just(2), 1 => Just(1)]
 }
 
 fn copy() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0_u8), 1 => Just(1)]
+    prop_oneof![12 => Just(0_u8), 1 => Just(1)]
 }
 
 fn copy_key() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0_u8), 1 => 0..values::COPY_KEYS]
+    prop_oneof![12 => Just(0_u8), 1 => 0..values::COPY_KEYS]
 }
 
 /// Draws a stamp. Compared as text, 10 would be less than 9.

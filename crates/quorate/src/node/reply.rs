@@ -143,8 +143,8 @@ pub enum Refusal {
     /// The node takes no part in this assignment: another record stands there, or the node's copy was made later.
     #[error("the node takes no part in this assignment")]
     NoPart,
-    /// Of the start and the end before it of one assignment, the other one came first.
-    #[error("the assignment was decided otherwise before")]
+    /// Of *start* and *void* of one assignment, the other one came first. Or a later write may have removed the record.
+    #[error("a later request, or the opposite one, came first")]
     TooLate,
     /// The record's time lies before the ledger's low-water mark.
     #[error("the record is older than the ledger remembers")]

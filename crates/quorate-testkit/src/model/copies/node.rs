@@ -79,7 +79,7 @@ impl<const N: usize> Copies<N> {
             false => entry,
         });
         let stamp = Stamp { term: token(term), seq: seq.into() };
-        let Some(entry) = Entry::write(stored, &header, stamp, id(value)) else { return };
+        let Ok(Some(entry)) = Entry::write(stored, &header, stamp, id(value)) else { return };
         if self.lacks(Rule::Exact) && node.seal < leader as u8 + 2 {
             node.seal = leader as u8 + 2;
         }

@@ -56,6 +56,8 @@ struct NodeCopy {
     /// The confirmation that counts, if one is asked for.
     confirm: Option<u64>,
     mark: Option<u64>,
+    /// A mark for this memory was sent. It may reach the node at any time, so it may be sent again.
+    is_mark_sent: bool,
     /// The node did not answer a request. It is not asked before the caller says so.
     is_paused: bool,
 }
@@ -164,6 +166,7 @@ impl Keeper {
         }
         self.hear_late_nodes();
         self.leadership.ask_to_confirm();
+        self.begin_a_join();
         for node in 0..self.copies.len() {
             if !self.copies[node].is_paused {
                 self.requests_to(node, &mut requests);
@@ -197,6 +200,7 @@ impl Keeper {
             Some(Reply::Written) => self.on_written(node, ticket, &act),
             Some(Reply::Refused(Refusal::Sealed { by })) => self.on_superseded(*by),
             Some(Reply::Refused(Refusal::NotSealed)) => self.on_forgot(node),
+            Some(Reply::Refused(Refusal::TooLate)) => self.write_again(node, &act),
             _ => self.on_failed(node),
         }
     }
@@ -350,12 +354,17 @@ impl Keeper {
         }
     }
 
+    /// Lets a node join that had forgotten and has everything now, if no other one joins.
+    fn begin_a_join(&mut self) {
+        let Self { leadership, copies, .. } = self;
+        if (0..copies.len()).any(|node| leadership.begin_join(node, copies[node].has_all())) {
+            // What was asked before the join began says nothing about it.
+            copies.iter_mut().for_each(|copy| copy.confirm = None);
+        }
+    }
+
     /// Returns the request to confirm, if one is due: before the decision, or because another node joins.
     fn confirmation(&mut self, node: usize) -> Option<LeadAct> {
-        if self.leadership.begin_join(node, self.copies[node].has_all()) {
-            // What was asked before the join began says nothing about it.
-            self.copies.iter_mut().for_each(|copy| copy.confirm = None);
-        }
         let standing = self.standing(node);
         let is_due = match self.leadership.phase() {
             Phase::Sealing => false,
@@ -374,11 +383,13 @@ impl Keeper {
 
     /// Returns the request to mark the node, if it is due.
     fn mark(&mut self, node: usize) -> Option<LeadAct> {
-        let copy = &self.copies[node];
+        let copy = &mut self.copies[node];
+        let is_marked = self.leadership.nodes()[node].marked;
         let is_due = self.leadership.phase() == Phase::Decided
             && copy.mark.is_none()
-            && self.leadership.is_mark_due(node, copy.has_all());
+            && (copy.is_mark_sent && !is_marked || self.leadership.is_mark_due(node, copy.has_all()));
         is_due.then(|| {
+            copy.is_mark_sent = true;
             self.leadership.on_mark_sent(node);
             LeadAct::Mark { founded: self.founded }
         })
@@ -407,6 +418,20 @@ impl Keeper {
                 self.close_writes();
             }
             LeadAct::Confirm | LeadAct::Void { .. } => {}
+        }
+    }
+
+    /// Sends a record under a new number: requests were carried out in another order than they were sent in, so the node
+    /// cannot know whether a later one had removed the record.
+    fn write_again(&mut self, node: usize, act: &LeadAct) {
+        let seq = self.next_seq();
+        let copy = &mut self.copies[node];
+        if let LeadAct::Put { key, seq: refused, .. } = act
+            && let Some(lacked) = copy.lacks.get_mut(key)
+            && *lacked == *refused
+        {
+            *lacked = seq;
+            copy.unsent.push_back(Arc::clone(key));
         }
     }
 

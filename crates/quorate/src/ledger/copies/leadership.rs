@@ -176,8 +176,9 @@ impl<S: AsRef<[Standing]> + AsMut<[Standing]>> Leadership<S> {
         }
     }
 
-    /// Notes that `node` is marked.
+    /// Notes that `node` is marked. If it joins once more, because the answer came late, that join ends.
     pub fn on_marked(&mut self, node: usize) {
+        self.on_mark_sent(node);
         self.nodes.as_mut()[node].marked = true;
     }
 

@@ -50,9 +50,16 @@ pub enum NoRegister {
     Late(Register),
 }
 
+/// A later write may have removed the record: the leader sends it again under a new number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaybeRemoved;
+
 impl Entry {
     /// Decides about a leader's write, which the node has admitted. `stored` is what the node stores of the record, and
     /// `header` its header. Returns what to store, or `None` if the node has a later write of this term already.
+    ///
+    /// # Errors
+    /// [`MaybeRemoved`] if a later write of this term may have removed the record.
     ///
     /// The register of an assignment stays while the same assignment is written again. A new assignment has a register only
     /// on a node that the leader which created it had marked before: the others may have been copied since, or may be (N5).
@@ -61,9 +68,12 @@ impl Entry {
         header: &Header,
         stamp: Stamp,
         assignment: Option<AssignmentId>,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, MaybeRemoved> {
         if stored.is_some_and(|stored| stored.stamp.term == stamp.term && stored.stamp.seq >= stamp.seq) {
-            return None;
+            return Ok(None);
+        }
+        if stored.is_none() && stamp.seq < header.removed {
+            return Err(MaybeRemoved);
         }
         let same = stored.filter(|stored| assignment.is_some() && stored.assignment == assignment);
         let register = match (same, assignment) {
@@ -71,7 +81,7 @@ impl Entry {
             (None, Some(id)) if id.term == stamp.term && header.mark == Some(id.term) => Some(Register::Open),
             (None, _) => None,
         };
-        Some(Self { stamp, assignment, register })
+        Ok(Some(Self { stamp, assignment, register }))
     }
 
     /// Registers the worker's *start* of the assignment `id`.
@@ -128,16 +138,21 @@ mod tests {
 
     #[test]
     fn a_late_write_of_the_same_term_changes_nothing() {
-        let stored = Entry::write(None, &header(Some(2)), stamp(2, 5), None);
-        assert_eq!(Entry::write(stored, &header(Some(2)), stamp(2, 4), None), None);
-        assert_eq!(Entry::write(stored, &header(Some(2)), stamp(2, 5), None), None);
-        assert_eq!(Entry::write(stored, &header(Some(2)), stamp(3, 1), None).unwrap().stamp, stamp(3, 1));
+        let mut header = header(Some(2));
+        let stored = Entry::write(None, &header, stamp(2, 5), None).unwrap();
+        assert_eq!(Entry::write(stored, &header, stamp(2, 4), None), Ok(None));
+        assert_eq!(Entry::write(stored, &header, stamp(2, 5), None), Ok(None));
+        assert_eq!(Entry::write(stored, &header, stamp(3, 1), None).unwrap().unwrap().stamp, stamp(3, 1));
+        header.remove(7);
+        header.remove(6);
+        assert_eq!(Entry::write(None, &header, stamp(2, 6), None), Err(MaybeRemoved));
+        assert!(Entry::write(None, &header, stamp(2, 8), None).is_ok_and(|entry| entry.is_some()));
     }
 
     #[test]
     fn a_node_takes_part_in_an_assignment_only_if_its_leader_had_marked_the_node() {
         let id = stamp(2, 5);
-        let part = |mark, at| Entry::write(None, &header(mark), at, Some(id)).unwrap().register;
+        let part = |mark, at| Entry::write(None, &header(mark), at, Some(id)).unwrap().unwrap().register;
         assert_eq!(part(Some(2), id), Some(Register::Open));
         assert_eq!(part(None, id), None, "incomplete");
         assert_eq!(part(Some(1), id), None, "marked by another leader");
@@ -147,25 +162,25 @@ mod tests {
     #[test]
     fn of_start_and_void_the_first_wins() {
         let (id, complete) = (stamp(2, 5), header(Some(2)));
-        let entry = Entry::write(None, &complete, id, Some(id)).unwrap();
+        let entry = Entry::write(None, &complete, id, Some(id)).unwrap().unwrap();
         let (mut started, mut voided) = (entry, entry);
         assert_eq!([started.start(&complete, id), started.start(&complete, id)], [Ok(()); 2], "again");
         assert_eq!(started.void(&complete, id), Err(NoRegister::Late(Register::Started)));
         assert_eq!(voided.void(&complete, id), Ok(()));
         assert_eq!(voided.start(&complete, id), Err(NoRegister::Late(Register::Void)));
-        let again = Entry::write(Some(voided), &complete, stamp(3, 1), Some(id)).unwrap();
+        let again = Entry::write(Some(voided), &complete, stamp(3, 1), Some(id)).unwrap().unwrap();
         assert_eq!(again.register, Some(Register::Void), "the same assignment under the next leader");
-        let other = Entry::write(Some(voided), &complete, stamp(2, 6), Some(stamp(2, 6))).unwrap();
+        let other = Entry::write(Some(voided), &complete, stamp(2, 6), Some(stamp(2, 6))).unwrap().unwrap();
         assert_eq!(other.register, Some(Register::Open));
     }
 
     #[test]
     fn an_incomplete_or_late_copy_registers_nothing() {
         let (id, complete) = (stamp(2, 5), header(Some(2)));
-        let mut entry = Entry::write(None, &complete, id, Some(id)).unwrap();
+        let mut entry = Entry::write(None, &complete, id, Some(id)).unwrap().unwrap();
         assert_eq!(entry.start(&header(None), id), Err(NoRegister::Incomplete));
         assert_eq!(entry.start(&complete, stamp(2, 4)), Err(NoRegister::OtherRecord));
-        let mut copy = Entry::write(None, &complete, stamp(3, 1), Some(id)).unwrap();
+        let mut copy = Entry::write(None, &complete, stamp(3, 1), Some(id)).unwrap().unwrap();
         assert_eq!([copy.start(&complete, id), copy.void(&complete, id)], [Err(NoRegister::NoPart); 2]);
         assert!(copy.takes_end(&complete, id) && !copy.takes_end(&header(None), id));
     }

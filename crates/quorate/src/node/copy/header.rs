@@ -20,6 +20,9 @@ pub struct Header {
     pub mark: Option<FencingToken>,
     /// The term of the leader that founded the ledger. Zero before any founding.
     pub founded: FencingToken,
+    /// The largest number of a write of this term by which a record was removed. Nothing else is left of that record, so an
+    /// earlier write of it that comes later must be known by its number.
+    pub removed: u64,
 }
 
 /// The reason why a node refuses a leader's request.
@@ -37,7 +40,7 @@ pub enum HeaderRefusal {
 impl Header {
     /// Returns the header of a node that stores nothing of the ledger.
     pub fn empty(incarnation: Incarnation) -> Self {
-        Self { incarnation, seal: None, mark: None, founded: FencingToken::default() }
+        Self { incarnation, seal: None, mark: None, founded: FencingToken::default(), removed: 0 }
     }
 
     /// Returns the header as it counts in the memory `present`. Seal and mark of an earlier memory do not count: they came
@@ -66,8 +69,10 @@ impl Header {
             Some(by) if by.term > seal.term || (by.term == seal.term && by != seal) => {
                 Err(HeaderRefusal::Sealed { by })
             }
-            _ => {
-                self.seal = Some(seal);
+            stored => {
+                if stored != Some(seal) {
+                    (self.seal, self.removed) = (Some(seal), 0);
+                }
                 Ok(())
             }
         }
@@ -84,6 +89,11 @@ impl Header {
             Some(by) if by != seal && by.term >= seal.term => Err(HeaderRefusal::Sealed { by }),
             _ => Err(HeaderRefusal::NotSealed),
         }
+    }
+
+    /// Notes that the write `seq` of this term has removed a record.
+    pub fn remove(&mut self, seq: u64) {
+        self.removed = self.removed.max(seq);
     }
 
     /// Marks the copy as equal to that of the leader of `term`, which the node has admitted. `founded` is the founding from

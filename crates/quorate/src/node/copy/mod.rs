@@ -22,7 +22,7 @@ mod header;
 mod request;
 mod rows;
 
-pub use entry::{AssignmentId, Entry, NoRegister, Register, Stamp};
+pub use entry::{AssignmentId, Entry, MaybeRemoved, NoRegister, Register, Stamp};
 pub use header::{Header, HeaderRefusal, Seal};
 pub use request::{LeadAct, WorkAct};
 pub use rows::{HEADER_KEY, RegisterRow, end_key, end_row, is_key, register_key};

@@ -41,10 +41,10 @@ impl Stamp {
 impl Header {
     /// Returns the record under [`HEADER_KEY`]. `None` if the copy is not sealed; then nothing is stored.
     pub fn to_record(&self) -> Option<Record> {
-        let Self { incarnation, seal, mark, founded } = self;
+        let Self { incarnation, seal, mark, founded, removed } = self;
         let Seal { term, leader } = (*seal)?;
         let mark = mark.map_or_else(|| "-".to_owned(), |term| term.to_string());
-        let value = format!("{leader:016x}:{incarnation}:{mark}:{founded}").into();
+        let value = format!("{leader:016x}:{incarnation}:{mark}:{founded}:{removed}").into();
         Some(record(Stamp { term, seq: 0 }, value))
     }
 
@@ -59,8 +59,9 @@ impl Header {
             term => Some(FencingToken::new(term.parse().ok()?)),
         };
         let founded = FencingToken::new(next()?.parse().ok()?);
+        let removed = next()?.parse().ok()?;
         let seal = Some(Seal { term: record.term, leader });
-        next().is_none().then_some(Self { incarnation, seal, mark, founded })
+        next().is_none().then_some(Self { incarnation, seal, mark, founded, removed })
     }
 }
 
@@ -126,10 +127,11 @@ mod tests {
         assert_eq!(header.seal(Seal { term: FencingToken::new(3), leader: 0xab }), Ok(()));
         assert_eq!(Header::of_record(&header.to_record().unwrap()), Some(header));
         header.mark(FencingToken::new(3), FencingToken::new(2));
+        header.remove(9);
         let record = header.to_record().unwrap();
-        assert_eq!(&*record.value, "00000000000000ab:0000000000000007:3:2");
+        assert_eq!(&*record.value, "00000000000000ab:0000000000000007:3:2:9");
         assert_eq!(Header::of_record(&record), Some(header));
-        for value in ["", "ab:0000000000000007:3:2", "00000000000000ab:0000000000000007:3:2:1"] {
+        for value in ["", "ab:0000000000000007:3:2:9", "00000000000000ab:0000000000000007:3:2:9:1"] {
             assert_eq!(Header::of_record(&Record { value: value.into(), ..record.clone() }), None, "{value}");
         }
     }

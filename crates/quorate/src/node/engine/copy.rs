@@ -4,8 +4,8 @@ use super::{RequestHandler, Store};
 use crate::node::{
     Cursor, Incarnation, Record, Refusal, Reply,
     copy::{
-        AssignmentId, Entry, HEADER_KEY, Header, HeaderRefusal, LeadAct, NoRegister, RegisterRow, Seal,
-        Stamp, WorkAct, end_key, end_row, register_key,
+        AssignmentId, Entry, HEADER_KEY, Header, HeaderRefusal, LeadAct, MaybeRemoved, NoRegister,
+        RegisterRow, Seal, Stamp, WorkAct, end_key, end_row, register_key,
     },
 };
 use std::sync::Arc;
@@ -98,11 +98,20 @@ impl<S: Store> RequestHandler<'_, S> {
             return Ok(no_copy(ledger, key));
         };
         let assignment = assignment.filter(|_| value.is_some());
-        let Some(entry) = Entry::write(stored, header, stamp, assignment) else { return Ok(Reply::Written) };
+        let entry = match Entry::write(stored, header, stamp, assignment) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(Reply::Written),
+            Err(MaybeRemoved) => return Ok(Reply::Refused(Refusal::TooLate)),
+        };
         let record =
             |value: &Arc<str>| Record { at: stamp.seq, term: stamp.term, last: false, value: value.clone() };
         let mut changes: Vec<Change> = vec![(Arc::clone(key), value.map(record))];
         let before = stored.and_then(|stored| stored.assignment);
+        if value.is_none() {
+            let mut header = *header;
+            header.remove(stamp.seq);
+            changes.push((HEADER_KEY.into(), header.to_record()));
+        }
         if before != assignment {
             let row = RegisterRow::of(&entry, header.incarnation);
             changes.push((register_key(key), row.map(RegisterRow::to_record)));
