@@ -74,6 +74,7 @@
 //! | skipped-overlap | an earlier run was active, or a later tick replaces this one ([`Overlap`]) | no |
 //! | skipped-misfire | the tick was not run in time ([`Misfire`]), or the job's schedule or placement changed while it waited | no |
 //! | skipped-paused | the job was paused; one entry, when the job is resumed | no |
+//! | skipped-frozen | the group was frozen; one entry for each job, when the freeze ends | no |
 //! | lost | at-most-once: the run was or may have been started, and its end is not recorded | no |
 //!
 //! When a leader begins, a run is *unfinished* if the ledger has its start and not its end. An unfinished

@@ -16,14 +16,14 @@ use crate::scheduler::{
     },
     registry::Phase,
     store::{
-        FOR_EVER, FROZEN, history_writer::HistoryWriter, next_start::NextStart, retention::Retention,
+        FOR_EVER, history_writer::HistoryWriter, next_start::NextStart, retention::Retention,
         row_writer::RowWriter, snapshot::LedgerSnapshot,
     },
 };
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     sabotage::Sabotage,
-    scheduler::{Job, JobAction, JobAlert, JobResponse, JobRow},
+    scheduler::{Job, JobAction, JobAlert, JobResponse, JobRow, RunOutcome},
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -361,8 +361,8 @@ impl<'a> EventLoop<'a> {
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
-                Effect::Withdraw { why, .. }
-                    if &*why == FROZEN && self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
+                Effect::Withdraw { end: RunOutcome::SkippedFrozen, .. }
+                    if self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
                 Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
                 Effect::Release { key } => self.runs.release(&key),
                 Effect::Report(mut report) => {

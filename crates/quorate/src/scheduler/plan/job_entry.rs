@@ -7,11 +7,11 @@ use crate::scheduler::{
         known_jobs::{stored_row, stored_state},
         pending_run::{RunToClose, SkippedTick},
         record_life,
-        reporter::PAUSED,
+        reporter::{FROZEN, PAUSED},
         takeover::{due_after, unfinished},
     },
     store::recorded_ends::recorded_entries,
-    store::{FROZEN, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
+    store::{RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use crate::{
     env::WallTime,
@@ -151,14 +151,14 @@ impl JobEntry {
         self.row.paused.is_some() || self.frozen.is_some()
     }
 
-    /// Returns the reason if a pause of the job or a freeze of the group leaves the tick out.
-    pub(in crate::scheduler) fn left_out_at(&self, tick: WallTime) -> Option<&'static str> {
+    /// Returns the outcome and its reason if a pause of the job or a freeze of the group leaves the tick out.
+    pub(in crate::scheduler) fn left_out_at(&self, tick: WallTime) -> Option<(RunOutcome, &'static str)> {
         let covers = |paused: &Option<Paused>| {
             let paused = paused.as_ref().filter(|_| self.plan.is_paused());
             paused.is_some_and(|paused| is_before(tick, paused.until))
         };
-        let own = covers(&self.row.paused).then_some(PAUSED);
-        own.or_else(|| covers(&self.frozen).then_some(FROZEN))
+        let own = covers(&self.row.paused).then_some((RunOutcome::SkippedPaused, PAUSED));
+        own.or_else(|| covers(&self.frozen).then_some((RunOutcome::SkippedFrozen, FROZEN)))
     }
 
     /// Returns the time at which the planner next has to handle the job: ticks are due, a pause ends, or the

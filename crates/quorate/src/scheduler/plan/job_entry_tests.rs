@@ -348,7 +348,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     let (mut entry, _) = active(20);
     entry.pause(id, pause(Some(40)));
     assert!(entry.freeze(freeze(25, 30)).is_empty());
-    assert_eq!((entry.wake(), entry.left_out_at(at(29))), (Some(at(30)), Some(PAUSED)));
+    assert_eq!(
+        (entry.wake(), entry.left_out_at(at(29))),
+        (Some(at(30)), Some((RunOutcome::SkippedPaused, PAUSED)))
+    );
     assert_eq!(spans(&mut entry, 30), [(true, None)], "the pause began earlier, and reports them");
     assert!(entry.is_paused() && entry.plan().next().is_none());
     assert_eq!(spans(&mut entry, 40), [(false, Some((at(21), at(39))))]);
@@ -360,7 +363,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     assert_eq!([24, 29, 35].map(|tick| entry.left_out_at(at(tick)).is_some()), [true; 3]);
     assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
     assert!(entry.row().since > at(29) && entry.is_paused() && entry.plan().next().is_none());
-    assert_eq!((entry.left_out_at(at(35)), entry.left_out_at(at(40))), (Some(PAUSED), None));
+    assert_eq!(
+        (entry.left_out_at(at(35)), entry.left_out_at(at(40))),
+        (Some((RunOutcome::SkippedPaused, PAUSED)), None)
+    );
     assert_eq!(spans(&mut entry, 40), [(false, Some((at(30), at(39))))]);
     // Both have ended when the leader looks, and a resumed job stays frozen.
     let (mut entry, _) = active(20);
@@ -371,7 +377,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     entry.freeze(freeze(20, 30));
     entry.pause(id, Paused { at: at(22), ..pause(None) });
     assert_eq!(entry.resume(RequestId::from_u128(2), at(25)).unwrap().span, None);
-    assert_eq!((entry.is_paused(), entry.left_out_at(at(28))), (true, Some(FROZEN)));
+    assert_eq!(
+        (entry.is_paused(), entry.left_out_at(at(28))),
+        (true, Some((RunOutcome::SkippedFrozen, FROZEN)))
+    );
     assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
 }
 

@@ -296,8 +296,8 @@ impl LedJobs {
             let (owner, job) = (RunOwner::Job(place), Arc::clone(&job));
             let start = RunStart { owner, job, state, run, end_needed_at };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
-            if let Some(why) = left_out {
-                out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: why.into() });
+            if let Some((end, why)) = left_out {
+                out.push(Effect::Withdraw { key, end, why: why.into() });
             }
         }
         self.skip(&job, too_late, now, out);

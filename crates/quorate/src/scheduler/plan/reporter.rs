@@ -8,7 +8,6 @@ use crate::scheduler::{
     },
     run::on_leader::RunSummary,
     store::{
-        FROZEN,
         history_writer::{Close, RunReport},
         recorded_ends::recorded_end,
         run_writer::RunId,
@@ -30,6 +29,9 @@ pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement 
 pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
 /// The reason in the history if a run does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
+/// The reason in the history if a run does not start because the group was frozen. The entry of all ticks of a freeze
+/// begins with it.
+pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
 
 /// The data for the history entry of ticks that did not run.
 pub(in crate::scheduler) struct NotRun {
@@ -189,8 +191,8 @@ impl Reporter {
                 closed(not_run(tick, RunOutcome::SkippedMisfire, why))
             }
             SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.left_out(job, run, now, PAUSED),
-            SkippedTick::Frozen(run) => self.left_out(job, run, now, FROZEN),
+            SkippedTick::Paused(run) => self.left_out(job, run, now, (RunOutcome::SkippedPaused, PAUSED)),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, (RunOutcome::SkippedFrozen, FROZEN)),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -200,8 +202,13 @@ impl Reporter {
     }
 
     /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: &str) -> RunReport {
-        let end = RunOutcome::SkippedPaused;
+    fn left_out(
+        &self,
+        job: &Arc<Job>,
+        run: PendingRun,
+        now: WallTime,
+        (end, why): (RunOutcome, &str),
+    ) -> RunReport {
         let closes = run.seen.is_some() || is_kept(job, run.at, now);
         let close = closes.then(|| self.close(run.run(), run.seen.clone(), end, why));
         let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };

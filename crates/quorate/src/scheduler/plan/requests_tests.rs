@@ -4,10 +4,15 @@ use crate::{
     node::{FencingToken, Record},
     scheduler::{
         Job, Overlap, Placement, every,
-        plan::{effect::RunCompletion, led_jobs::AfterRun, pending_run::PendingRun, reporter::Reporter},
+        plan::{
+            effect::RunCompletion,
+            led_jobs::AfterRun,
+            pending_run::PendingRun,
+            reporter::{FROZEN, Reporter},
+        },
         run::on_leader::RunEnd,
         store::{
-            FOR_EVER, FROZEN,
+            FOR_EVER,
             snapshot::{
                 LedgerSnapshot,
                 tests::{SECOND, at, node, sealed},
@@ -263,7 +268,7 @@ fn a_freeze_withdraws_the_open_runs_whose_ticks_it_covers() {
     };
     assert_eq!(freeze(1, run.tick).len(), 0, "the tick is due at the end of the freeze");
     let withdrawn = freeze(2, run.tick + SECOND);
-    let [Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why }] = &withdrawn[..] else {
+    let [Effect::Withdraw { key, end: RunOutcome::SkippedFrozen, why }] = &withdrawn[..] else {
         panic!("{withdrawn:?}")
     };
     assert_eq!((key, &**why), (&run.key, FROZEN));

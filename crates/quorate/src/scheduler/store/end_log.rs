@@ -27,7 +27,7 @@ impl LoggedEnds {
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,
-            RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused => Level::INFO,
+            RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused | RunOutcome::SkippedFrozen => Level::INFO,
             RunOutcome::Cancelled if overlap == Overlap::CancelOld => Level::INFO,
             RunOutcome::Done
             | RunOutcome::Failed

@@ -10,9 +10,6 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// The beginning of the reason of ticks that a freeze of the group left out.
-pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
-
 /// The history entry of one tick, or of several ticks in a row that were skipped together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryEntry {
@@ -76,13 +73,15 @@ pub enum RunOutcome {
     SkippedMisfire,
     /// The tick was skipped, because the job was paused.
     SkippedPaused,
+    /// The tick was skipped, because the group was frozen.
+    SkippedFrozen,
     /// The run was or may have been started, and its end is unknown.
     Lost,
 }
 
 impl RunOutcome {
     /// All outcomes, in the order in which they are declared.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Done,
         Self::Failed,
         Self::TimedOut,
@@ -90,12 +89,16 @@ impl RunOutcome {
         Self::SkippedOverlap,
         Self::SkippedMisfire,
         Self::SkippedPaused,
+        Self::SkippedFrozen,
         Self::Lost,
     ];
 
     /// Returns whether the tick was left out without a run.
     pub const fn is_skipped(self) -> bool {
-        matches!(self, Self::SkippedOverlap | Self::SkippedMisfire | Self::SkippedPaused)
+        matches!(
+            self,
+            Self::SkippedOverlap | Self::SkippedMisfire | Self::SkippedPaused | Self::SkippedFrozen
+        )
     }
 
     /// Returns the name of the outcome in JSON, in log events and in metrics.
@@ -108,6 +111,7 @@ impl RunOutcome {
             Self::SkippedOverlap => "skipped-overlap",
             Self::SkippedMisfire => "skipped-misfire",
             Self::SkippedPaused => "skipped-paused",
+            Self::SkippedFrozen => "skipped-frozen",
             Self::Lost => "lost",
         }
     }

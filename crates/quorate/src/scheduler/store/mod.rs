@@ -22,7 +22,6 @@ pub(super) mod snapshot;
 pub(super) mod wire;
 
 pub use error::RecordError;
-pub(super) use history::FROZEN;
 pub use history::{HistoryEntry, RunCause, RunOutcome};
 pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};

@@ -219,9 +219,9 @@ fn frozen() {
     assert_eq!(explain(&later).reason, Reason::NoRecord, "the freeze began after the tick");
     let earlier = facts(|facts| {
         let why = "the group was frozen by ann: a migration";
-        ledger(facts).history.push(entry(RunOutcome::SkippedPaused, why));
+        ledger(facts).history.push(entry(RunOutcome::SkippedFrozen, why));
     });
-    answers(&earlier, Reason::Frozen, ["because the group was frozen by ann", "skipped-paused", "backfill"]);
+    answers(&earlier, Reason::Frozen, ["because the group was frozen by ann", "skipped-frozen", "backfill"]);
 }
 
 #[test]

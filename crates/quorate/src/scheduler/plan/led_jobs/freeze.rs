@@ -3,11 +3,11 @@
 use super::LedJobs;
 use crate::scheduler::plan::{
     effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry, job_plan::is_before,
-    pending_run::ActiveRun,
+    pending_run::ActiveRun, reporter::FROZEN,
 };
 use crate::{
     env::WallTime,
-    scheduler::{JobRow, Paused, RequestId, RunOutcome, store::FROZEN},
+    scheduler::{JobRow, Paused, RequestId, RunOutcome},
 };
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl LedJobs {
             let freeze = |entry: &mut JobEntry| (Arc::clone(entry.job()), entry.freeze(frozen.clone()));
             let Some((job, skipped)) = self.table.change(place, freeze) else { continue };
             let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, frozen.until);
-            self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, FROZEN, out);
+            self.withdraw(place, is_left_out, RunOutcome::SkippedFrozen, FROZEN, out);
             self.skip(&job, skipped, now, out);
         }
     }
