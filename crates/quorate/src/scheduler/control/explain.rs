@@ -9,7 +9,7 @@ pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
 
 use crate::{
     env::WallTime,
-    scheduler::store::{HistoryEntry, RunOutcome},
+    scheduler::{job::RunOutcome, store::HistoryEntry},
 };
 use facts::Due;
 use std::{fmt, time::Duration};

@@ -1,29 +1,30 @@
 //! The event loop of one term. The loop waits for events, passes them to the [`Planner`], and carries out the
 //! effects that the planner returns.
 
-use crate::scheduler::{
-    control::IncomingRequest,
-    leader::{
-        active_runs::{AbortedRun, ActiveRuns},
-        leading::Leading,
-    },
-    plan::{
-        effect::{Effect, RunCompletion},
-        housekeeping::Housekeeping,
-        planner::{LeaderSettings, Planner},
-        requests::{Asked, Granted},
-        stand_still::{ClockChange, StandStill},
-    },
-    registry::Phase,
-    store::{
-        FOR_EVER, history_writer::HistoryWriter, next_start::NextStart, retention::Retention,
-        row_writer::RowWriter, snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     sabotage::Sabotage,
-    scheduler::{Job, JobAction, JobAlert, JobResponse, JobRow, RunOutcome},
+    scheduler::{
+        alert::JobAlert,
+        control::IncomingRequest,
+        job::{Job, RunOutcome},
+        leader::{
+            active_runs::{AbortedRun, ActiveRuns},
+            leading::Leading,
+        },
+        plan::{
+            effect::{Effect, RunCompletion},
+            housekeeping::Housekeeping,
+            planner::{LeaderSettings, Planner},
+            requests::{Asked, Granted},
+            stand_still::{ClockChange, StandStill},
+        },
+        registry::Phase,
+        store::{
+            FOR_EVER, JobAction, JobResponse, JobRow, history_writer::HistoryWriter, next_start::NextStart,
+            retention::Retention, row_writer::RowWriter, snapshot::LedgerSnapshot,
+        },
+    },
 };
 use futures_util::{
     FutureExt, StreamExt,

@@ -1,21 +1,24 @@
 //! The leader's data of one job: the job's plan, its row in the ledger, and its saved state. Also the data that
 //! the leader keeps after it has removed a job.
 
-use crate::scheduler::{
-    plan::{
-        job_plan::{JobPlan, is_before},
-        known_jobs::{stored_row, stored_state},
-        pending_run::{RunToClose, SkippedTick},
-        record_life,
-        reporter::{FROZEN, PAUSED},
-        takeover::{due_after, unfinished},
-    },
-    store::recorded_ends::recorded_entries,
-    store::{RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
-};
 use crate::{
     env::WallTime,
-    scheduler::{HistoryEntry, Job, JobAlert, JobRow, Paused, Placement, RequestId, RunOutcome},
+    scheduler::{
+        alert::JobAlert,
+        job::{Job, RequestId, RunOutcome},
+        plan::{
+            active_run::{RunToClose, SkippedTick},
+            job_plan::{JobPlan, is_before},
+            known_jobs::{stored_row, stored_state},
+            reporter::{FROZEN, PAUSED},
+            takeover::{due_after, unfinished},
+        },
+        policy::Placement,
+        store::{
+            HistoryEntry, JobRow, Paused, RecordError, record_life, recorded_ends::recorded_entries,
+            saved_state::SavedState, snapshot::LedgerSnapshot,
+        },
+    },
 };
 use std::{sync::Arc, time::Duration};
 

@@ -1,14 +1,17 @@
+use super::*;
 use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        AlertKind, Delivery, Misfire, Paused, RunKey, RunRecord, every, store::FOR_EVER,
-        store::saved_state::StateRow,
+        alert::AlertKind,
+        policy::{Delivery, Misfire},
+        schedule::every,
+        store::{
+            FOR_EVER, Paused, RunKey, RunRecord,
+            saved_state::StateRow,
+            snapshot::tests::{SECOND, at, node, tick_record},
+        },
     },
-};
-use {
-    super::*,
-    crate::scheduler::store::snapshot::tests::{SECOND, at, node, tick_record},
 };
 
 fn job(seconds: u32) -> Arc<Job> {
@@ -235,7 +238,8 @@ fn a_job_that_comes_back_in_one_term_begins_after_the_ticks_that_were_planned() 
     let again = find(job(1), &none, None, removed(old.clone(), at(12)), at(9));
     assert_eq!(again.entry.plan().next(), Some(at(13)), "though the clock has stepped back");
     assert!(again.entry.row.rev > rev && again.entry.row.since == at(12));
-    let chain = Job::new("j", crate::scheduler::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let chain =
+        Job::new("j", crate::scheduler::schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let again = find(Arc::new(chain), &none, None, removed(old, at(12)), at(9));
     assert!(again.entry.plan().next() >= Some(at(12)), "{:?}", again.entry.plan().next());
 }
@@ -312,7 +316,7 @@ fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
 #[test]
 fn a_leader_wakes_when_the_job_becomes_overdue_and_only_once() {
     let quiet = Job::clone(&watched(1)).misfire(Misfire::Skip);
-    let quiet = Job { schedule: crate::scheduler::at(at(5_000)), ..quiet };
+    let quiet = Job { schedule: crate::scheduler::schedule::at(at(5_000)), ..quiet };
     let mut entry = find(Arc::new(quiet), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry;
     assert_eq!(entry.wake(), Some(at(13)));
     assert!(!entry.note_overdue(at(12)) && !entry.is_overdue());

@@ -1,24 +1,23 @@
 //! Creates history entries from the leader's decisions. Also creates the closed records of runs that the leader
 //! ends without executing them to their end.
 
-use crate::scheduler::{
-    plan::{
-        pending_run::{PendingRun, RunToClose, SkippedTick},
-        record_life::{is_kept, record_from},
-    },
-    run::on_leader::RunSummary,
-    store::{
-        history_writer::{Close, RunReport},
-        recorded_ends::recorded_end,
-        run_writer::RunId,
-        snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, HistoryEntry, Job, RunCause, RunKey, RunOutcome, RunRecord, SkipReason, memory_needed,
+        job::{Job, RunCause, RunOutcome},
+        plan::active_run::{RunToClose, SkippedTick},
+        policy::Delivery,
+        run::{on_leader::RunSummary, pending_run::PendingRun},
+        store::{
+            HistoryEntry, RunKey, RunRecord,
+            history_writer::{Close, RunReport},
+            record_life::{is_kept, record_from},
+            recorded_ends::recorded_end,
+            run_writer::RunId,
+            snapshot::LedgerSnapshot,
+            verdict::{SkipReason, memory_needed},
+        },
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -242,9 +241,9 @@ fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Misfire, MisfiredTicks, every,
         plan::takeover::unfinished,
-        policy::MisfireReason,
+        policy::{Misfire, MisfireReason, MisfiredTicks},
+        schedule::every,
         store::{
             recorded_ends::recorded_entries,
             snapshot::tests::{SECOND, at, node, sealed},

@@ -1,16 +1,17 @@
 use super::*;
-use crate::measure::JobsMeasures;
 use crate::{
+    measure::JobsMeasures,
     node::{FencingToken, Record},
     scheduler::{
-        Job, Overlap, Placement, every,
+        job::Job,
         plan::{
             effect::RunCompletion,
             led_jobs::AfterRun,
-            pending_run::PendingRun,
             reporter::{FROZEN, Reporter},
         },
-        run::on_leader::RunEnd,
+        policy::{Overlap, Placement},
+        run::{on_leader::RunEnd, pending_run::PendingRun},
+        schedule::every,
         store::{
             FOR_EVER,
             snapshot::{
@@ -228,7 +229,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
             owner: crate::scheduler::plan::effect::RunOwner::Job(0),
             key,
             tick: at(NOW),
-            cause: crate::scheduler::RunCause::Scheduled,
+            cause: crate::scheduler::job::RunCause::Scheduled,
             end: Some(RunEnd::Left),
         },
         false,

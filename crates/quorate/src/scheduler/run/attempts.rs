@@ -1,8 +1,11 @@
-use crate::scheduler::run::{Cancel, RunContext, RunGuard, RunOutput};
 use crate::{
     env::{BootTime, WallTime},
     panic,
-    scheduler::{Delivery, Job, RunCause, RunOutcome},
+    scheduler::{
+        job::{Job, RunCause, RunContext, RunGuard, RunOutcome, RunOutput},
+        policy::Delivery,
+        run::Cancel,
+    },
 };
 use futures_util::FutureExt;
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};

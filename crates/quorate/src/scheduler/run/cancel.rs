@@ -1,4 +1,4 @@
-use crate::scheduler::RunOutcome;
+use crate::scheduler::job::RunOutcome;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 

@@ -1,29 +1,29 @@
 //! The leader's side of a run that a worker executes. The leader opens the run to workers, watches the run's
 //! slot, and closes the run. `docs/design/scheduler.md` describes the protocol.
 
-use crate::scheduler::{
-    plan::{pending_run::PendingRun, record_life::LATE_AFTER},
-    run::{
-        cancel::Withdraw,
-        on_leader::{RunEnd, RunSummary},
-        slot_watch::{Around, Look, SlotWatch},
-    },
-    store::{
-        open_list::OpenList,
-        row_writer::RowWriter,
-        run_writer::{NotWritten, RunId, RunWriter},
-        saved_state::SavedState,
-    },
-};
 use crate::{
     claim::{Claimed, SlotId, Slots},
     env::WallTime,
     node::{DoneRecord, Record},
     scheduler::{
-        Delivery, Job, OpenRun, RunCause, RunOutcome, RunRecord, first_opened,
-        run::{Cancel, ExecutionEnd, ExecutionResult},
-        store::{SlotResult, VoidResult},
-        voided,
+        job::{Job, RunCause, RunOutcome},
+        policy::Delivery,
+        run::{
+            Cancel, ExecutionEnd, ExecutionResult,
+            cancel::Withdraw,
+            on_leader::{RunEnd, RunSummary},
+            pending_run::PendingRun,
+            slot_watch::{Around, Look, SlotWatch},
+        },
+        store::{
+            OpenRun, RunRecord, SlotResult, VoidResult,
+            open_list::OpenList,
+            record_life::LATE_AFTER,
+            row_writer::RowWriter,
+            run_writer::{NotWritten, RunId, RunWriter},
+            saved_state::SavedState,
+            verdict::{first_opened, voided},
+        },
     },
 };
 use std::{sync::Arc, time::Duration};

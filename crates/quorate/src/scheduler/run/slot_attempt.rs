@@ -1,19 +1,20 @@
 //! One attempt of a worker to take a run that the leader has opened, and the execution of the run.
 
-use crate::scheduler::{
-    Delivery, Job, OpenRun, RunCause, RunOutcome, is_open,
-    registry::JobRegistry,
-    run::{
-        Cancel, Execution, ExecutionEnd, RunGuard, RunOutput,
-        span::{record_end, run_span},
-    },
-    store::{SlotResult, job_and_tick},
-};
 use crate::{
     claim::{Claimed, SlotClaim, Slots},
     env::WallTime,
     ledger::Ledger,
     quorum::Quorum,
+    scheduler::{
+        job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
+        policy::Delivery,
+        registry::JobRegistry,
+        run::{
+            Cancel, Execution, ExecutionEnd,
+            span::{record_end, run_span},
+        },
+        store::{OpenRun, SlotResult, job_and_tick, verdict::is_open},
+    },
 };
 use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, Span};

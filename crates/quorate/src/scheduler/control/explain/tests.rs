@@ -4,12 +4,10 @@ use super::*;
 use crate::{
     node::FencingToken,
     scheduler::{
-        control::{
-            RequestId,
-            status::{RegisteredJob, RunStatus},
-        },
+        control::status::{RegisteredJob, RunStatus},
+        job::{RequestId, RunCause},
         schedule::{Schedule, every},
-        store::{JobRow, Paused, RunCause},
+        store::{JobRow, Paused},
     },
 };
 use std::sync::Arc;
@@ -334,7 +332,7 @@ fn schedule() {
         ],
     );
     let after_end = facts(|facts| {
-        ledger(facts).job = Some(job(&crate::scheduler::delay(HOUR).unwrap()));
+        ledger(facts).job = Some(job(&crate::scheduler::schedule::delay(HOUR).unwrap()));
         registered(facts).row.ended = Some(TICK);
     });
     let answer = answers(&after_end, Reason::Schedule, ["it is not due at", "", ""]);

@@ -1,10 +1,13 @@
 //! Tests of a freeze of the group.
 
-use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, ends, often, refused};
 use crate::{
     env::WallTime,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, JobResponse, Jobs, Misfire, RunOutcome, control::Reason,
+        control::{Jobs, Reason},
+        job::{Job, RunOutcome},
+        leader::tests::stage::{PERIOD, SECOND, Stage, accepted, ends, often, refused},
+        policy::{Delivery, Misfire},
+        store::{HistoryEntry, JobAction, JobResponse},
     },
 };
 use std::sync::{

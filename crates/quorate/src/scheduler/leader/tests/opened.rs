@@ -1,12 +1,15 @@
 //! Tests of how the leader ends runs that are open to workers.
 
-use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never};
 use crate::{
     claim::{Claimed, Slots},
     env::WallTime,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, Misfire, OpenRun, Placement, RunOutcome, RunRecord,
-        SchedulerHandle, at, store::VoidResult,
+        handle::SchedulerHandle,
+        job::{Job, RunOutcome},
+        leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never},
+        policy::{Delivery, Misfire, Placement},
+        schedule::at,
+        store::{HistoryEntry, JobAction, OpenRun, RunRecord, VoidResult},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -222,7 +225,7 @@ async fn a_leader_that_steps_down_leaves_its_open_runs_on_the_list() {
     let begun = tokio_util::sync::CancellationToken::new();
     let told = begun.clone();
     // The leader waits for the end of this run, and meanwhile its tasks notice the step-down.
-    let slow = Job::new("slow", crate::scheduler::every(PERIOD).unwrap(), move |_| {
+    let slow = Job::new("slow", crate::scheduler::schedule::every(PERIOD).unwrap(), move |_| {
         told.cancel();
         async {
             crate::env::Env::system().sleep(SECOND / 5).await;

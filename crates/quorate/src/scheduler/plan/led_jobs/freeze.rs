@@ -1,13 +1,16 @@
 //! The freeze of all jobs of the group.
 
 use super::LedJobs;
-use crate::scheduler::plan::{
-    effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry, job_plan::is_before,
-    pending_run::ActiveRun, reporter::FROZEN,
-};
 use crate::{
     env::WallTime,
-    scheduler::{JobRow, Paused, RequestId, RunOutcome},
+    scheduler::{
+        job::{RequestId, RunOutcome},
+        plan::{
+            active_run::ActiveRun, effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry,
+            job_plan::is_before, reporter::FROZEN,
+        },
+        store::{JobRow, Paused},
+    },
 };
 use std::sync::Arc;
 

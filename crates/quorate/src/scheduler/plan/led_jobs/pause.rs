@@ -1,16 +1,19 @@
 //! The pauses of single jobs, and the ends of pauses and freezes.
 
 use super::LedJobs;
-use crate::scheduler::plan::{
-    effect::Effect,
-    job_entry::{EndedPause, JobEntry},
-    job_plan::is_before,
-    pending_run::ActiveRun,
-    reporter::{FROZEN, NotRun, PAUSED},
-};
 use crate::{
     env::WallTime,
-    scheduler::{Job, Paused, RequestId, RunCause, RunOutcome},
+    scheduler::{
+        job::{Job, RequestId, RunCause, RunOutcome},
+        plan::{
+            active_run::ActiveRun,
+            effect::Effect,
+            job_entry::{EndedPause, JobEntry},
+            job_plan::is_before,
+            reporter::{FROZEN, NotRun, PAUSED},
+        },
+        store::Paused,
+    },
 };
 use std::sync::Arc;
 

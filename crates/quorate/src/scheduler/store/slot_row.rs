@@ -1,10 +1,10 @@
 //! The result of an open run, which its worker records in the run's slot. The leader reads the result, and
 //! writes the history entry and the state of the job.
 
-use crate::scheduler::store::RunOutcome;
 use crate::{
     env::WallTime,
     node::engine::{RESULT_MAX, cut},
+    scheduler::job::RunOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -93,13 +93,6 @@ impl VoidResult {
     }
 }
 
-/// Returns the end of `text`, at most `most` bytes. The result may be a little shorter, so that no character is
-/// split.
-pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
-    let from = text.len().saturating_sub(most);
-    (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,13 +134,5 @@ mod tests {
         assert!(text.len() <= RESULT_MAX && read.why.len() == SLOT_REASON_MAX / 2, "{text}");
         assert_eq!(VoidResult::parse(VOID), Some(None), "without a reason");
         assert_eq!(VoidResult::parse("{}"), None);
-    }
-
-    #[test]
-    fn a_tail_begins_between_two_characters() {
-        assert_eq!(
-            (tail("abc", 5), tail("abc", 2), tail("aїїb", 4), tail("abc", 0)),
-            ("abc", "bc", "їb", "")
-        );
     }
 }
