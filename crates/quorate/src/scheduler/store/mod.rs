@@ -21,7 +21,7 @@ pub(super) mod row_writer;
 mod rows_by_key;
 pub(super) mod run_writer;
 pub(super) mod saved_state;
-mod slot_result;
+mod slot_row;
 pub(super) mod snapshot;
 pub(crate) mod verdict;
 pub(super) mod wire;
@@ -35,7 +35,7 @@ pub use record::{OpenRun, RunKey, RunRecord};
 pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, request_of, requested_key};
 pub(super) use request::VALID_MAX;
 pub use request::{JobAction, JobRequest, JobResponse};
-pub(super) use slot_result::{SlotResult, VoidResult};
+pub(super) use slot_row::{SlotResult, SlotRow};
 
 use std::time::Duration;
 

@@ -1,20 +1,28 @@
-//! The result of an open run, which its worker records in the run's slot. The leader reads the result, and
-//! writes the history entry and the state of the job.
+//! The end of an open run, as the run's slot stores it. The leader reads it, and writes the history entry and the
+//! state of the job.
 
 use crate::{
     env::WallTime,
     node::engine::{RESULT_MAX, cut},
-    scheduler::job::RunOutcome,
+    scheduler::job::{RunOutcome, tail},
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The beginning of the text in a slot through which a leader ended the run before a worker started it.
-const VOID: &str = "void";
 /// The largest number of bytes of the reason, and of the error, in a slot's result.
 const SLOT_REASON_MAX: usize = 200;
 
-/// The result of a run on a worker. The worker stores it in the run's slot, in at most 1 KiB.
+/// The end of an open run, in at most 1 KiB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::scheduler) enum SlotRow {
+    /// A worker took the run, and recorded this result.
+    Done(SlotResult),
+    /// A leader ended the run before a worker started it. A later leader writes the same end and reason to the history.
+    Void { end: RunOutcome, why: Arc<str> },
+}
+
+/// The result of a run on a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) worker: Arc<str>,
@@ -35,61 +43,53 @@ pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) output: Option<Arc<str>>,
 }
 
-impl SlotResult {
-    /// Returns the text for the slot, shortened to the limit. First, the reason and the error are cut to their
-    /// own limits. If the text is still too long, the output loses its beginning, then the error loses its end,
-    /// then the reason loses its end. As the last step, the state is dropped.
+impl SlotRow {
+    /// Returns the text for the slot, shortened to the limit.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
-        fits.reason = cut(&self.reason, SLOT_REASON_MAX).into();
-        fits.error = self.error.as_deref().map(|error| cut(error, SLOT_REASON_MAX).into());
+        fits.cut_reasons();
         loop {
             let text = serde_json::to_string(&fits).unwrap_or_default();
             if text.len() <= RESULT_MAX {
                 return text;
             }
-            if let Some(output) = fits.output.take().filter(|output| output.len() > 1) {
-                fits.output = Some(tail(&output, output.len() / 2).into());
-            } else if let Some(error) = fits.error.take().filter(|error| error.len() > 1) {
-                fits.error = Some(cut(&error, error.len() / 2).into());
-            } else if !fits.reason.is_empty() {
-                fits.reason = cut(&fits.reason, fits.reason.len() / 2).into();
-            } else {
-                fits.state = None;
+            match &mut fits {
+                Self::Done(result) => result.shorten(),
+                Self::Void { why, .. } => *why = cut(why, why.len() / 2).into(),
             }
         }
     }
 
+    /// Reads the text of a slot.
     pub(in crate::scheduler) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
-}
 
-/// The end of a run that a leader ended through its slot before a worker started the run. The slot stores this
-/// value, so that a later leader writes the same end and reason to the history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::scheduler) struct VoidResult {
-    pub(in crate::scheduler) end: RunOutcome,
-    pub(in crate::scheduler) why: Arc<str>,
-}
-
-impl VoidResult {
-    /// Returns the text for the slot. A long reason is shortened.
-    pub(in crate::scheduler) fn to_text(&self) -> String {
-        let mut fits = Self { why: cut(&self.why, SLOT_REASON_MAX).into(), ..self.clone() };
-        loop {
-            let text = format!("{VOID} {}", serde_json::to_string(&fits).unwrap_or_default());
-            if text.len() <= RESULT_MAX {
-                return text;
-            }
-            fits.why = cut(&fits.why, fits.why.len() / 2).into();
+    /// Cuts the reason and the error to their own limits.
+    fn cut_reasons(&mut self) {
+        let (reason, error) = match self {
+            Self::Done(SlotResult { reason, error, .. }) => (reason, error.as_mut()),
+            Self::Void { why, .. } => (why, None),
+        };
+        for text in std::iter::once(reason).chain(error) {
+            *text = cut(text, SLOT_REASON_MAX).into();
         }
     }
+}
 
-    /// Reads the text of a slot. The outer value is `None` if no leader ended the run through the slot. The
-    /// inner value is `None` if a leader ended the run, but the stored end cannot be read.
-    pub(in crate::scheduler) fn parse(text: &str) -> Option<Option<Self>> {
-        text.strip_prefix(VOID).map(|reason| serde_json::from_str(reason).ok())
+impl SlotResult {
+    /// Makes a result that is too long shorter. First the output loses its beginning, then the error loses its end, then
+    /// the reason loses its end. As the last step, the state is dropped.
+    fn shorten(&mut self) {
+        if let Some(output) = self.output.take().filter(|output| output.len() > 1) {
+            self.output = Some(tail(&output, output.len() / 2).into());
+        } else if let Some(error) = self.error.take().filter(|error| error.len() > 1) {
+            self.error = Some(cut(&error, error.len() / 2).into());
+        } else if !self.reason.is_empty() {
+            self.reason = cut(&self.reason, self.reason.len() / 2).into();
+        } else {
+            self.state = None;
+        }
     }
 }
 
@@ -110,29 +110,34 @@ mod tests {
             state: Some("s".into()),
             output: Some("tail".into()),
         };
-        assert_eq!(SlotResult::parse(&outcome.to_text()), Some(outcome.clone()));
+        let to_text = |result: &SlotResult| SlotRow::Done(result.clone()).to_text();
+        let parse = |text: &str| match SlotRow::parse(text) {
+            Some(SlotRow::Done(result)) => result,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parse(&to_text(&outcome)), outcome);
         let long: Arc<str> = "\"\n".repeat(3_000).into();
         let error = Some(long.clone());
         let full = SlotResult { reason: long.clone(), error, output: Some(long), ..outcome };
-        let text = full.to_text();
-        let read = SlotResult::parse(&text).unwrap();
+        let text = to_text(&full);
+        let read = parse(&text);
         assert!(text.len() <= RESULT_MAX && read.state == full.state && read.reason.len() >= 100, "{text}");
         assert!(full.output.unwrap().ends_with(&*read.output.unwrap()), "its end is stored");
         let state = Some("\u{1}".repeat(85).into());
         let short = SlotResult { state, output: None, ..full };
-        let read = SlotResult::parse(&short.to_text()).unwrap();
+        let read = parse(&to_text(&short));
         assert!(read.state == short.state && read.reason.len() >= 100, "the state is stored: {read:?}");
     }
 
     #[test]
-    fn a_void_result_has_its_reason() {
-        let void = VoidResult { end: RunOutcome::Cancelled, why: "on request of w3".into() };
-        assert_eq!(VoidResult::parse(&void.to_text()), Some(Some(void.clone())));
-        let long = VoidResult { why: "\u{1}".repeat(3_000).into(), ..void };
-        let text = long.to_text();
-        let read = VoidResult::parse(&text).unwrap().unwrap();
-        assert!(text.len() <= RESULT_MAX && read.why.len() == SLOT_REASON_MAX / 2, "{text}");
-        assert_eq!(VoidResult::parse(VOID), Some(None), "without a reason");
-        assert_eq!(VoidResult::parse("{}"), None);
+    fn a_void_slot_has_its_reason() {
+        let void = |why: &str| SlotRow::Void { end: RunOutcome::Cancelled, why: why.into() };
+        let text = void("on request of w3").to_text();
+        assert_eq!(text, r#"{"void":{"end":"cancelled","why":"on request of w3"}}"#);
+        assert_eq!(SlotRow::parse(&text), Some(void("on request of w3")));
+        let text = void(&"\u{1}".repeat(3_000)).to_text();
+        assert_eq!(SlotRow::parse(&text), Some(void(&"\u{1}".repeat(SLOT_REASON_MAX / 2))));
+        assert!(text.len() <= RESULT_MAX, "{text}");
+        assert_eq!(SlotRow::parse("{}"), None);
     }
 }

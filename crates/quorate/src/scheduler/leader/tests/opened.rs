@@ -9,7 +9,7 @@ use crate::{
         leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never},
         policy::{Delivery, Misfire, Placement},
         schedule::at,
-        store::{HistoryEntry, JobAction, OpenRun, RunRecord, VoidResult},
+        store::{HistoryEntry, JobAction, OpenRun, RunRecord, SlotRow},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -106,11 +106,12 @@ async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted()
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
     let Claimed::Free(claim) = slots.claim(&open.slot(&run)).await else { panic!("the slot is free") };
     assert!(claim.take().await);
-    let void = VoidResult { end: RunOutcome::Cancelled, why: "on request of me@here".into() };
+    let void = SlotRow::Void { end: RunOutcome::Cancelled, why: "on request of me@here".into() };
     claim.complete(&void.to_text()).await.unwrap();
     let next = stage.candidate("b", &[job]);
     let entry = only_entry(&stage).await;
-    assert_eq!((entry.end, &*entry.reason, entry.attempts), (void.end, &*void.why, 0), "{entry:?}");
+    let found = (entry.end, &*entry.reason, entry.attempts);
+    assert_eq!(found, (RunOutcome::Cancelled, "on request of me@here", 0), "{entry:?}");
     next.resigns().await;
 }
 
