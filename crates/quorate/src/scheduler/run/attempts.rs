@@ -180,7 +180,7 @@ impl Execution {
             }
         };
         let reason: Arc<str> = match end {
-            ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
+            ExecutionEnd::Cancelled => self.cancel.why().unwrap_or_else(|| reason.into()),
             ExecutionEnd::Done => match self.output.take_note() {
                 Some(note) if reason.is_empty() => note,
                 Some(note) => format!("{reason}; {note}").into(),

@@ -259,7 +259,7 @@ impl Opened {
     /// Stores the cancellation in the run's record. The worker that executes the run reads this record about once a
     /// second, and then cancels the run.
     async fn store_cancel(&self, run: &RunId, open: &mut OpenRun, record: &mut Record) {
-        let cancelled = OpenRun { cancel: Some(self.cancel.why()), ..open.clone() };
+        let cancelled = OpenRun { cancel: self.cancel.why(), ..open.clone() };
         let to = self.writer.record(run, RunRecord::Open(cancelled.clone()));
         if self.writer.write(run, Some(record.clone()), &to, true).await.is_ok() {
             (*open, *record) = (cancelled, to);
@@ -275,8 +275,10 @@ impl Opened {
     /// Returns the outcome and the reason for which the leader must end the run now, if no worker has taken it.
     /// Returns `None` if the run may stay open.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
-        if self.cancel.is_for_good() {
-            return Some((RunOutcome::Cancelled, self.cancel.why()));
+        if self.cancel.is_for_good()
+            && let Some(why) = self.cancel.why()
+        {
+            return Some((RunOutcome::Cancelled, why));
         }
         let late = now > open.take_by;
         self.withdraw.why().or_else(|| {
