@@ -214,6 +214,7 @@ fn every_counter_exists_at_zero_and_promtool_finds_nothing() {
         "skipped-overlap",
         "skipped-misfire",
         "skipped-paused",
+        "skipped-frozen",
         "lost",
     ];
     for outcome in outcomes {

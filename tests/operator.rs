@@ -365,7 +365,7 @@ fn a_freeze_survives_the_leader_s_death_and_ends_on_time() {
     assert!(time(&resumed["started"]) >= until_time, "{resumed}");
     let history = bench.json(&["history", "beat", "--limit", "100"]);
     let entries = history["history"].as_array().expect("entries");
-    let skipped: Vec<&Value> = entries.iter().filter(|entry| entry["outcome"] == "skipped-paused").collect();
+    let skipped: Vec<&Value> = entries.iter().filter(|entry| entry["outcome"] == "skipped-frozen").collect();
     let span = skipped.iter().find(|entry| entry["until"].is_string()).expect("a span");
     assert!(
         span["reason"]

@@ -366,7 +366,10 @@ impl RunEnd {
     pub(crate) fn is_skipped(&self) -> bool {
         matches!(
             self.outcome,
-            RunOutcome::SkippedMisfire | RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused
+            RunOutcome::SkippedMisfire
+                | RunOutcome::SkippedOverlap
+                | RunOutcome::SkippedPaused
+                | RunOutcome::SkippedFrozen
         )
     }
 

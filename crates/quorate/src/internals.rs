@@ -5,14 +5,16 @@
 pub use crate::claim::{ClaimTally, attempts};
 #[cfg(feature = "scheduler")]
 pub use crate::scheduler::{
-    control::{AuditEntry, Explanation, JobAction, JobRequest, JobResponse, Reason},
-    plan::verdict::{
-        Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
-        memory_needed, overwrites, verdict, voided,
-    },
+    control::{AuditEntry, Explanation, Reason},
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
-    store::{JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord},
+    store::{
+        JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord,
+        verdict::{
+            Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
+            memory_needed, overwrites, verdict, voided,
+        },
+    },
 };
 pub use crate::{
     config::majority,

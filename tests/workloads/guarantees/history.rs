@@ -109,6 +109,7 @@ impl JobJournal {
                 RunOutcome::Failed
                 | RunOutcome::TimedOut
                 | RunOutcome::SkippedPaused
+                | RunOutcome::SkippedFrozen
                 | RunOutcome::SkippedOverlap => {
                     return Some(format!("there is no such end here: {}", entry.end));
                 }

@@ -1,20 +1,20 @@
-use crate::scheduler::{
-    check::check,
-    control::serve_inbox,
-    error::ScheduleError,
-    handle::SchedulerHandle,
-    job::Job,
-    leader::{self, Leading},
-    registry::{JobRegistry, Phase},
-    run::{slot_attempt::Taking, worker::take_runs},
-    store::retention::Retention,
-};
 use crate::{
     election::{Campaign, Election, ElectionError, Term},
     env::ScopedTask,
     lease::Heartbeat,
     ledger::Ledger,
     quorum::Quorum,
+    scheduler::{
+        check::check,
+        control::serve_inbox,
+        error::ScheduleError,
+        handle::SchedulerHandle,
+        job::Job,
+        leader::{self, Leading},
+        registry::{JobRegistry, Phase},
+        run::{slot_attempt::Taking, worker::take_runs},
+        store::retention::Retention,
+    },
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{

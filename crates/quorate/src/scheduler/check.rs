@@ -3,8 +3,8 @@
 use crate::scheduler::{
     error::{ScheduleError, TICKS_MAX},
     job::Job,
-    plan::ticks_kept,
     policy::Misfire,
+    store::record_life::ticks_kept,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

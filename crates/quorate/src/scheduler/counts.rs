@@ -1,8 +1,4 @@
-use crate::{
-    env::WallTime,
-    measure::JobsMeasures,
-    scheduler::store::{HistoryEntry, RunOutcome},
-};
+use crate::{env::WallTime, measure::JobsMeasures, scheduler::job::RunOutcome};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -122,15 +118,15 @@ impl Counts {
         &self.measures
     }
 
-    /// Counts a tick that has ended at `now`.
-    pub(super) fn ended(&self, history: &HistoryEntry, now: WallTime) {
-        self.measures.ended(&history.job, history.end.as_str(), history.took);
-        if history.end == RunOutcome::Done {
-            self.measures.succeeded(&history.job, now);
+    /// Counts a tick of `job` that has ended at `now`. `took` is the duration of its run, if it has run.
+    pub(super) fn ended(&self, job: &Arc<str>, end: RunOutcome, took: Option<Duration>, now: WallTime) {
+        self.measures.ended(job, end.as_str(), took);
+        if end == RunOutcome::Done {
+            self.measures.succeeded(job, now);
         }
         let mut all = self.all();
-        let job = all.jobs.entry(Arc::clone(&history.job)).or_default();
-        *job.ends.entry(history.end).or_default() += 1;
+        let counts = all.jobs.entry(Arc::clone(job)).or_default();
+        *counts.ends.entry(end).or_default() += 1;
     }
 
     pub(super) fn late(&self, job: &Arc<str>, by: Duration) {

@@ -1,7 +1,21 @@
+//! A job, the argument of its handler, and the words for its runs: cause, outcome, request.
+
+mod cause;
+mod context;
+mod guard;
+mod outcome;
+mod request_id;
+
+pub use cause::RunCause;
+pub use context::RunContext;
+pub(super) use context::{RunOutput, tail};
+pub(super) use guard::RunGuard;
+pub use outcome::RunOutcome;
+pub use request_id::RequestId;
+
 use crate::scheduler::{
     alert::{AlertHook, JobAlert},
     policy::{Delivery, Jitter, Misfire, Overlap, Placement, Retry},
-    run::RunContext,
     schedule::Schedule,
 };
 use futures_util::{FutureExt, future::BoxFuture};

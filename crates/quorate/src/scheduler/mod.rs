@@ -74,6 +74,7 @@
 //! | skipped-overlap | an earlier run was active, or a later tick replaces this one ([`Overlap`]) | no |
 //! | skipped-misfire | the tick was not run in time ([`Misfire`]), or the job's schedule or placement changed while it waited | no |
 //! | skipped-paused | the job was paused; one entry, when the job is resumed | no |
+//! | skipped-frozen | the group was frozen; one entry for each job, when the freeze ends | no |
 //! | lost | at-most-once: the run was or may have been started, and its end is not recorded | no |
 //!
 //! When a leader begins, a run is *unfinished* if the ledger has its start and not its end. An unfinished
@@ -117,6 +118,11 @@
 //! and continues if the job is added again. `docs/design/bounds.md` lists the sizes.
 //! `docs/design/scheduler.md` describes the protocol, its rules, and how a search checks each rule.
 
+// Each of these modules, the *rooms*, may use only the rooms below it, and names what it uses by its room. From the
+// bottom to the top: `schedule` and `policy`; `job`; what a worker knows of its jobs (`counts`, `registry`); `store`,
+// which has every record, row and request, and the rules that decide on records; `run`, which executes; `plan`, which
+// decides; `control`, for operators; `leader`, which carries the decisions out; and the builder and the handle.
+// `tests/layers` has the exact order, and checks it.
 mod alert;
 mod builder;
 mod check;
@@ -126,7 +132,7 @@ mod error;
 mod handle;
 mod job;
 mod leader;
-pub(crate) mod plan;
+mod plan;
 pub(crate) mod policy;
 mod registry;
 mod run;
@@ -136,21 +142,11 @@ pub(crate) mod store;
 #[doc(hidden)]
 pub use alert::{AlertKind, JobAlert};
 pub use builder::{Scheduler, SchedulerRun};
-pub use control::{Accepted, JobStatus, Jobs, JobsError, RequestId, RunStatus};
+pub use control::{Accepted, JobStatus, Jobs, JobsError, RunStatus};
 pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;
-pub use job::Job;
+pub use job::{Job, RequestId, RunCause, RunContext, RunOutcome};
 pub use policy::{Delivery, Misfire, Overlap, Placement, Retry};
-pub use run::RunContext;
 pub use schedule::{Cron, Dst, InvalidSchedule, Schedule, Timetable, Zone, at, delay, every};
-pub use store::{HistoryEntry, RunCause, RunOutcome};
-
-// Re-exports that let other modules name these items without the full module path.
-pub(crate) use control::{JobAction, JobRequest, JobResponse};
-pub(crate) use plan::verdict::{
-    Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
-    memory_needed, overwrites, verdict, voided,
-};
-pub(crate) use policy::{DUE_MAX, DueTicks, MisfiredTicks};
-pub(crate) use store::{JobRow, OpenRun, Paused, RunKey, RunRecord};
+pub use store::HistoryEntry;

@@ -23,8 +23,6 @@ use std::{
     time::Duration,
 };
 
-/// The beginning of the reason in the history entries of a freeze.
-const FROZEN: &str = "the group was frozen";
 /// The time after the end of a freeze within which each job must have started a tick again. No job of the group has a
 /// longer period, and every tick starts within a second.
 const RUNS_AGAIN_IN: Duration = Duration::from_millis(3_500);
@@ -219,9 +217,7 @@ impl Freezes {
 
     fn read(&mut self, job: &str, entries: &[HistoryEntry]) -> Result<(), String> {
         self.histories.insert(job.into(), entries.to_vec());
-        let frozen = |entry: &&HistoryEntry| {
-            entry.end == RunOutcome::SkippedPaused && entry.reason.starts_with(FROZEN)
-        };
+        let frozen = |entry: &&HistoryEntry| entry.end == RunOutcome::SkippedFrozen;
         for entry in entries.iter().filter(frozen) {
             self.entries += 1;
             let last = entry.until.unwrap_or(entry.tick);

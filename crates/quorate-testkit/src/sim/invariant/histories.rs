@@ -230,13 +230,15 @@ impl Histories {
                 _ => true,
             },
             RunOutcome::SkippedPaused => self.log.may_be_paused(spec.name, entry.until.unwrap_or(entry.tick)),
+            RunOutcome::SkippedFrozen => self.log.may_be_frozen(spec.name, entry.until.unwrap_or(entry.tick)),
             _ => false,
         };
         if !permitted && !Excuse::HistoriesAnyWorker.excuses(!self.judges(spec)) {
             return Some("its job's rules do not permit that".to_owned());
         }
         let is_back = || self.log.resumptions().is_forgotten_since(spec.name, entry.tick);
-        let may_have_run = entry.end == RunOutcome::SkippedPaused && (spec.is_any_worker() || is_back());
+        let is_left_out = matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::SkippedFrozen);
+        let may_have_run = is_left_out && (spec.is_any_worker() || is_back());
         let mut runs = self.log.runs().filter(|run| *run.start.job == *spec.name);
         let started = runs.find(|run| run.start.cause.request().is_none() && covers(entry, run.start.at));
         let run = started?;

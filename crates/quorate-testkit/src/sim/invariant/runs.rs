@@ -201,7 +201,10 @@ impl Runs {
                     self.log.may_be_cancelled(spec.name, run.start.true_wall, until)
                 };
                 let skipped = |entry: &&HistoryEntry| {
-                    matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::Cancelled)
+                    matches!(
+                        entry.end,
+                        RunOutcome::SkippedPaused | RunOutcome::SkippedFrozen | RunOutcome::Cancelled
+                    )
                 };
                 // The operator may have cancelled the tick, or paused the job, and pruning may have removed the
                 // entry from a short history.

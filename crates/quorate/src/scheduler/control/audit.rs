@@ -11,7 +11,10 @@ use crate::{
     env::WallTime,
     ledger::{Answered, Ledger, LedgerError, prune_below},
     node::{FencingToken, Record},
-    scheduler::control::request::{JobAction, JobRequest, JobResponse, RequestId},
+    scheduler::{
+        job::RequestId,
+        store::{JobAction, JobRequest, JobResponse},
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};

@@ -7,9 +7,8 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        control::request::{JobRequest, JobResponse, RequestId},
-        plan::verdict::rank,
-        store::RecordError,
+        job::RequestId,
+        store::{JobRequest, JobResponse, RecordError, verdict::rank},
     },
 };
 use std::{
@@ -184,7 +183,7 @@ fn parse_answer(value: &str) -> Result<JobResponse, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState, scheduler::control::request::JobAction};
+    use crate::{ledger::Memory, node::LedgerState, scheduler::store::JobAction};
 
     const SECOND: Duration = Duration::from_secs(1);
 

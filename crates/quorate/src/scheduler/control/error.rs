@@ -1,9 +1,14 @@
-use crate::scheduler::{
-    control::request::RequestId,
-    schedule::{InvalidSchedule, Zone},
-    store::RecordError,
+use crate::{
+    config::SettingError,
+    env::WallTime,
+    plain::plain,
+    scheduler::{
+        job::RequestId,
+        schedule::{InvalidSchedule, Zone},
+        store::RecordError,
+    },
+    vote::NoMajority,
 };
-use crate::{config::SettingError, env::WallTime, plain::plain, vote::NoMajority};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// The largest number of bytes of a name that an error repeats.

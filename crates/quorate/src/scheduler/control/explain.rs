@@ -9,7 +9,7 @@ pub(super) use facts::{JobFacts, LedgerFacts, NodeFacts};
 
 use crate::{
     env::WallTime,
-    scheduler::store::{FROZEN, HistoryEntry, RunOutcome},
+    scheduler::{job::RunOutcome, store::HistoryEntry},
 };
 use facts::Due;
 use std::{fmt, time::Duration};
@@ -209,8 +209,8 @@ fn decisive(history: &[HistoryEntry], at: WallTime) -> Option<&HistoryEntry> {
 /// Returns the reason that follows from the outcome of an entry.
 fn reason_of(entry: &HistoryEntry) -> Reason {
     match entry.end {
-        RunOutcome::SkippedPaused if entry.reason.starts_with(FROZEN) => Reason::Frozen,
         RunOutcome::SkippedPaused => Reason::Paused,
+        RunOutcome::SkippedFrozen => Reason::Frozen,
         RunOutcome::SkippedOverlap => Reason::Overlap,
         RunOutcome::SkippedMisfire => Reason::Misfire,
         RunOutcome::Cancelled if entry.started.is_none() => Reason::Cancelled,

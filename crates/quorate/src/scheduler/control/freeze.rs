@@ -1,13 +1,14 @@
 //! Freezes all jobs of a group.
 
-use crate::env::WallTime;
-use crate::scheduler::{
-    control::{
-        error::{JobsError, utc},
-        jobs::{Accepted, Jobs},
-        request::JobAction,
+use crate::{
+    env::WallTime,
+    scheduler::{
+        control::{
+            error::{JobsError, utc},
+            jobs::{Accepted, Jobs},
+        },
+        store::{JobAction, Paused, REASON_MAX},
     },
-    store::{Paused, REASON_MAX},
 };
 
 impl Jobs {

@@ -7,17 +7,19 @@
 //! leader changes, the new leader may receive a request that an earlier leader has accepted. The new leader
 //! recognizes the request by its id, so that the request is carried out once.
 
-use crate::scheduler::control::{
-    audit::{AuditEntry, AuditLog},
-    classify::{self, Classification, Step},
-    pending::IncomingRequest,
-    request::{JobRequest, JobResponse},
-};
 use crate::{
     backoff::poll_pause,
     election::Term,
     env::{BootTime, Env},
     ledger::{Ledger, LedgerError},
+    scheduler::{
+        control::{
+            audit::{AuditEntry, AuditLog},
+            classify::{self, Classification, Step},
+            pending::IncomingRequest,
+        },
+        store::{JobRequest, JobResponse},
+    },
 };
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::time::Duration;

@@ -1,21 +1,21 @@
 mod send;
 
-use crate::scheduler::{
-    JobAlert,
-    control::{
-        audit::{self, AuditEntry},
-        error::{JobsError, utc},
-        request::{JobAction, RequestId, VALID_MAX},
-        status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
-    },
-    schedule::Schedule,
-    store::{HistoryEntry, JobRow, Paused, REASON_MAX},
-};
 use crate::{
     claim::{SlotId, Slots},
     env::WallTime,
     ledger::{Ledger, LedgerError},
     quorum::Quorum,
+    scheduler::{
+        alert::JobAlert,
+        control::{
+            audit::{self, AuditEntry},
+            error::{JobsError, utc},
+            status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
+        },
+        job::RequestId,
+        schedule::Schedule,
+        store::{HistoryEntry, JobAction, JobRow, Paused, REASON_MAX, VALID_MAX},
+    },
     vote::NoMajority,
 };
 use futures_util::{StreamExt, stream};

@@ -23,7 +23,6 @@ mod freeze;
 mod inbox;
 mod jobs;
 mod pending;
-mod request;
 mod status;
 mod why;
 
@@ -33,5 +32,4 @@ pub use explain::{Explanation, Reason};
 pub(super) use inbox::serve_inbox;
 pub use jobs::{Accepted, Jobs};
 pub(super) use pending::IncomingRequest;
-pub use request::{JobAction, JobRequest, JobResponse, RequestId};
 pub use status::{JobStatus, RunStatus};

@@ -1,4 +1,4 @@
-use crate::scheduler::control::request::{JobRequest, JobResponse};
+use crate::scheduler::store::{JobRequest, JobResponse};
 use tokio::sync::oneshot;
 
 /// A request that has reached the leader, with the channel for the answer. If the receiver of the answer is

@@ -5,12 +5,12 @@ use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        AlertKind, JobAlert,
-        control::request::RequestId,
-        plan::{planner::MARK, verdict::rank},
+        alert::{AlertKind, JobAlert},
+        job::RequestId,
+        plan::planner::MARK,
         policy::Placement,
         schedule::{InvalidSchedule, Schedule},
-        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
+        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord, verdict::rank},
     },
 };
 use std::{
@@ -346,11 +346,14 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::{
-        schedule::{at, delay, every},
-        store::Paused,
+    use crate::{
+        ledger::Memory,
+        node::LedgerState,
+        scheduler::{
+            schedule::{at, delay, every},
+            store::Paused,
+        },
     };
-    use crate::{ledger::Memory, node::LedgerState};
 
     fn term(number: u64) -> FencingToken {
         FencingToken::new(number)

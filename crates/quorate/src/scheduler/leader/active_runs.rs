@@ -1,27 +1,27 @@
 //! The tasks of the leader's active runs: the runs that the leader executes itself, and the runs that it has
 //! opened to workers.
 
-use crate::scheduler::{
-    leader::leading::Leading,
-    plan::effect::{RunCompletion, RunOwner, RunStart},
-    run::{
-        Cancel,
-        cancel::Withdraw,
-        on_leader::{Began, Run, RunEnd},
-        opened::Opened,
-        span::run_span,
-    },
-    store::{
-        next_start::NextStart, open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter,
-        snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     claim::Slots,
     election::Term,
     env::{BootTime, ScopedTask, WallTime},
     node::Record,
-    scheduler::{Job, RunCause, RunOutcome},
+    scheduler::{
+        job::{Job, RunCause, RunOutcome},
+        leader::leading::Leading,
+        plan::effect::{RunCompletion, RunOwner, RunStart},
+        run::{
+            Cancel,
+            cancel::Withdraw,
+            on_leader::{Began, Run, RunEnd},
+            opened::Opened,
+            span::run_span,
+        },
+        store::{
+            next_start::NextStart, open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter,
+            snapshot::LedgerSnapshot,
+        },
+    },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

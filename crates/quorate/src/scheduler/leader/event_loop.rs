@@ -1,29 +1,30 @@
 //! The event loop of one term. The loop waits for events, passes them to the [`Planner`], and carries out the
 //! effects that the planner returns.
 
-use crate::scheduler::{
-    control::IncomingRequest,
-    leader::{
-        active_runs::{AbortedRun, ActiveRuns},
-        leading::Leading,
-    },
-    plan::{
-        effect::{Effect, RunCompletion},
-        housekeeping::Housekeeping,
-        planner::{LeaderSettings, Planner},
-        requests::{Asked, Granted},
-        stand_still::{ClockChange, StandStill},
-    },
-    registry::Phase,
-    store::{
-        FOR_EVER, FROZEN, history_writer::HistoryWriter, next_start::NextStart, retention::Retention,
-        row_writer::RowWriter, snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
     sabotage::Sabotage,
-    scheduler::{Job, JobAction, JobAlert, JobResponse, JobRow},
+    scheduler::{
+        alert::JobAlert,
+        control::IncomingRequest,
+        job::{Job, RunOutcome},
+        leader::{
+            active_runs::{AbortedRun, ActiveRuns},
+            leading::Leading,
+        },
+        plan::{
+            effect::{Effect, RunCompletion},
+            housekeeping::Housekeeping,
+            planner::{LeaderSettings, Planner},
+            requests::{Asked, Granted},
+            stand_still::{ClockChange, StandStill},
+        },
+        registry::Phase,
+        store::{
+            FOR_EVER, JobAction, JobResponse, JobRow, history_writer::HistoryWriter, next_start::NextStart,
+            retention::Retention, row_writer::RowWriter, snapshot::LedgerSnapshot,
+        },
+    },
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -361,8 +362,8 @@ impl<'a> EventLoop<'a> {
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
-                Effect::Withdraw { why, .. }
-                    if &*why == FROZEN && self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
+                Effect::Withdraw { end: RunOutcome::SkippedFrozen, .. }
+                    if self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
                 Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
                 Effect::Release { key } => self.runs.release(&key),
                 Effect::Report(mut report) => {

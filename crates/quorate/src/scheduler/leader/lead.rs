@@ -1,23 +1,23 @@
 //! One term of the leader: the leader seals the ledger, runs the event loop, and writes the ends of runs.
 
-use crate::scheduler::{
-    control::IncomingRequest,
-    leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
-    plan::open_request::requests_in,
-    registry::Phase,
-    store::{
-        history_writer::HistoryWriter,
-        next_start::NextStart,
-        recorded_ends::{Ends, requested_ends},
-        retention::Retention,
-        row_writer::RowWriter,
-        snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     election::Term,
     env::Env,
     ledger::{Ledger, LedgerError},
+    scheduler::{
+        control::IncomingRequest,
+        leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
+        plan::open_request::requests_in,
+        registry::Phase,
+        store::{
+            history_writer::HistoryWriter,
+            next_start::NextStart,
+            recorded_ends::{Ends, requested_ends},
+            retention::Retention,
+            row_writer::RowWriter,
+            snapshot::LedgerSnapshot,
+        },
+    },
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;

@@ -1,5 +1,4 @@
-use crate::scheduler::registry::JobRegistry;
-use crate::{election::Term, ledger::Ledger};
+use crate::{election::Term, ledger::Ledger, scheduler::registry::JobRegistry};
 use std::time::Duration;
 
 /// The settings with which the leader works during one term.

@@ -1,14 +1,14 @@
 //! The effects of the leader's decisions. The event loop carries the effects out, and reports the end of each
 //! run to the planner as an event.
 
-use crate::scheduler::{
-    plan::pending_run::PendingRun,
-    run::on_leader::RunEnd,
-    store::{history_writer::RunReport, saved_state::SavedState},
-};
 use crate::{
     env::WallTime,
-    scheduler::{Job, JobAlert, RunCause, RunOutcome},
+    scheduler::{
+        alert::JobAlert,
+        job::{Job, RunCause, RunOutcome},
+        run::{on_leader::RunEnd, pending_run::PendingRun},
+        store::{history_writer::RunReport, saved_state::SavedState},
+    },
 };
 use std::{sync::Arc, time::Duration};
 

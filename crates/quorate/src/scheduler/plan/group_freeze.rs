@@ -1,10 +1,12 @@
 //! The freeze of a group: a pause of all its jobs, stored in one row. The row has the form of a job's row, of which it
 //! uses the pause, the revision and the requests.
 
-use crate::scheduler::store::{row_writer::highest, snapshot::LedgerSnapshot};
 use crate::{
     env::WallTime,
-    scheduler::{JobRow, Paused, RequestId},
+    scheduler::{
+        job::RequestId,
+        store::{JobRow, Paused, row_writer::highest, snapshot::LedgerSnapshot},
+    },
 };
 use std::sync::Arc;
 

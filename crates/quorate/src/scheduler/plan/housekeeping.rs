@@ -1,7 +1,6 @@
 //! The times at which the leader does its recurring work on the ledger.
 
-use crate::env::BootTime;
-use crate::scheduler::plan::record_life::PRUNE_EVERY;
+use crate::{env::BootTime, scheduler::store::record_life::PRUNE_EVERY};
 use std::time::Duration;
 
 /// The time between two writes of the mark. The mark is a row that stores the time up to which the leader has

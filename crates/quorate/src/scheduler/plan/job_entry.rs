@@ -1,21 +1,24 @@
 //! The leader's data of one job: the job's plan, its row in the ledger, and its saved state. Also the data that
 //! the leader keeps after it has removed a job.
 
-use crate::scheduler::{
-    plan::{
-        job_plan::{JobPlan, is_before},
-        known_jobs::{stored_row, stored_state},
-        pending_run::{RunToClose, SkippedTick},
-        record_life,
-        reporter::PAUSED,
-        takeover::{due_after, unfinished},
-    },
-    store::recorded_ends::recorded_entries,
-    store::{FROZEN, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
-};
 use crate::{
     env::WallTime,
-    scheduler::{HistoryEntry, Job, JobAlert, JobRow, Paused, Placement, RequestId, RunOutcome},
+    scheduler::{
+        alert::JobAlert,
+        job::{Job, RequestId, RunOutcome},
+        plan::{
+            active_run::{RunToClose, SkippedTick},
+            job_plan::{JobPlan, is_before},
+            known_jobs::{stored_row, stored_state},
+            reporter::{FROZEN, PAUSED},
+            takeover::{due_after, unfinished},
+        },
+        policy::Placement,
+        store::{
+            HistoryEntry, JobRow, Paused, RecordError, record_life, recorded_ends::recorded_entries,
+            saved_state::SavedState, snapshot::LedgerSnapshot,
+        },
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -151,14 +154,14 @@ impl JobEntry {
         self.row.paused.is_some() || self.frozen.is_some()
     }
 
-    /// Returns the reason if a pause of the job or a freeze of the group leaves the tick out.
-    pub(in crate::scheduler) fn left_out_at(&self, tick: WallTime) -> Option<&'static str> {
+    /// Returns the outcome and its reason if a pause of the job or a freeze of the group leaves the tick out.
+    pub(in crate::scheduler) fn left_out_at(&self, tick: WallTime) -> Option<(RunOutcome, &'static str)> {
         let covers = |paused: &Option<Paused>| {
             let paused = paused.as_ref().filter(|_| self.plan.is_paused());
             paused.is_some_and(|paused| is_before(tick, paused.until))
         };
-        let own = covers(&self.row.paused).then_some(PAUSED);
-        own.or_else(|| covers(&self.frozen).then_some(FROZEN))
+        let own = covers(&self.row.paused).then_some((RunOutcome::SkippedPaused, PAUSED));
+        own.or_else(|| covers(&self.frozen).then_some((RunOutcome::SkippedFrozen, FROZEN)))
     }
 
     /// Returns the time at which the planner next has to handle the job: ticks are due, a pause ends, or the

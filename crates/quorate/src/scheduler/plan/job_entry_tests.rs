@@ -1,14 +1,17 @@
+use super::*;
 use crate::{
     ledger::Answered,
     node::{FencingToken, Record},
     scheduler::{
-        AlertKind, Delivery, Misfire, Paused, RunKey, RunRecord, every, store::FOR_EVER,
-        store::saved_state::StateRow,
+        alert::AlertKind,
+        policy::{Delivery, Misfire},
+        schedule::every,
+        store::{
+            FOR_EVER, Paused, RunKey, RunRecord,
+            saved_state::StateRow,
+            snapshot::tests::{SECOND, at, node, tick_record},
+        },
     },
-};
-use {
-    super::*,
-    crate::scheduler::store::snapshot::tests::{SECOND, at, node, tick_record},
 };
 
 fn job(seconds: u32) -> Arc<Job> {
@@ -235,7 +238,8 @@ fn a_job_that_comes_back_in_one_term_begins_after_the_ticks_that_were_planned() 
     let again = find(job(1), &none, None, removed(old.clone(), at(12)), at(9));
     assert_eq!(again.entry.plan().next(), Some(at(13)), "though the clock has stepped back");
     assert!(again.entry.row.rev > rev && again.entry.row.since == at(12));
-    let chain = Job::new("j", crate::scheduler::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let chain =
+        Job::new("j", crate::scheduler::schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let again = find(Arc::new(chain), &none, None, removed(old, at(12)), at(9));
     assert!(again.entry.plan().next() >= Some(at(12)), "{:?}", again.entry.plan().next());
 }
@@ -312,7 +316,7 @@ fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
 #[test]
 fn a_leader_wakes_when_the_job_becomes_overdue_and_only_once() {
     let quiet = Job::clone(&watched(1)).misfire(Misfire::Skip);
-    let quiet = Job { schedule: crate::scheduler::at(at(5_000)), ..quiet };
+    let quiet = Job { schedule: crate::scheduler::schedule::at(at(5_000)), ..quiet };
     let mut entry = find(Arc::new(quiet), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry;
     assert_eq!(entry.wake(), Some(at(13)));
     assert!(!entry.note_overdue(at(12)) && !entry.is_overdue());
@@ -348,7 +352,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     let (mut entry, _) = active(20);
     entry.pause(id, pause(Some(40)));
     assert!(entry.freeze(freeze(25, 30)).is_empty());
-    assert_eq!((entry.wake(), entry.left_out_at(at(29))), (Some(at(30)), Some(PAUSED)));
+    assert_eq!(
+        (entry.wake(), entry.left_out_at(at(29))),
+        (Some(at(30)), Some((RunOutcome::SkippedPaused, PAUSED)))
+    );
     assert_eq!(spans(&mut entry, 30), [(true, None)], "the pause began earlier, and reports them");
     assert!(entry.is_paused() && entry.plan().next().is_none());
     assert_eq!(spans(&mut entry, 40), [(false, Some((at(21), at(39))))]);
@@ -360,7 +367,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     assert_eq!([24, 29, 35].map(|tick| entry.left_out_at(at(tick)).is_some()), [true; 3]);
     assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
     assert!(entry.row().since > at(29) && entry.is_paused() && entry.plan().next().is_none());
-    assert_eq!((entry.left_out_at(at(35)), entry.left_out_at(at(40))), (Some(PAUSED), None));
+    assert_eq!(
+        (entry.left_out_at(at(35)), entry.left_out_at(at(40))),
+        (Some((RunOutcome::SkippedPaused, PAUSED)), None)
+    );
     assert_eq!(spans(&mut entry, 40), [(false, Some((at(30), at(39))))]);
     // Both have ended when the leader looks, and a resumed job stays frozen.
     let (mut entry, _) = active(20);
@@ -371,7 +381,10 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
     entry.freeze(freeze(20, 30));
     entry.pause(id, Paused { at: at(22), ..pause(None) });
     assert_eq!(entry.resume(RequestId::from_u128(2), at(25)).unwrap().span, None);
-    assert_eq!((entry.is_paused(), entry.left_out_at(at(28))), (true, Some(FROZEN)));
+    assert_eq!(
+        (entry.is_paused(), entry.left_out_at(at(28))),
+        (true, Some((RunOutcome::SkippedFrozen, FROZEN)))
+    );
     assert_eq!(spans(&mut entry, 30), [(true, Some((at(21), at(29))))]);
 }
 

@@ -1,19 +1,20 @@
 //! The plan of one job: which ticks of the job run, wait or are skipped. The plan depends only on the sealed
 //! ledger, the events of the term, and the time.
 
-use crate::scheduler::{
-    plan::{
-        pending_run::{ActiveRun, PendingRun, SkippedTick},
-        record_life::{LATE_AFTER, record_from},
-    },
-    store::snapshot::LedgerSnapshot,
-};
 use crate::{
     env::WallTime,
     node::FencingToken,
     scheduler::{
-        DUE_MAX, Decision, DueTicks, Job, Misfire, Overlap, Placement, RunCause, RunKey, SkipReason,
-        policy::Jitter, policy::due_with,
+        job::{Job, RunCause},
+        plan::active_run::{ActiveRun, SkippedTick},
+        policy::{DUE_MAX, DueTicks, Jitter, Misfire, Overlap, Placement, due_with},
+        run::pending_run::PendingRun,
+        store::{
+            RunKey,
+            record_life::{LATE_AFTER, record_from},
+            snapshot::LedgerSnapshot,
+            verdict::{Decision, SkipReason},
+        },
     },
 };
 use std::{cmp::Reverse, collections::VecDeque, mem, sync::Arc, time::Duration};

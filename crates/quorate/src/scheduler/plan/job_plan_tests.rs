@@ -2,10 +2,15 @@ use super::*;
 use crate::{
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, Misfire, OpenRun, RequestId, RunOutcome, RunRecord, SkipReason, every,
+        job::{RequestId, RunOutcome},
         plan::takeover::{due_after, unfinished},
-        policy::{MisfireReason, MisfiredTicks},
-        store::snapshot::tests::{SECOND, at, node, sealed},
+        policy::{Delivery, Misfire, MisfireReason, MisfiredTicks},
+        schedule::every,
+        store::{
+            OpenRun, RunRecord,
+            snapshot::tests::{SECOND, at, node, sealed},
+            verdict::SkipReason,
+        },
     },
 };
 
@@ -390,7 +395,7 @@ fn a_change_counts_from_the_planned_ticks_after_a_backward_clock_step() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.plan_due(&sealed, at(12));
     assert_eq!(ticks(&mut plan, at(12)).len(), 2);
-    let same_times = job(Delivery::AtMostOnce).placement(crate::scheduler::Placement::AnyWorker);
+    let same_times = job(Delivery::AtMostOnce).placement(crate::scheduler::policy::Placement::AnyWorker);
     plan.replace(Arc::new(same_times), at(9));
     plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(9));
     assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 starts a second time");
@@ -536,7 +541,7 @@ fn after_a_backward_clock_step_no_tick_starts_twice() {
 }
 
 fn counts_from_ends() -> (JobPlan, LedgerSnapshot) {
-    let schedule = crate::scheduler::delay(7 * SECOND).unwrap();
+    let schedule = crate::scheduler::schedule::delay(7 * SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let mut plan = plan(job.misfire(Misfire::Skip), at(0));
     plan.begin_after_end(at(10), None);
@@ -595,8 +600,9 @@ fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
     let (mut changed, _) = counts_from_ends();
     beside(&mut changed);
     let job = changed.job.clone();
-    let slower =
-        Job::new("j", crate::scheduler::delay(9 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
+    let slower = Job::new("j", crate::scheduler::schedule::delay(9 * SECOND).unwrap(), |_| async {
+        Ok::<(), String>(())
+    });
     changed.replace(Arc::new(slower.misfire(job.misfire)), at(30));
     assert!(changed.next.is_some(), "after a change");
     let (mut waits, _) = counts_from_ends();

@@ -1,15 +1,15 @@
 //! The jobs that the leader has, by name and by place. A place is an index in the table. Each job has a timer
 //! and a position in the ready queue.
 
-use crate::scheduler::plan::{
-    job_entry::JobEntry,
-    pending_run::ActiveRun,
-    ready_queue::{ReadyOrder, ReadyQueue},
-    timer_queue::TimerQueue,
-};
 use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
+    scheduler::plan::{
+        active_run::ActiveRun,
+        job_entry::JobEntry,
+        ready_queue::{ReadyOrder, ReadyQueue},
+        timer_queue::TimerQueue,
+    },
 };
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
@@ -224,8 +224,11 @@ impl JobTable {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Job, Misfire, RequestId, RunCause, every,
-        plan::{job_entry::find, pending_run::PendingRun},
+        job::{Job, RequestId, RunCause},
+        plan::job_entry::find,
+        policy::Misfire,
+        run::pending_run::PendingRun,
+        schedule::every,
         store::snapshot::tests::{SECOND, at, sealed},
     };
 

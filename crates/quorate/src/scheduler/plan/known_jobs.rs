@@ -1,11 +1,19 @@
 //! The jobs that the sealed ledger contains, including jobs that this leader does not have.
 
-use crate::scheduler::{
-    plan::open_request::requests_in,
-    store::saved_state::{SavedState, StateRow},
-    store::{FOR_EVER, RecordError, row_writer::highest, snapshot::LedgerSnapshot},
+use crate::{
+    env::WallTime,
+    node::Record,
+    plain::plain,
+    scheduler::{
+        plan::open_request::requests_in,
+        store::{
+            FOR_EVER, JobRow, RecordError,
+            row_writer::highest,
+            saved_state::{SavedState, StateRow},
+            snapshot::LedgerSnapshot,
+        },
+    },
 };
-use crate::{env::WallTime, node::Record, plain::plain, scheduler::JobRow};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},

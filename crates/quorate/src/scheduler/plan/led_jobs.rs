@@ -5,22 +5,24 @@ mod freeze;
 mod pause;
 mod run_end;
 
-use crate::scheduler::{
-    plan::{
-        effect::{Effect, RunOwner, RunStart},
-        group_freeze::GroupFreeze,
-        job_entry::{FoundJob, JobEntry, RemovedJob, StoredInfo, find},
-        job_table::JobTable,
-        known_jobs::row_keys,
-        pending_run::{ActiveRun, PendingRun, RunToClose, SkippedTick},
-        reporter::{CHANGED, NotRun, REMOVED, Reporter},
-    },
-    store::{history_writer::RunReport, snapshot::LedgerSnapshot},
-};
 use crate::{
     env::WallTime,
     measure::JobsMeasures,
-    scheduler::{Job, JobAlert, JobRow, RequestId, RunOutcome},
+    scheduler::{
+        alert::JobAlert,
+        job::{Job, RequestId, RunOutcome},
+        plan::{
+            active_run::{ActiveRun, RunToClose, SkippedTick},
+            effect::{Effect, RunOwner, RunStart},
+            group_freeze::GroupFreeze,
+            job_entry::{FoundJob, JobEntry, RemovedJob, StoredInfo, find},
+            job_table::JobTable,
+            known_jobs::row_keys,
+            reporter::{CHANGED, NotRun, REMOVED, Reporter},
+        },
+        run::pending_run::PendingRun,
+        store::{JobRow, history_writer::RunReport, snapshot::LedgerSnapshot},
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -296,8 +298,8 @@ impl LedJobs {
             let (owner, job) = (RunOwner::Job(place), Arc::clone(&job));
             let start = RunStart { owner, job, state, run, end_needed_at };
             out.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
-            if let Some(why) = left_out {
-                out.push(Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why: why.into() });
+            if let Some((end, why)) = left_out {
+                out.push(Effect::Withdraw { key, end, why: why.into() });
             }
         }
         self.skip(&job, too_late, now, out);

@@ -5,19 +5,19 @@
 //! also stores the time at which the previous run of the request ended. The next run cannot have been started
 //! before that time, so the leader considers only records from that time on.
 
-use crate::scheduler::{
-    plan::pending_run::{PendingRun, RecordedRun, RunToClose},
-    store::{
-        requested_key,
-        row_writer::highest,
-        snapshot::{Decided, LedgerSnapshot},
-    },
-};
 use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        Decision, Job, JobAction, JobRequest, JobResponse, RequestId, RunCause, SkipReason, store::FOR_EVER,
+        job::{Job, RequestId, RunCause},
+        plan::active_run::{RecordedRun, RunToClose},
+        run::pending_run::PendingRun,
+        store::{
+            FOR_EVER, JobAction, JobRequest, JobResponse, requested_key,
+            row_writer::highest,
+            snapshot::{Decided, LedgerSnapshot},
+            verdict::{Decision, SkipReason},
+        },
     },
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -282,13 +282,17 @@ fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTi
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{
         node::FencingToken,
-        scheduler::{Delivery, RunRecord, every},
-    };
-    use {
-        super::*,
-        crate::scheduler::store::snapshot::tests::{SECOND, at, node},
+        scheduler::{
+            policy::Delivery,
+            schedule::every,
+            store::{
+                RunRecord,
+                snapshot::tests::{SECOND, at, node},
+            },
+        },
     };
 
     fn job() -> Arc<Job> {
@@ -326,7 +330,7 @@ mod tests {
         assert!(OpenRequest::accept(&request(0, 1_000), &job(), at(0)).is_ok());
         assert!(why(0, 1_001).contains("holds 1001 ticks; ask for at most 1000"), "{}", why(0, 1_001));
         assert!(why(0, 2_000_000).contains("holds at least 100000 ticks"));
-        let daily = crate::scheduler::Cron::parse("0 3 1 1 *").unwrap();
+        let daily = crate::scheduler::schedule::Cron::parse("0 3 1 1 *").unwrap();
         let rare = Job::new("j", daily, |_| async { Ok::<(), String>(()) });
         assert!(OpenRequest::accept(&request(0, 100), &rare.into(), at(0)).unwrap_err().contains("no tick"));
     }

@@ -1,26 +1,31 @@
 //! The leader's decisions, as a pure state machine: the planner takes each event with its time, and returns
 //! the effects that the event loop carries out.
 
-use crate::scheduler::{
-    plan::{
-        effect::{Effect, RunCompletion, RunOwner},
-        job_entry::StoredInfo,
-        known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
-        led_jobs::{AfterRun, LedJobs},
-        record_life::{AHEAD_MAX, held, kept, low_water, window},
-        reporter::Reporter,
-        requests::{Asked, Granted, Requests, close_requests_of},
-        unknown_runs::UnknownRuns,
-    },
-    run::on_leader::RunEnd,
-    store::{row_writer::highest, snapshot::LedgerSnapshot},
-};
 use crate::{
     env::WallTime,
     ledger::LedgerError,
     measure::JobsMeasures,
     node::{FencingToken, Record},
-    scheduler::{Job, JobAlert, JobRequest, JobResponse, JobRow},
+    scheduler::{
+        alert::JobAlert,
+        job::Job,
+        plan::{
+            effect::{Effect, RunCompletion, RunOwner},
+            job_entry::StoredInfo,
+            known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
+            led_jobs::{AfterRun, LedJobs},
+            reporter::Reporter,
+            requests::{Asked, Granted, Requests, close_requests_of},
+            unknown_runs::UnknownRuns,
+        },
+        run::on_leader::RunEnd,
+        store::{
+            JobRequest, JobResponse, JobRow,
+            record_life::{AHEAD_MAX, held, kept, low_water, window},
+            row_writer::highest,
+            snapshot::LedgerSnapshot,
+        },
+    },
 };
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,10 +1,12 @@
 use super::*;
 use crate::scheduler::{
-    Delivery, JobRow, Misfire, OpenRun, Placement, RunCause, RunKey, RunOutcome, RunRecord, delay, every,
+    job::{RunCause, RunOutcome},
     plan::effect::RunStart,
+    policy::{Delivery, Misfire, Placement},
     run::{ExecutionEnd, ExecutionResult, on_leader::RunSummary},
+    schedule::{delay, every},
     store::{
-        FOR_EVER,
+        FOR_EVER, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, node, sealed},
     },
 };

@@ -1,25 +1,23 @@
 //! Creates history entries from the leader's decisions. Also creates the closed records of runs that the leader
 //! ends without executing them to their end.
 
-use crate::scheduler::{
-    plan::{
-        pending_run::{PendingRun, RunToClose, SkippedTick},
-        record_life::{is_kept, record_from},
-    },
-    run::on_leader::RunSummary,
-    store::{
-        FROZEN,
-        history_writer::{Close, RunReport},
-        recorded_ends::recorded_end,
-        run_writer::RunId,
-        snapshot::LedgerSnapshot,
-    },
-};
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
     scheduler::{
-        Delivery, HistoryEntry, Job, RunCause, RunKey, RunOutcome, RunRecord, SkipReason, memory_needed,
+        job::{Job, RunCause, RunOutcome},
+        plan::active_run::{RunToClose, SkippedTick},
+        policy::Delivery,
+        run::{on_leader::RunSummary, pending_run::PendingRun},
+        store::{
+            HistoryEntry, RunKey, RunRecord,
+            history_writer::{Close, RunReport},
+            record_life::{is_kept, record_from},
+            recorded_ends::recorded_end,
+            run_writer::RunId,
+            snapshot::LedgerSnapshot,
+            verdict::{SkipReason, memory_needed},
+        },
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -30,6 +28,9 @@ pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement 
 pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
 /// The reason in the history if a run does not start because its job was paused.
 pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
+/// The reason in the history if a run does not start because the group was frozen. The entry of all ticks of a freeze
+/// begins with it.
+pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
 
 /// The data for the history entry of ticks that did not run.
 pub(in crate::scheduler) struct NotRun {
@@ -189,8 +190,8 @@ impl Reporter {
                 closed(not_run(tick, RunOutcome::SkippedMisfire, why))
             }
             SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.left_out(job, run, now, PAUSED),
-            SkippedTick::Frozen(run) => self.left_out(job, run, now, FROZEN),
+            SkippedTick::Paused(run) => self.left_out(job, run, now, (RunOutcome::SkippedPaused, PAUSED)),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, (RunOutcome::SkippedFrozen, FROZEN)),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -200,8 +201,13 @@ impl Reporter {
     }
 
     /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: &str) -> RunReport {
-        let end = RunOutcome::SkippedPaused;
+    fn left_out(
+        &self,
+        job: &Arc<Job>,
+        run: PendingRun,
+        now: WallTime,
+        (end, why): (RunOutcome, &str),
+    ) -> RunReport {
         let closes = run.seen.is_some() || is_kept(job, run.at, now);
         let close = closes.then(|| self.close(run.run(), run.seen.clone(), end, why));
         let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
@@ -235,9 +241,9 @@ fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Misfire, MisfiredTicks, every,
         plan::takeover::unfinished,
-        policy::MisfireReason,
+        policy::{Misfire, MisfireReason, MisfiredTicks},
+        schedule::every,
         store::{
             recorded_ends::recorded_entries,
             snapshot::tests::{SECOND, at, node, sealed},

@@ -1,18 +1,19 @@
 //! The leader's decisions on requests to pause a job, to resume it, to run it, or to cancel its runs.
 
-use crate::scheduler::{
-    plan::{
-        effect::Effect,
-        led_jobs::LedJobs,
-        open_request::{NextRun, OpenRequest, RequestRow, requests_in},
-        pending_run::{ActiveRun, RunToClose},
-        reporter::{NotRun, REMOVED},
-    },
-    run::on_request,
-};
 use crate::{
     env::WallTime,
-    scheduler::{JobAction, JobRequest, JobResponse, JobRow, Paused, RequestId, RunOutcome, SkipReason},
+    scheduler::{
+        job::{RequestId, RunOutcome},
+        plan::{
+            active_run::{ActiveRun, RunToClose},
+            effect::Effect,
+            led_jobs::LedJobs,
+            open_request::{NextRun, OpenRequest, RequestRow, requests_in},
+            reporter::{NotRun, REMOVED},
+        },
+        run::on_request,
+        store::{JobAction, JobRequest, JobResponse, JobRow, Paused, verdict::SkipReason},
+    },
 };
 use refusal::{FOLLOWED, being_removed, place_of, too_late};
 use std::{

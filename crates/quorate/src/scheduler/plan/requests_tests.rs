@@ -1,13 +1,19 @@
 use super::*;
-use crate::measure::JobsMeasures;
 use crate::{
+    measure::JobsMeasures,
     node::{FencingToken, Record},
     scheduler::{
-        Job, Overlap, Placement, every,
-        plan::{effect::RunCompletion, led_jobs::AfterRun, pending_run::PendingRun, reporter::Reporter},
-        run::on_leader::RunEnd,
+        job::Job,
+        plan::{
+            effect::RunCompletion,
+            led_jobs::AfterRun,
+            reporter::{FROZEN, Reporter},
+        },
+        policy::{Overlap, Placement},
+        run::{on_leader::RunEnd, pending_run::PendingRun},
+        schedule::every,
         store::{
-            FOR_EVER, FROZEN,
+            FOR_EVER,
             snapshot::{
                 LedgerSnapshot,
                 tests::{SECOND, at, node, sealed},
@@ -223,7 +229,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
             owner: crate::scheduler::plan::effect::RunOwner::Job(0),
             key,
             tick: at(NOW),
-            cause: crate::scheduler::RunCause::Scheduled,
+            cause: crate::scheduler::job::RunCause::Scheduled,
             end: Some(RunEnd::Left),
         },
         false,
@@ -263,7 +269,7 @@ fn a_freeze_withdraws_the_open_runs_whose_ticks_it_covers() {
     };
     assert_eq!(freeze(1, run.tick).len(), 0, "the tick is due at the end of the freeze");
     let withdrawn = freeze(2, run.tick + SECOND);
-    let [Effect::Withdraw { key, end: RunOutcome::SkippedPaused, why }] = &withdrawn[..] else {
+    let [Effect::Withdraw { key, end: RunOutcome::SkippedFrozen, why }] = &withdrawn[..] else {
         panic!("{withdrawn:?}")
     };
     assert_eq!((key, &**why), (&run.key, FROZEN));

@@ -1,16 +1,14 @@
 //! The takeover of one job by a new leader. The leader finds the job's unfinished runs, and the time after
 //! which the job's ticks are due.
 
-use crate::scheduler::{
-    plan::{
-        pending_run::{PendingRun, RecordedRun, RunToClose},
-        record_life::LATE_AFTER,
-    },
-    store::snapshot::LedgerSnapshot,
-};
 use crate::{
     env::WallTime,
-    scheduler::{Job, RunKey},
+    scheduler::{
+        job::Job,
+        plan::active_run::{RecordedRun, RunToClose},
+        run::pending_run::PendingRun,
+        store::{RunKey, record_life::LATE_AFTER, snapshot::LedgerSnapshot},
+    },
 };
 
 /// Finds those recorded runs of a job that have no recorded end, or whose end may be stored on a minority of
@@ -58,9 +56,14 @@ mod tests {
         ledger::Answered,
         node::FencingToken,
         scheduler::{
-            Delivery, Misfire, OpenRun, Placement, RequestId, RunCause, RunRecord, every,
+            job::{RequestId, RunCause},
             plan::job_plan::JobPlan,
-            store::snapshot::tests::{SECOND, at, node, sealed},
+            policy::{Delivery, Misfire, Placement},
+            schedule::every,
+            store::{
+                OpenRun, RunRecord,
+                snapshot::tests::{SECOND, at, node, sealed},
+            },
         },
     };
 

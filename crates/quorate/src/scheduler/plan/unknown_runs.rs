@@ -11,17 +11,19 @@
 //!   run waits for such a leader. The leader ends the waiting run once the job has ended, which means that no
 //!   worker has refreshed the job's data during the ledger's retention.
 
-use crate::scheduler::{
-    plan::{
-        effect::{Effect, RunOwner, RunStart},
-        known_jobs::stored_state,
-        pending_run::{PendingRun, RecordedRun},
-    },
-    store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
-};
 use crate::{
     env::WallTime,
-    scheduler::{Job, RunOutcome, at},
+    scheduler::{
+        job::{Job, RunOutcome},
+        plan::{
+            active_run::RecordedRun,
+            effect::{Effect, RunOwner, RunStart},
+            known_jobs::stored_state,
+        },
+        run::pending_run::PendingRun,
+        schedule::at,
+        store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -111,8 +113,12 @@ mod tests {
     use crate::{
         node::FencingToken,
         scheduler::{
-            Delivery, OpenRun, RunCause, RunKey, RunRecord,
-            store::snapshot::tests::{SECOND, at, node, tick_record},
+            job::RunCause,
+            policy::Delivery,
+            store::{
+                OpenRun, RunKey, RunRecord,
+                snapshot::tests::{SECOND, at, node, tick_record},
+            },
         },
     };
 

@@ -1,5 +1,7 @@
-use crate::env::WallTime;
-use crate::scheduler::{policy::jitter::Jitter, schedule::Schedule};
+use crate::{
+    env::WallTime,
+    scheduler::{policy::jitter::Jitter, schedule::Schedule},
+};
 use std::time::Duration;
 
 /// The largest number of ticks that one decision ([`DueTicks`]) can run.

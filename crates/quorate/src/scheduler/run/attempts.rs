@@ -1,8 +1,11 @@
-use crate::scheduler::run::{Cancel, RunContext, RunGuard, RunOutput};
 use crate::{
     env::{BootTime, WallTime},
     panic,
-    scheduler::{Delivery, Job, RunCause, RunOutcome},
+    scheduler::{
+        job::{Job, RunCause, RunContext, RunGuard, RunOutcome, RunOutput},
+        policy::Delivery,
+        run::Cancel,
+    },
 };
 use futures_util::FutureExt;
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
@@ -177,7 +180,7 @@ impl Execution {
             }
         };
         let reason: Arc<str> = match end {
-            ExecutionEnd::Cancelled if !self.cancel.why().is_empty() => self.cancel.why(),
+            ExecutionEnd::Cancelled => self.cancel.why().unwrap_or_else(|| reason.into()),
             ExecutionEnd::Done => match self.output.take_note() {
                 Some(note) if reason.is_empty() => note,
                 Some(note) => format!("{reason}; {note}").into(),

@@ -1,4 +1,4 @@
-use crate::scheduler::RunOutcome;
+use crate::scheduler::job::RunOutcome;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
@@ -46,8 +46,9 @@ impl Cancel {
         self.token.cancelled().await;
     }
 
-    pub(in crate::scheduler) fn why(&self) -> Arc<str> {
-        self.reasons.cancel.get().or(self.reasons.interrupt.get()).cloned().unwrap_or_default()
+    /// Returns the reason. `None` if the run is neither cancelled nor interrupted.
+    pub(in crate::scheduler) fn why(&self) -> Option<Arc<str>> {
+        self.reasons.cancel.get().or(self.reasons.interrupt.get()).cloned()
     }
 }
 
@@ -107,9 +108,11 @@ mod tests {
     fn a_cancellation_for_good_overrides_an_interruption() {
         let cancel = Cancel::default();
         cancel.interrupt("a shutdown");
-        assert!(cancel.is_cancelled() && !cancel.is_for_good() && &*cancel.why() == "a shutdown");
+        assert!(
+            cancel.is_cancelled() && !cancel.is_for_good() && cancel.why().as_deref() == Some("a shutdown")
+        );
         cancel.cancel("on request");
         cancel.interrupt("a shutdown");
-        assert!(cancel.is_for_good() && &*cancel.why() == "on request");
+        assert!(cancel.is_for_good() && cancel.why().as_deref() == Some("on request"));
     }
 }

@@ -1,11 +1,11 @@
-//! The execution of a run: its attempts, on the leader or on a worker that takes the run through a slot.
+//! The execution of a run: its attempts, on the leader or on a worker that takes the run through a slot. The leader's
+//! decisions, in `plan`, use this room, which uses none of them.
 
 mod attempts;
 pub(super) mod cancel;
-mod context;
-mod guard;
 pub(super) mod on_leader;
 pub(super) mod opened;
+pub(super) mod pending_run;
 pub(super) mod slot_attempt;
 mod slot_watch;
 pub(super) mod span;
@@ -13,6 +13,3 @@ pub(super) mod worker;
 
 pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};
 pub(super) use cancel::{Cancel, on_request};
-pub use context::RunContext;
-pub(super) use context::RunOutput;
-pub(super) use guard::RunGuard;

@@ -1,15 +1,6 @@
 //! A run that the leader executes itself. The leader writes a *started* record at a majority, checks that its
 //! term is valid, executes the run, and writes the end of the run.
 
-use crate::scheduler::{
-    plan::pending_run::PendingRun,
-    store::{
-        next_start::RecordDelay,
-        row_writer::RowWriter,
-        run_writer::{NotWritten, RunWriter},
-        saved_state::SavedState,
-    },
-};
 use crate::{
     election::Term,
     env::{BootTime, WallTime},
@@ -17,8 +8,16 @@ use crate::{
     node::{FencingToken, Record},
     sabotage::Sabotage,
     scheduler::{
-        Delivery, Job, RunCause, RunOutcome, RunRecord,
-        run::{Cancel, Execution, ExecutionResult, RunGuard, RunOutput, span::record_end},
+        job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
+        policy::Delivery,
+        run::{Cancel, Execution, ExecutionResult, pending_run::PendingRun, span::record_end},
+        store::{
+            RunRecord,
+            next_start::RecordDelay,
+            row_writer::RowWriter,
+            run_writer::{NotWritten, RunWriter},
+            saved_state::SavedState,
+        },
     },
 };
 use std::{

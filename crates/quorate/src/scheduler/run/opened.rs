@@ -1,29 +1,29 @@
 //! The leader's side of a run that a worker executes. The leader opens the run to workers, watches the run's
 //! slot, and closes the run. `docs/design/scheduler.md` describes the protocol.
 
-use crate::scheduler::{
-    plan::{pending_run::PendingRun, record_life::LATE_AFTER},
-    run::{
-        cancel::Withdraw,
-        on_leader::{RunEnd, RunSummary},
-        slot_watch::{Around, Look, SlotWatch},
-    },
-    store::{
-        open_list::OpenList,
-        row_writer::RowWriter,
-        run_writer::{NotWritten, RunId, RunWriter},
-        saved_state::SavedState,
-    },
-};
 use crate::{
     claim::{Claimed, SlotId, Slots},
     env::WallTime,
     node::{DoneRecord, Record},
     scheduler::{
-        Delivery, Job, OpenRun, RunCause, RunOutcome, RunRecord, first_opened,
-        run::{Cancel, ExecutionEnd, ExecutionResult},
-        store::{SlotResult, VoidResult},
-        voided,
+        job::{Job, RunCause, RunOutcome},
+        policy::Delivery,
+        run::{
+            Cancel, ExecutionEnd, ExecutionResult,
+            cancel::Withdraw,
+            on_leader::{RunEnd, RunSummary},
+            pending_run::PendingRun,
+            slot_watch::{Around, Look, SlotWatch},
+        },
+        store::{
+            OpenRun, RunRecord, SlotResult, SlotRow,
+            open_list::OpenList,
+            record_life::LATE_AFTER,
+            row_writer::RowWriter,
+            run_writer::{NotWritten, RunId, RunWriter},
+            saved_state::SavedState,
+            verdict::{first_opened, voided},
+        },
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -66,6 +66,16 @@ enum SlotEnd {
     Lost(Option<Arc<str>>, Arc<str>),
     /// The step-down began, the term ended, or the watch was [released](Withdraw::release). The run stays open.
     Left,
+}
+
+impl SlotEnd {
+    fn of(ended: &DoneRecord) -> Self {
+        match SlotRow::parse(&ended.result) {
+            Some(SlotRow::Done(result)) => Self::Done(result),
+            Some(SlotRow::Void { end, why }) => Self::Void(end, why),
+            None => Self::Lost(None, "the end that its slot has cannot be read".into()),
+        }
+    }
 }
 
 /// The step that the leader takes after a generation has ended.
@@ -219,7 +229,7 @@ impl Opened {
                 cancel_to_store: self.cancel.is_for_good() && open.cancel.is_none(),
             };
             let end = match watch.look(shown, around, self.now()) {
-                Look::Ended(ended) => Some(self.ended(&ended)),
+                Look::Ended(ended) => Some(SlotEnd::of(&ended)),
                 Look::Lost(why) => Some(SlotEnd::Lost(watch.holder().cloned(), why.into())),
                 Look::EndTaken => self.end_slot(&slot, None, watch.holder()).await,
                 Look::StoreCancel => {
@@ -249,7 +259,7 @@ impl Opened {
     /// Stores the cancellation in the run's record. The worker that executes the run reads this record about once a
     /// second, and then cancels the run.
     async fn store_cancel(&self, run: &RunId, open: &mut OpenRun, record: &mut Record) {
-        let cancelled = OpenRun { cancel: Some(self.cancel.why()), ..open.clone() };
+        let cancelled = OpenRun { cancel: self.cancel.why(), ..open.clone() };
         let to = self.writer.record(run, RunRecord::Open(cancelled.clone()));
         if self.writer.write(run, Some(record.clone()), &to, true).await.is_ok() {
             (*open, *record) = (cancelled, to);
@@ -265,8 +275,10 @@ impl Opened {
     /// Returns the outcome and the reason for which the leader must end the run now, if no worker has taken it.
     /// Returns `None` if the run may stay open.
     fn void_for(&self, open: &OpenRun, now: WallTime) -> Option<(RunOutcome, Arc<str>)> {
-        if self.cancel.is_for_good() {
-            return Some((RunOutcome::Cancelled, self.cancel.why()));
+        if self.cancel.is_for_good()
+            && let Some(why) = self.cancel.why()
+        {
+            return Some((RunOutcome::Cancelled, why));
         }
         let late = now > open.take_by;
         self.withdraw.why().or_else(|| {
@@ -285,7 +297,7 @@ impl Opened {
         holder: Option<&Arc<str>>,
     ) -> Option<SlotEnd> {
         let claim = match self.slots.claim(slot).await {
-            Claimed::Ended(ended) => return Some(self.ended(&ended)),
+            Claimed::Ended(ended) => return Some(SlotEnd::of(&ended)),
             Claimed::Held(_) | Claimed::Unavailable => return None,
             Claimed::Counted(claim) => claim,
             Claimed::Free(claim) => {
@@ -294,7 +306,7 @@ impl Opened {
                 // the leader ends it only if `void` has an outcome.
                 let (end, why) = void?;
                 if claim.take().await {
-                    let void = VoidResult { end, why: Arc::clone(&why) };
+                    let void = SlotRow::Void { end, why: Arc::clone(&why) };
                     if let Err(error) = claim.complete(&void.to_text()).await {
                         tracing::debug!(run = &*slot.run, "the end of its slot is not recorded yet: {error}");
                     }
@@ -306,28 +318,6 @@ impl Opened {
         let worker = holder.map_or("a worker", |holder| holder);
         let why = format!("it was started by {worker}, which recorded no end").into();
         claim.fill().await.then(|| SlotEnd::Lost(holder.cloned(), why))
-    }
-
-    fn ended(&self, ended: &DoneRecord) -> SlotEnd {
-        if let Some(void) = VoidResult::parse(&ended.result) {
-            let (end, why) = void.map_or_else(|| self.void_reason(), |void| (void.end, void.why));
-            return SlotEnd::Void(end, why);
-        }
-        match SlotResult::parse(&ended.result) {
-            Some(outcome) => SlotEnd::Done(outcome),
-            None => SlotEnd::Lost(None, "the end that its worker recorded cannot be read".into()),
-        }
-    }
-
-    /// Returns the outcome and the reason of a generation that a leader ended through its slot. Used if the
-    /// text in the slot cannot be read.
-    fn void_reason(&self) -> (RunOutcome, Arc<str>) {
-        if self.cancel.is_for_good() {
-            return (RunOutcome::Cancelled, self.cancel.why());
-        }
-        let earlier =
-            || (RunOutcome::SkippedMisfire, "an earlier leader ended it before a worker took it".into());
-        self.withdraw.why().unwrap_or_else(earlier)
     }
 
     /// Writes the closed record of the run to a majority. Returns the data of the run's history entry, or

@@ -1,19 +1,20 @@
 //! One attempt of a worker to take a run that the leader has opened, and the execution of the run.
 
-use crate::scheduler::{
-    Delivery, Job, OpenRun, RunCause, RunOutcome, is_open,
-    registry::JobRegistry,
-    run::{
-        Cancel, Execution, ExecutionEnd, RunGuard, RunOutput,
-        span::{record_end, run_span},
-    },
-    store::{SlotResult, job_and_tick},
-};
 use crate::{
     claim::{Claimed, SlotClaim, Slots},
     env::WallTime,
     ledger::Ledger,
     quorum::Quorum,
+    scheduler::{
+        job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
+        policy::Delivery,
+        registry::JobRegistry,
+        run::{
+            Cancel, Execution, ExecutionEnd,
+            span::{record_end, run_span},
+        },
+        store::{OpenRun, SlotResult, SlotRow, job_and_tick, verdict::is_open},
+    },
 };
 use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, Span};
@@ -146,7 +147,7 @@ impl Attempt {
             && !self.cancel.is_for_good();
         let end = result.end.of_tick().filter(|_| !again);
         record_end(&span, end.map_or("interrupted", RunOutcome::as_str), &result);
-        let outcome = SlotResult {
+        let row = SlotRow::Done(SlotResult {
             worker: Arc::clone(&quorum.config().worker),
             end,
             reason: result.reason,
@@ -156,13 +157,13 @@ impl Attempt {
             error: result.error,
             state: result.state,
             output: result.output,
-        };
+        });
         if output.is_unreleased() {
             // Processes of the handler may still be running. So the worker records the end of the run only one
             // TTL later. The next run then starts no earlier than it would if the claim had expired.
             env.sleep(self.with.ttl).await;
         }
-        if let Err(error) = taken.claim.complete(&outcome.to_text()).await {
+        if let Err(error) = taken.claim.complete(&row.to_text()).await {
             tracing::warn!(job = &*self.job.name, run = &*self.key, "its end is not recorded: {error}");
         }
         Tried::Finished

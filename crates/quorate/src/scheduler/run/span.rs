@@ -4,7 +4,7 @@ use super::ExecutionResult;
 use crate::{
     env::WallTime,
     node::FencingToken,
-    scheduler::{Job, RunCause},
+    scheduler::job::{Job, RunCause},
 };
 use tracing::{Span, field::Empty};
 

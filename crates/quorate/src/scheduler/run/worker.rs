@@ -14,21 +14,21 @@
 //! over the workers. Then the worker reads the run's record, and takes the run only if a majority of nodes
 //! stores the same record (rule R3 of `docs/design/scheduler.md`).
 
-use crate::scheduler::{
-    Job, Placement, RunRecord,
-    plan::verdict::rank,
-    registry::Phase,
-    run::{
-        Cancel,
-        slot_attempt::{Attempt, TAKE_RETRY, Taking, Tried, WALL_CLOCK_CHECK},
-    },
-    store::{OpenList, job_and_tick},
-};
 use crate::{
     claim::Slots,
     env::{BootTime, Env, ScopedTask, WallTime},
     ledger::{LedgerError, Memory},
     node::Record,
+    scheduler::{
+        job::Job,
+        policy::Placement,
+        registry::Phase,
+        run::{
+            Cancel,
+            slot_attempt::{Attempt, TAKE_RETRY, Taking, Tried, WALL_CLOCK_CHECK},
+        },
+        store::{OpenList, RunRecord, job_and_tick, verdict::rank},
+    },
 };
 use futures_util::{
     FutureExt, StreamExt,
@@ -347,8 +347,14 @@ fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{FencingToken, NodeTime};
-    use crate::scheduler::{Delivery, OpenRun, RunCause, RunOutcome};
+    use crate::{
+        node::{FencingToken, NodeTime},
+        scheduler::{
+            job::{RunCause, RunOutcome},
+            policy::Delivery,
+            store::OpenRun,
+        },
+    };
 
     #[test]
     fn the_record_that_decides_cancels_a_run() {

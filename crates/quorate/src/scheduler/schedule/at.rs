@@ -1,5 +1,4 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::zone::Zone;
+use crate::{env::WallTime, scheduler::schedule::zone::Zone};
 use std::fmt;
 
 /// A schedule with a single tick, at one moment.

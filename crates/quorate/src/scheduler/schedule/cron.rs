@@ -1,10 +1,12 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::{
-    crontab,
-    dst::Dst,
-    error::{InvalidSchedule, shown},
-    local,
-    zone::Zone,
+use crate::{
+    env::WallTime,
+    scheduler::schedule::{
+        crontab,
+        dst::Dst,
+        error::{InvalidSchedule, shown},
+        local,
+        zone::Zone,
+    },
 };
 use std::{fmt, sync::Arc};
 

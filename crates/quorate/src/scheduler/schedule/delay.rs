@@ -1,5 +1,7 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::{error::InvalidSchedule, every::whole_micros};
+use crate::{
+    env::WallTime,
+    scheduler::schedule::{error::InvalidSchedule, every::whole_micros},
+};
 use std::{fmt, time::Duration};
 
 /// A schedule whose next tick is due a fixed time after the end of the last run.

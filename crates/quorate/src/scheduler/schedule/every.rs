@@ -1,5 +1,4 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::error::InvalidSchedule;
+use crate::{env::WallTime, scheduler::schedule::error::InvalidSchedule};
 use std::{fmt, time::Duration};
 
 /// The shortest period. To write the records of a tick takes about this time, so a job cannot run more often.

@@ -1,12 +1,14 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::{
-    at::At,
-    cron::Cron,
-    delay::Delay,
-    error::InvalidSchedule,
-    every::Every,
-    timetable::{GuardedTimetable, Timetable},
-    zone::Zone,
+use crate::{
+    env::WallTime,
+    scheduler::schedule::{
+        at::At,
+        cron::Cron,
+        delay::Delay,
+        error::InvalidSchedule,
+        every::Every,
+        timetable::{GuardedTimetable, Timetable},
+        zone::Zone,
+    },
 };
 use std::{fmt, time::Duration};
 

@@ -1,11 +1,13 @@
 //! The next change of a zone's offset from UTC, and its effect on a schedule. All functions are pure.
 
-use crate::env::WallTime;
-use crate::scheduler::schedule::{
-    cron::Cron,
-    kinds::{Kind, Schedule},
-    local::ClockChange,
-    zone::Zone,
+use crate::{
+    env::WallTime,
+    scheduler::schedule::{
+        cron::Cron,
+        kinds::{Kind, Schedule},
+        local::ClockChange,
+        zone::Zone,
+    },
 };
 
 /// A change of the offset of a zone from UTC, and its effect on the ticks of a schedule.
@@ -194,7 +196,8 @@ mod tests {
     fn a_schedule_of_real_time_does_not_depend_on_the_offset() {
         let (kyiv, now) = (Zone::named("Europe/Kyiv").unwrap(), at("2027-01-01T00:00:00Z"));
         let minute = Duration::from_secs(60);
-        for schedule in [every(minute).unwrap(), delay(minute).unwrap(), crate::scheduler::at(now)] {
+        for schedule in [every(minute).unwrap(), delay(minute).unwrap(), crate::scheduler::schedule::at(now)]
+        {
             let change = schedule.next_offset_change(&kyiv, now).unwrap();
             assert_eq!((change.at, change.effect), (at("2027-03-28T01:00:00Z"), OffsetEffect::Independent));
             assert_eq!(schedule.next_offset_change(&Zone::UTC, now), None);

@@ -1,11 +1,13 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::{
-    cron::Cron,
-    delay::Delay,
-    dst::Dst,
-    error::InvalidSchedule,
-    every::Every,
-    kinds::{Kind, Schedule, at},
+use crate::{
+    env::WallTime,
+    scheduler::schedule::{
+        cron::Cron,
+        delay::Delay,
+        dst::Dst,
+        error::InvalidSchedule,
+        every::Every,
+        kinds::{Kind, Schedule, at},
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -106,10 +108,8 @@ fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use {
-        super::*,
-        crate::scheduler::schedule::{delay, every},
-    };
+    use super::*;
+    use crate::scheduler::schedule::{delay, every};
 
     fn json(schedule: &Schedule) -> String {
         serde_json::to_string(&schedule.spec().unwrap()).unwrap()

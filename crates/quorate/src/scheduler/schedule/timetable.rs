@@ -1,5 +1,4 @@
-use crate::env::WallTime;
-use crate::scheduler::schedule::error::shown;
+use crate::{env::WallTime, scheduler::schedule::error::shown};
 use std::{
     any::Any,
     fmt,

@@ -58,8 +58,10 @@ fn span(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::WallTime;
-    use crate::scheduler::schedule::{Cron, Timetable, at, delay, every};
+    use crate::{
+        env::WallTime,
+        scheduler::schedule::{Cron, Timetable, at, delay, every},
+    };
 
     #[derive(Debug)]
     struct Never;

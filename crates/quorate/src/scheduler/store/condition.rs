@@ -3,8 +3,9 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        AlertKind, JobAlert,
-        store::{HistoryEntry, JobRow, RunCause, RunOutcome},
+        alert::{AlertKind, JobAlert},
+        job::{RunCause, RunOutcome},
+        store::{HistoryEntry, JobRow},
     },
 };
 use std::sync::Arc;
@@ -118,10 +119,12 @@ impl JobRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::store::health::ALERTS_MAX;
     use crate::{
         node::FencingToken,
-        scheduler::{Paused, RequestId},
+        scheduler::{
+            job::RequestId,
+            store::{Paused, health::ALERTS_MAX},
+        },
     };
     use std::time::Duration;
 

@@ -1,7 +1,11 @@
 //! The log events of ended runs and skipped ticks. There is one event for each end. An event that repeats an
 //! earlier one is logged at a lower level.
 
-use crate::scheduler::{HistoryEntry, Job, Overlap, RunCause, RunOutcome};
+use crate::scheduler::{
+    job::{Job, RunCause, RunOutcome},
+    policy::Overlap,
+    store::HistoryEntry,
+};
 use tracing::Level;
 
 /// The log messages so far about the ends of one job in this term. If many ticks in a row are skipped, the first is
@@ -27,7 +31,7 @@ impl LoggedEnds {
     pub(in crate::scheduler) fn level(&mut self, end: RunOutcome, overlap: Overlap) -> Level {
         let level = match end {
             RunOutcome::SkippedMisfire => Level::WARN,
-            RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused => Level::INFO,
+            RunOutcome::SkippedOverlap | RunOutcome::SkippedPaused | RunOutcome::SkippedFrozen => Level::INFO,
             RunOutcome::Cancelled if overlap == Overlap::CancelOld => Level::INFO,
             RunOutcome::Done
             | RunOutcome::Failed
@@ -127,9 +131,10 @@ mod tests {
 
     #[test]
     fn the_line_of_a_run_is_short_and_shows_its_real_duration() {
-        let job = Job::new("beat", crate::scheduler::every(Duration::from_secs(1)).unwrap(), |_| async {
-            Ok::<(), String>(())
-        });
+        let job =
+            Job::new("beat", crate::scheduler::schedule::every(Duration::from_secs(1)).unwrap(), |_| async {
+                Ok::<(), String>(())
+            });
         let entry = HistoryEntry {
             job: Arc::clone(&job.name),
             tick: WallTime::from_micros(1_700_000_000_000_000),

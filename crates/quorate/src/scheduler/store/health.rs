@@ -3,7 +3,10 @@
 
 use crate::{
     env::WallTime,
-    scheduler::{AlertKind, JobAlert, store::REASON_MAX},
+    scheduler::{
+        alert::{AlertKind, JobAlert},
+        store::REASON_MAX,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

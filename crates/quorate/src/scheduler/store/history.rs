@@ -1,17 +1,14 @@
-use crate::scheduler::{
-    control::RequestId,
-    store::{REASON_MAX, RecordError},
-};
 use crate::{
     env::WallTime,
     ledger::Answered,
     node::{FencingToken, Record},
+    scheduler::{
+        job::{RunCause, RunOutcome},
+        store::{REASON_MAX, RecordError},
+    },
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-
-/// The beginning of the reason of ticks that a freeze of the group left out.
-pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The history entry of one tick, or of several ticks in a row that were skipped together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,113 +49,6 @@ pub struct HistoryEntry {
     /// The last part of the run's output, if the job keeps output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
-}
-
-/// The outcome of a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum RunOutcome {
-    /// The run succeeded.
-    Done,
-    /// The last attempt failed.
-    Failed,
-    /// The last attempt took longer than the job's timeout.
-    TimedOut,
-    /// The run was cancelled: at a step-down, because of a later tick, on request, or because its job was
-    /// removed before the run started. The entry's reason says which of these applies.
-    Cancelled,
-    /// The tick was skipped, because an earlier run of the job was still active, or because a later tick
-    /// replaced this tick.
-    SkippedOverlap,
-    /// The tick was skipped, because no worker ran it in time, or because the job's schedule or placement
-    /// changed while the tick waited.
-    SkippedMisfire,
-    /// The tick was skipped, because the job was paused.
-    SkippedPaused,
-    /// The run was or may have been started, and its end is unknown.
-    Lost,
-}
-
-impl RunOutcome {
-    /// All outcomes, in the order in which they are declared.
-    pub const ALL: [Self; 8] = [
-        Self::Done,
-        Self::Failed,
-        Self::TimedOut,
-        Self::Cancelled,
-        Self::SkippedOverlap,
-        Self::SkippedMisfire,
-        Self::SkippedPaused,
-        Self::Lost,
-    ];
-
-    /// Returns whether the tick was left out without a run.
-    pub const fn is_skipped(self) -> bool {
-        matches!(self, Self::SkippedOverlap | Self::SkippedMisfire | Self::SkippedPaused)
-    }
-
-    /// Returns the name of the outcome in JSON, in log events and in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed-out",
-            Self::Cancelled => "cancelled",
-            Self::SkippedOverlap => "skipped-overlap",
-            Self::SkippedMisfire => "skipped-misfire",
-            Self::SkippedPaused => "skipped-paused",
-            Self::Lost => "lost",
-        }
-    }
-}
-
-impl fmt::Display for RunOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// The cause of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum RunCause {
-    /// The tick was due, and the leader planned it in time.
-    Scheduled,
-    /// The run is the catch-up run of a tick that was missed or interrupted before.
-    CatchUp,
-    /// An operator or a program requested one run now.
-    Triggered {
-        /// The request.
-        id: RequestId,
-    },
-    /// An operator or a program requested the runs of a span of time.
-    Backfilled {
-        /// The request.
-        id: RequestId,
-    },
-}
-
-impl RunCause {
-    /// Returns the request that caused the run. Returns `None` if the run is that of a tick.
-    pub const fn request(self) -> Option<RequestId> {
-        match self {
-            Self::Scheduled | Self::CatchUp => None,
-            Self::Triggered { id } | Self::Backfilled { id } => Some(id),
-        }
-    }
-}
-
-impl fmt::Display for RunCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Scheduled => "scheduled",
-            Self::CatchUp => "catch-up",
-            Self::Triggered { .. } => "triggered",
-            Self::Backfilled { .. } => "backfilled",
-        })
-    }
 }
 
 /// A start that is later than its tick by less than this is not late.
@@ -273,7 +163,7 @@ impl HistoryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
+    use crate::{ledger::Memory, node::LedgerState, scheduler::job::RequestId};
 
     fn entry(tick: u64, end: RunOutcome) -> HistoryEntry {
         HistoryEntry {

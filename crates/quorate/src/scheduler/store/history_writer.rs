@@ -16,9 +16,10 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
-        HistoryEntry, Job,
         counts::Counts,
+        job::Job,
         store::{
+            HistoryEntry,
             end_log::{LoggedEnds, log_end},
             next_start::Starts,
             recorded_ends::Ends,
@@ -149,7 +150,8 @@ impl HistoryWriter {
             logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.overlap)
         };
         log_end(level, &job, &report.entry);
-        self.counts.ended(&report.entry, report.ended.unwrap_or_else(|| self.term.quorum().wall()));
+        let ended = report.ended.unwrap_or_else(|| self.term.quorum().wall());
+        self.counts.ended(&job.name, report.entry.end, report.entry.took, ended);
         if let Err(error) = self.queue.try_send(Order::Enter(Box::new(report))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");

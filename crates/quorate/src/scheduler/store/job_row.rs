@@ -1,8 +1,12 @@
-use crate::scheduler::{
-    control::RequestId,
-    store::{RecordError, health::JobHealth},
+use crate::{
+    env::WallTime,
+    node::FencingToken,
+    scheduler::{
+        job::RequestId,
+        schedule::ScheduleSpec,
+        store::{RecordError, health::JobHealth},
+    },
 };
-use crate::{env::WallTime, node::FencingToken, scheduler::schedule::ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 

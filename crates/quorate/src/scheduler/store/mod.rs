@@ -1,4 +1,6 @@
-//! The data that the scheduler stores in the ledger: the records of runs, the rows of jobs, and the history.
+//! The data that the scheduler stores in the ledger: the records of runs, the rows of jobs, the requests of operators,
+//! and the history. Also the rules that decide from records, and for how long records are kept. The rooms `run`, `plan`
+//! and `control` use this one, which uses none of them.
 
 mod condition;
 mod end_log;
@@ -10,26 +12,30 @@ pub(super) mod job_row;
 pub(super) mod next_start;
 pub(super) mod open_list;
 mod record;
+pub(super) mod record_life;
 pub(super) mod recorded_ends;
+mod request;
 pub(super) mod retention;
 mod row_queue;
 pub(super) mod row_writer;
 mod rows_by_key;
 pub(super) mod run_writer;
 pub(super) mod saved_state;
-mod slot_result;
+mod slot_row;
 pub(super) mod snapshot;
+pub(crate) mod verdict;
 pub(super) mod wire;
 
 pub use error::RecordError;
-pub(super) use history::FROZEN;
-pub use history::{HistoryEntry, RunCause, RunOutcome};
+pub use history::HistoryEntry;
 pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
 pub use record::{OpenRun, RunKey, RunRecord};
 pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, request_of, requested_key};
-pub(super) use slot_result::{SlotResult, VoidResult, tail};
+pub(super) use request::VALID_MAX;
+pub use request::{JobAction, JobRequest, JobResponse};
+pub(super) use slot_row::{SlotResult, SlotRow};
 
 use std::time::Duration;
 

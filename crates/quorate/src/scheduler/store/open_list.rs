@@ -1,5 +1,4 @@
-use crate::scheduler::store::row_writer::RowWriter;
-use crate::{env::WallTime, ledger::Memory, node::Record};
+use crate::{env::WallTime, ledger::Memory, node::Record, scheduler::store::row_writer::RowWriter};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

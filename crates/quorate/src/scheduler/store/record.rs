@@ -1,12 +1,12 @@
-use crate::scheduler::{
-    control::RequestId,
-    policy::Delivery,
-    store::{REASON_MAX, RecordError, RunCause, RunOutcome},
-};
 use crate::{
     claim::SlotId,
     env::WallTime,
     node::{FencingToken, Record},
+    scheduler::{
+        job::{RequestId, RunCause, RunOutcome},
+        policy::Delivery,
+        store::{REASON_MAX, RecordError},
+    },
 };
 use std::{sync::Arc, time::Duration};
 

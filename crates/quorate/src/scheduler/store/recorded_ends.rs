@@ -5,8 +5,8 @@ use crate::{
     env::WallTime,
     node::Record,
     scheduler::{
-        HistoryEntry, Job, RequestId, RunCause, RunOutcome, RunRecord,
-        store::{job_and_tick, request_of, snapshot::LedgerSnapshot},
+        job::{Job, RequestId, RunCause, RunOutcome},
+        store::{HistoryEntry, RunRecord, job_and_tick, request_of, snapshot::LedgerSnapshot},
     },
 };
 use std::{

@@ -20,14 +20,14 @@
 //! lost the time at which a worker last vouched for a job, the retention of the job starts again when a leader
 //! notices the loss.
 
-use crate::scheduler::{
-    HistoryEntry, Job, JobRow,
-    registry::{JobMap, JobRegistry},
-};
 use crate::{
     env::{Env, WallTime},
     ledger::{Ledger, LedgerError, Memory},
     node::{FencingToken, Record},
+    scheduler::{
+        registry::{JobMap, JobRegistry},
+        store::{HistoryEntry, JobRow, record_life::needed},
+    },
 };
 use futures_util::future::join_all;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -217,8 +217,8 @@ impl Retention {
     }
 
     fn group_life(&self, jobs: &JobMap) -> Duration {
-        let needed = |job: &Arc<Job>| crate::scheduler::plan::needed(job, self.max_clock_offset);
-        group_life(self.retention, jobs.values().map(needed).max().unwrap_or_default())
+        let longest = jobs.values().map(|job| needed(job, self.max_clock_offset)).max();
+        group_life(self.retention, longest.unwrap_or_default())
     }
 
     /// Returns those jobs of `unknown` that have ended. `unknown` are the jobs that the leader does not have.

@@ -5,7 +5,10 @@ use crate::{
     env::WallTime,
     ledger::{Ledger, LedgerError},
     node::Record,
-    scheduler::{RunRecord, goes_forward, memory_needed, overwrites, store::WRITE_RETRY},
+    scheduler::store::{
+        RunRecord, WRITE_RETRY,
+        verdict::{goes_forward, memory_needed, overwrites},
+    },
 };
 use std::sync::Arc;
 

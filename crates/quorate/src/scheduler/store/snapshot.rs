@@ -5,13 +5,12 @@ use crate::{
     ledger::Answered,
     node::{NodeTime, Record},
     scheduler::{
-        Decision, Delivery, NodeAnswer, RunKey, RunRecord, RunVerdict, SkipReason,
-        plan::verdict::rank,
+        policy::Delivery,
         store::{
-            REQUESTED_PREFIX, TICK_PREFIX, job_and_tick,
+            REQUESTED_PREFIX, RunKey, RunRecord, TICK_PREFIX, job_and_tick,
             rows_by_key::{RECORDS_PER_TURN, RowsByKey},
+            verdict::{Decision, NodeAnswer, RunVerdict, SkipReason, rank, verdict},
         },
-        verdict,
     },
 };
 use std::{
@@ -390,7 +389,7 @@ pub(in crate::scheduler) mod tests {
     use crate::{
         ledger::Memory,
         node::{FencingToken, LedgerState},
-        scheduler::{RunOutcome, RunRecord},
+        scheduler::{job::RunOutcome, store::RunRecord},
     };
 
     pub(in crate::scheduler) const SECOND: Duration = Duration::from_secs(1);

@@ -78,7 +78,9 @@ fn what_is_skipped_or_lost_is_so_for_a_reason() {
         says("led", RunOutcome::SkippedOverlap).is_err()
             && says("led-once", RunOutcome::SkippedOverlap).is_ok()
     );
-    assert!(says("led", RunOutcome::SkippedPaused).is_err());
+    assert!(
+        says("led", RunOutcome::SkippedPaused).is_err() && says("led", RunOutcome::SkippedFrozen).is_err()
+    );
     assert!(reads(Promises::ALL, "any-skip", None, RunOutcome::SkippedMisfire).is_ok());
     let started = |promises| reads(promises, "led-once", Some(HandlerEnd::Done), RunOutcome::SkippedOverlap);
     assert!(started(today).is_ok());

@@ -4,12 +4,10 @@ use super::*;
 use crate::{
     node::FencingToken,
     scheduler::{
-        control::{
-            RequestId,
-            status::{RegisteredJob, RunStatus},
-        },
+        control::status::{RegisteredJob, RunStatus},
+        job::{RequestId, RunCause},
         schedule::{Schedule, every},
-        store::{JobRow, Paused, RunCause},
+        store::{JobRow, Paused},
     },
 };
 use std::sync::Arc;
@@ -219,9 +217,9 @@ fn frozen() {
     assert_eq!(explain(&later).reason, Reason::NoRecord, "the freeze began after the tick");
     let earlier = facts(|facts| {
         let why = "the group was frozen by ann: a migration";
-        ledger(facts).history.push(entry(RunOutcome::SkippedPaused, why));
+        ledger(facts).history.push(entry(RunOutcome::SkippedFrozen, why));
     });
-    answers(&earlier, Reason::Frozen, ["because the group was frozen by ann", "skipped-paused", "backfill"]);
+    answers(&earlier, Reason::Frozen, ["because the group was frozen by ann", "skipped-frozen", "backfill"]);
 }
 
 #[test]
@@ -334,7 +332,7 @@ fn schedule() {
         ],
     );
     let after_end = facts(|facts| {
-        ledger(facts).job = Some(job(&crate::scheduler::delay(HOUR).unwrap()));
+        ledger(facts).job = Some(job(&crate::scheduler::schedule::delay(HOUR).unwrap()));
         registered(facts).row.ended = Some(TICK);
     });
     let answer = answers(&after_end, Reason::Schedule, ["it is not due at", "", ""]);

@@ -9,7 +9,8 @@ use crate::{
             error::utc,
             status::{RegisteredJob, RunStatus},
         },
-        store::{HistoryEntry, Paused, RunOutcome},
+        job::RunOutcome,
+        store::{HistoryEntry, Paused},
     },
 };
 use std::time::Duration;

@@ -1,17 +1,16 @@
 //! Sends a request to the leader through the inbox, and waits for its answer.
 
 use super::{Accepted, Jobs};
-use crate::scheduler::control::{
-    classify,
-    error::JobsError,
-    inbox,
-    request::{JobAction, JobRequest, JobResponse, RequestId},
-};
 use crate::{
     election::Election,
     env::BootTime,
     ledger::LedgerError,
     node::Cause,
+    scheduler::{
+        control::{classify, error::JobsError, inbox},
+        job::RequestId,
+        store::{JobAction, JobRequest, JobResponse},
+    },
     vote::{NoMajority, NodeOutcome},
 };
 use std::{sync::Arc, time::Duration};

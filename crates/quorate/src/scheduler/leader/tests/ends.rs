@@ -1,9 +1,11 @@
 //! Tests that every tick gets exactly one entry in the history of its job.
 
-use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often};
 use crate::scheduler::{
-    Delivery, HistoryEntry, Job, JobAction, Misfire, Overlap, Retry, RunCause, RunContext, RunOutcome, at,
-    every,
+    job::{Job, RunCause, RunContext, RunOutcome},
+    leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, often},
+    policy::{Delivery, Misfire, Overlap, Retry},
+    schedule::{at, every},
+    store::{HistoryEntry, JobAction},
 };
 use std::{
     collections::BTreeSet,
@@ -332,7 +334,7 @@ async fn a_run_that_a_crash_interrupts_is_lost_or_runs_again() {
         first.crashes().await;
         let cut = begun.lock().unwrap()[0];
         let next = stage.candidate("b", &[job(false)]);
-        let known = |all: &[crate::scheduler::HistoryEntry]| all.iter().any(|entry| entry.tick == cut);
+        let known = |all: &[crate::scheduler::store::HistoryEntry]| all.iter().any(|entry| entry.tick == cut);
         let history = stage.history_when(&name, |all| known(all) && all.len() > 2).await;
         let entry = history.iter().find(|entry| entry.tick == cut).unwrap();
         let times = begun.lock().unwrap().iter().filter(|tick| **tick == cut).count();
@@ -489,7 +491,7 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
 #[tokio::test]
 async fn a_history_is_pruned_to_its_limit() {
     let stage = Stage::new();
-    let job = Job::new("j", crate::scheduler::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
+    let job = Job::new("j", crate::scheduler::schedule::every(PERIOD / 10).unwrap(), |_| ok()).history(20);
     for worker in ["a", "b"] {
         let leader = stage.candidate(worker, std::slice::from_ref(&job));
         let done = || {
@@ -515,7 +517,7 @@ async fn a_delay_counts_from_the_last_end_across_leaders() {
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
     let takes = PERIOD;
-    let schedule = crate::scheduler::delay(PERIOD * 2).unwrap();
+    let schedule = crate::scheduler::schedule::delay(PERIOD * 2).unwrap();
     let job = Job::new("j", schedule, move |tick: RunContext| {
         let starts = Arc::clone(&starts);
         async move {
@@ -561,7 +563,7 @@ async fn a_run_that_is_often_interrupted_still_runs_and_the_next_counts_from_its
     let stage = Stage::new();
     let begun = Begun::default();
     let starts = Arc::clone(&begun);
-    let schedule = crate::scheduler::delay(PERIOD).unwrap();
+    let schedule = crate::scheduler::schedule::delay(PERIOD).unwrap();
     // The handler marks the first four executions of its run as interrupted. The leader starts an interrupted
     // run again at once only three times. After the fourth interruption, the run first waits for a pause.
     let job = Job::new("j", schedule, move |tick: RunContext| {
@@ -592,8 +594,9 @@ async fn the_next_leader_reports_no_tick_as_missed_that_is_done() {
     first.resigns().await;
     stage.quorum.env().sleep(PERIOD * 12).await;
     let next = stage.candidate("b", &[job]);
-    let by =
-        |all: &[crate::scheduler::HistoryEntry]| all.iter().filter(|entry| &*entry.worker == "b").count();
+    let by = |all: &[crate::scheduler::store::HistoryEntry]| {
+        all.iter().filter(|entry| &*entry.worker == "b").count()
+    };
     let history = stage.history_when("j", |all| by(all) > 5).await;
     next.resigns().await;
     for missed in ends(&history, RunOutcome::SkippedMisfire) {

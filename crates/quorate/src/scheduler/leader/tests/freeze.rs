@@ -1,10 +1,13 @@
 //! Tests of a freeze of the group.
 
-use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, ends, often, refused};
 use crate::{
     env::WallTime,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, JobResponse, Jobs, Misfire, RunOutcome, control::Reason,
+        control::{Jobs, Reason},
+        job::{Job, RunOutcome},
+        leader::tests::stage::{PERIOD, SECOND, Stage, accepted, ends, often, refused},
+        policy::{Delivery, Misfire},
+        store::{HistoryEntry, JobAction, JobResponse},
     },
 };
 use std::sync::{
@@ -28,7 +31,7 @@ fn freeze(until: WallTime) -> JobAction {
 
 /// Returns the runs that were executed within a span that was skipped.
 fn ran_within(history: &[HistoryEntry]) -> Vec<&HistoryEntry> {
-    let spans = ends(history, RunOutcome::SkippedPaused);
+    let spans = ends(history, RunOutcome::SkippedFrozen);
     let is_within = |entry: &HistoryEntry| {
         spans.iter().any(|span| span.tick <= entry.tick && Some(entry.tick) <= span.until)
     };
@@ -70,10 +73,10 @@ async fn a_freeze_stops_all_jobs_survives_its_leader_and_ends_on_time() {
     assert_eq!(status.frozen().await.unwrap(), None);
     for job in ["j", "k"] {
         let spans = |all: &[HistoryEntry]| {
-            ends(all, RunOutcome::SkippedPaused).iter().any(|entry| entry.until.is_some())
+            ends(all, RunOutcome::SkippedFrozen).iter().any(|entry| entry.until.is_some())
         };
         let history = stage.history_when(job, spans).await;
-        let skipped = ends(&history, RunOutcome::SkippedPaused);
+        let skipped = ends(&history, RunOutcome::SkippedFrozen);
         assert!(skipped.iter().all(|entry| entry.reason.starts_with("the group was frozen")), "{skipped:#?}");
         assert!(skipped.iter().filter(|entry| entry.until.is_some()).count() == 1, "{skipped:#?}");
         assert!(ran_within(&history).is_empty(), "{history:#?}");

@@ -1,12 +1,15 @@
 //! Tests of how the leader ends runs that are open to workers.
 
-use crate::scheduler::leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never};
 use crate::{
     claim::{Claimed, Slots},
     env::WallTime,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, Misfire, OpenRun, Placement, RunOutcome, RunRecord,
-        SchedulerHandle, at, store::VoidResult,
+        handle::SchedulerHandle,
+        job::{Job, RunOutcome},
+        leader::tests::stage::{PERIOD, SECOND, Stage, accepted, never},
+        policy::{Delivery, Misfire, Placement},
+        schedule::at,
+        store::{HistoryEntry, JobAction, OpenRun, RunRecord, SlotRow},
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -103,11 +106,12 @@ async fn the_next_leader_enters_the_reason_for_which_a_run_was_ended_unstarted()
     let slots = Slots::new(&stage.quorum, &"g".into(), SECOND, SECOND / 4);
     let Claimed::Free(claim) = slots.claim(&open.slot(&run)).await else { panic!("the slot is free") };
     assert!(claim.take().await);
-    let void = VoidResult { end: RunOutcome::Cancelled, why: "on request of me@here".into() };
+    let void = SlotRow::Void { end: RunOutcome::Cancelled, why: "on request of me@here".into() };
     claim.complete(&void.to_text()).await.unwrap();
     let next = stage.candidate("b", &[job]);
     let entry = only_entry(&stage).await;
-    assert_eq!((entry.end, &*entry.reason, entry.attempts), (void.end, &*void.why, 0), "{entry:?}");
+    let found = (entry.end, &*entry.reason, entry.attempts);
+    assert_eq!(found, (RunOutcome::Cancelled, "on request of me@here", 0), "{entry:?}");
     next.resigns().await;
 }
 
@@ -222,7 +226,7 @@ async fn a_leader_that_steps_down_leaves_its_open_runs_on_the_list() {
     let begun = tokio_util::sync::CancellationToken::new();
     let told = begun.clone();
     // The leader waits for the end of this run, and meanwhile its tasks notice the step-down.
-    let slow = Job::new("slow", crate::scheduler::every(PERIOD).unwrap(), move |_| {
+    let slow = Job::new("slow", crate::scheduler::schedule::every(PERIOD).unwrap(), move |_| {
         told.cancel();
         async {
             crate::env::Env::system().sleep(SECOND / 5).await;

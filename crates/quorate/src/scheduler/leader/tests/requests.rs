@@ -1,12 +1,13 @@
 //! Tests of requests to jobs while the jobs run.
 
-use crate::scheduler::leader::tests::stage::{
-    Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused,
-};
 use crate::{
     node::FencingToken,
     scheduler::{
-        Delivery, HistoryEntry, Job, JobAction, JobRow, Misfire, RunCause, RunContext, RunOutcome, every,
+        job::{Job, RunCause, RunContext, RunOutcome},
+        leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused},
+        policy::{Delivery, Misfire},
+        schedule::every,
+        store::{HistoryEntry, JobAction, JobRow},
     },
 };
 use std::{

@@ -1,8 +1,12 @@
 //! Tests of many jobs under one leader. By default there are 300 jobs. This command measures the cost of ten
 //! thousand jobs: `QUORATE_JOBS=10000 cargo test --release -p quorate --lib -- --nocapture many_jobs`.
 
-use crate::scheduler::leader::tests::stage::{SECOND, Stage};
-use crate::scheduler::{Job, Misfire, RunOutcome, every};
+use crate::scheduler::{
+    job::{Job, RunOutcome},
+    leader::tests::stage::{SECOND, Stage},
+    policy::Misfire,
+    schedule::every,
+};
 use std::time::Duration;
 
 /// Returns the processor time that this process has used so far, in seconds.

@@ -1,7 +1,3 @@
-use crate::scheduler::{
-    control::IncomingRequest,
-    leader::{Leading, lead},
-};
 use crate::{
     election::{Election, ElectionError},
     env::{ScopedTask, WallTime},
@@ -9,8 +5,12 @@ use crate::{
     node::MemoryNode,
     quorum::Quorum,
     scheduler::{
-        HistoryEntry, Job, JobAction, JobRequest, JobResponse, RequestId, RunOutcome, Schedule, every,
+        control::IncomingRequest,
+        job::{Job, RequestId, RunOutcome},
+        leader::{Leading, lead},
         registry::JobRegistry,
+        schedule::{Schedule, every},
+        store::{HistoryEntry, JobAction, JobRequest, JobResponse},
     },
 };
 use std::{

@@ -1,9 +1,15 @@
 //! Tests of jobs that change, either between two versions of a program or while the scheduler runs.
 
-use crate::scheduler::leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often};
 use crate::{
     env::WallTime,
-    scheduler::{Delivery, Job, Misfire, RunContext, SchedulerHandle, every, registry::Phase},
+    scheduler::{
+        handle::SchedulerHandle,
+        job::{Job, RunContext},
+        leader::tests::stage::{Begun, PERIOD, SECOND, Stage, never, often},
+        policy::{Delivery, Misfire},
+        registry::Phase,
+        schedule::every,
+    },
 };
 use std::{
     sync::{
@@ -123,7 +129,8 @@ async fn a_drain_waits_for_active_runs_and_starts_no_other() {
         }
     });
     let idle = Job::new("idle", never(), |_| async { Ok::<(), String>(()) });
-    let scheduler = crate::scheduler::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job).job(idle);
+    let scheduler =
+        crate::scheduler::builder::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job).job(idle);
     let handle = scheduler.handle();
     let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.when("it runs", || begun.load(Ordering::Relaxed) == 1).await;
@@ -133,7 +140,7 @@ async fn a_drain_waits_for_active_runs_and_starts_no_other() {
     assert!(scheduler.election().term().is_none());
     assert_eq!(handle.registry.phase(), Phase::Drained);
     // The draining of a scheduler that never led ends at once.
-    let other = crate::scheduler::Scheduler::new(&stage.quorum, "h");
+    let other = crate::scheduler::builder::Scheduler::new(&stage.quorum, "h");
     other.handle().drain().await;
 }
 
@@ -141,7 +148,7 @@ async fn a_drain_waits_for_active_runs_and_starts_no_other() {
 async fn a_drain_ends_with_the_term_even_if_another_worker_leads_next() {
     let (stage, begun, others) = (Stage::new(), Begun::default(), Begun::default());
     let job = recording("j", PERIOD, &begun, true);
-    let scheduler = crate::scheduler::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job);
+    let scheduler = crate::scheduler::builder::Scheduler::new(&stage.quorum, "g").ttl(SECOND).job(job);
     let handle = scheduler.handle();
     let run = stage.quorum.env().spawn_scoped(scheduler.run().until(std::future::pending::<()>()));
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;

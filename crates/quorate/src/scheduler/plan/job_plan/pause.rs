@@ -1,7 +1,7 @@
 //! The beginning and the end of a pause in the plan of a job.
 
 use super::{JobPlan, is_before};
-use crate::{env::WallTime, scheduler::plan::pending_run::SkippedTick};
+use crate::{env::WallTime, scheduler::plan::active_run::SkippedTick};
 use std::{collections::VecDeque, mem};
 
 impl JobPlan {

@@ -4,11 +4,8 @@ use super::JobPlan;
 use crate::{
     env::WallTime,
     scheduler::{
-        Overlap, RunCause,
-        plan::{
-            pending_run::{PendingRun, SkippedTick},
-            record_life::LATE_AFTER,
-        },
+        job::RunCause, plan::active_run::SkippedTick, policy::Overlap, run::pending_run::PendingRun,
+        store::record_life::LATE_AFTER,
     },
 };
 use std::collections::VecDeque;
@@ -96,8 +93,10 @@ impl JobPlan {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Job, Misfire, RequestId, Schedule, delay, every,
+        job::{Job, RequestId},
         plan::takeover::unfinished,
+        policy::Misfire,
+        schedule::{Schedule, delay, every},
         store::snapshot::tests::{SECOND, at, sealed},
     };
     use std::sync::Arc;

@@ -1,13 +1,16 @@
 //! The freeze of all jobs of the group.
 
 use super::LedJobs;
-use crate::scheduler::plan::{
-    effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry, job_plan::is_before,
-    pending_run::ActiveRun,
-};
 use crate::{
     env::WallTime,
-    scheduler::{JobRow, Paused, RequestId, RunOutcome, store::FROZEN},
+    scheduler::{
+        job::{RequestId, RunOutcome},
+        plan::{
+            active_run::ActiveRun, effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry,
+            job_plan::is_before, reporter::FROZEN,
+        },
+        store::{JobRow, Paused},
+    },
 };
 use std::sync::Arc;
 
@@ -39,7 +42,7 @@ impl LedJobs {
             let freeze = |entry: &mut JobEntry| (Arc::clone(entry.job()), entry.freeze(frozen.clone()));
             let Some((job, skipped)) = self.table.change(place, freeze) else { continue };
             let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, frozen.until);
-            self.withdraw(place, is_left_out, RunOutcome::SkippedPaused, FROZEN, out);
+            self.withdraw(place, is_left_out, RunOutcome::SkippedFrozen, FROZEN, out);
             self.skip(&job, skipped, now, out);
         }
     }

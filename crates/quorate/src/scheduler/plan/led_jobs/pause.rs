@@ -1,16 +1,19 @@
 //! The pauses of single jobs, and the ends of pauses and freezes.
 
 use super::LedJobs;
-use crate::scheduler::plan::{
-    effect::Effect,
-    job_entry::{EndedPause, JobEntry},
-    job_plan::is_before,
-    pending_run::ActiveRun,
-    reporter::{NotRun, PAUSED},
-};
 use crate::{
     env::WallTime,
-    scheduler::{Job, Paused, RequestId, RunCause, RunOutcome, store::FROZEN},
+    scheduler::{
+        job::{Job, RequestId, RunCause, RunOutcome},
+        plan::{
+            active_run::ActiveRun,
+            effect::Effect,
+            job_entry::{EndedPause, JobEntry},
+            job_plan::is_before,
+            reporter::{FROZEN, NotRun, PAUSED},
+        },
+        store::Paused,
+    },
 };
 use std::sync::Arc;
 
@@ -66,11 +69,14 @@ impl LedJobs {
     fn report_pause(&mut self, job: &Arc<Job>, ended: EndedPause, out: &mut Vec<Effect>) {
         let EndedPause { paused, is_freeze, span } = ended;
         let Some((first, last)) = span else { return };
-        let what = if is_freeze { FROZEN } else { "the job was paused" };
+        let (end, what) = match is_freeze {
+            true => (RunOutcome::SkippedFrozen, FROZEN),
+            false => (RunOutcome::SkippedPaused, "the job was paused"),
+        };
         let mut why = format!("{what} by {}", paused.by);
         why += &paused.reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let until = (first != last).then_some(last);
-        let (cause, end) = (RunCause::Scheduled, RunOutcome::SkippedPaused);
+        let cause = RunCause::Scheduled;
         self.report_not_run(job, NotRun { tick: first, until, cause, end, why: why.into() }, out);
     }
 }

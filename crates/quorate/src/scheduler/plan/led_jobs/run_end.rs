@@ -1,20 +1,24 @@
 //! The end of the leader's task for a run.
 
 use super::{AfterRun, LedJobs};
-use crate::scheduler::{
-    plan::{
-        effect::{Effect, RunCompletion},
-        job_entry::JobEntry,
-        pending_run::{ActiveRun, PendingRun, RecordedRun},
-        reporter::NotRun,
-    },
-    run::on_leader::{RunEnd, RunSummary},
-};
 use crate::{
     env::WallTime,
     ledger::LedgerError,
     node::Record,
-    scheduler::{Job, RunCause, RunOutcome, run::ExecutionResult},
+    scheduler::{
+        job::{Job, RunCause, RunOutcome},
+        plan::{
+            active_run::{ActiveRun, RecordedRun},
+            effect::{Effect, RunCompletion},
+            job_entry::JobEntry,
+            reporter::NotRun,
+        },
+        run::{
+            ExecutionResult,
+            on_leader::{RunEnd, RunSummary},
+            pending_run::PendingRun,
+        },
+    },
 };
 use std::sync::Arc;
 

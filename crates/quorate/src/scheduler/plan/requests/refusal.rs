@@ -1,9 +1,11 @@
 //! The reasons for which the leader refuses requests.
 
-use crate::scheduler::plan::led_jobs::LedJobs;
 use crate::{
     env::WallTime,
-    scheduler::{JobAction, JobRequest},
+    scheduler::{
+        plan::led_jobs::LedJobs,
+        store::{JobAction, JobRequest},
+    },
 };
 use std::{sync::Arc, time::Duration};
 

@@ -4,7 +4,7 @@ use crate::{
     env::{BootTime, WallTime},
     lease::LeaseLost,
     node::FencingToken,
-    scheduler::{RequestId, RunCause, run::RunGuard, store::tail},
+    scheduler::job::{RequestId, RunCause, RunGuard},
 };
 use std::{
     sync::{
@@ -277,5 +277,25 @@ impl RunOutput {
 
     fn texts(&self) -> MutexGuard<'_, Texts> {
         self.0.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the end of `text`, at most `most` bytes. The result may be a little shorter, so that no character is
+/// split.
+pub(in crate::scheduler) fn tail(text: &str, most: usize) -> &str {
+    let from = text.len().saturating_sub(most);
+    (from..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_begins_between_two_characters() {
+        assert_eq!(
+            (tail("abc", 5), tail("abc", 2), tail("aїїb", 4), tail("abc", 0)),
+            ("abc", "bc", "їb", "")
+        );
     }
 }

@@ -1,13 +1,16 @@
 //! Decides from the records that the nodes have of a run: whether a leader may start the run, and whether it
 //! may overwrite a record. `docs/design/scheduler.md` explains the rules R1 to R14.
 
-use crate::scheduler::policy::Delivery;
-use crate::scheduler::store::{OpenRun, RunOutcome, RunRecord, Stage};
 use crate::{
     config::majority,
     env::WallTime,
     ledger::Memory,
     node::{FencingToken, NodeTime, Record},
+    scheduler::{
+        job::RunOutcome,
+        policy::Delivery,
+        store::{OpenRun, RunRecord, Stage},
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -228,7 +231,7 @@ pub fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::RunCause;
+    use crate::scheduler::job::RunCause;
 
     const TICK: WallTime = WallTime::from_micros(100_000_000);
     const OFFSET: Duration = Duration::from_secs(1);

@@ -1,63 +1,9 @@
-use crate::env::{Env, WallTime};
+use crate::{env::WallTime, scheduler::job::RequestId};
 use serde::{Deserialize, Serialize};
 use std::{
-    fmt,
     sync::{Arc, LazyLock},
     time::Duration,
 };
-
-/// The id of a request: 128 random bits, written as 32 hexadecimal digits.
-///
-/// The keys of the runs that the request makes contain the id. So no run starts twice, even if the request is
-/// sent twice or two leaders accept it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct RequestId(u128);
-
-impl RequestId {
-    /// The prefix of the keys of requests, in the inbox and in the ledger.
-    pub(in crate::scheduler) const PREFIX: &str = "ask/";
-
-    /// Returns the key of the request with this id, in the inbox and in the ledger.
-    pub(in crate::scheduler) fn key(self) -> Arc<str> {
-        format!("{}{self}", Self::PREFIX).into()
-    }
-
-    /// Returns a new id, from the environment's randomness.
-    pub(crate) fn random(env: &Env) -> Self {
-        Self(u128::from(env.random()) << 64 | u128::from(env.random()))
-    }
-
-    /// Returns the id with this number as its bits.
-    pub const fn from_u128(number: u128) -> Self {
-        Self(number)
-    }
-
-    /// Parses an id from its 32 hexadecimal digits. They must be in lower case.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        let is_valid = text.len() == 32 && text.bytes().all(is_digit);
-        is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(Self)
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<RequestId> for String {
-    fn from(id: RequestId) -> Self {
-        id.to_string()
-    }
-}
 
 /// A request to the leader, as the inbox stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +15,7 @@ pub struct JobRequest {
     /// The time of the request.
     pub at: WallTime,
     /// The time after `at` within which a leader may accept the request. Stored in milliseconds.
-    #[serde(with = "crate::scheduler::store::wire::millis")]
+    #[serde(with = "super::wire::millis")]
     pub valid_for: Duration,
     /// The action.
     pub what: JobAction,
@@ -77,7 +23,7 @@ pub struct JobRequest {
 
 /// The longest validity of a request. The record of its answer is kept for a limited time, and the request must
 /// not be valid after that.
-pub(super) const VALID_MAX: Duration = Duration::from_secs(1800);
+pub(in crate::scheduler) const VALID_MAX: Duration = Duration::from_secs(1800);
 
 impl JobRequest {
     /// Returns the time until which a leader may accept the request.
@@ -183,20 +129,6 @@ pub enum JobResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_are_written_and_read_as_thirty_two_digits() {
-        let id = RequestId::from_u128(0xab);
-        assert_eq!(id.to_string(), "000000000000000000000000000000ab");
-        assert_eq!(RequestId::parse(&id.to_string()), Some(id));
-        for text in ["", "ab", "+00000000000000000000000000000ab", "000000000000000000000000000000AB"] {
-            let error = text.parse::<RequestId>().unwrap_err().to_string();
-            assert!(error.contains("32 hexadecimal"), "{error}");
-        }
-        assert!(serde_json::from_str::<RequestId>("\"x\"").is_err());
-        let env = Env::system();
-        assert_ne!(RequestId::random(&env), RequestId::random(&env));
-    }
 
     #[test]
     fn requests_and_responses_are_read_as_they_were_written() {

@@ -3,7 +3,7 @@
 
 use crate::{
     env::WallTime,
-    scheduler::{Job, Placement},
+    scheduler::{job::Job, policy::Placement},
 };
 use std::time::Duration;
 
@@ -95,7 +95,8 @@ pub(in crate::scheduler) fn ticks_kept(job: &Job) -> u128 {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        Misfire, every,
+        policy::Misfire,
+        schedule::every,
         store::snapshot::tests::{SECOND, at},
     };
 
@@ -134,7 +135,7 @@ mod tests {
         );
         let hour = Misfire::run_all(Duration::from_secs(3600));
         let cron = |line| {
-            let schedule = crate::scheduler::Cron::parse(line).unwrap();
+            let schedule = crate::scheduler::schedule::Cron::parse(line).unwrap();
             ticks_kept(&Job::new("c", schedule, |_| async { Ok::<(), String>(()) }).misfire(hour))
         };
         assert_eq!(cron("0 3 * * *"), 1);

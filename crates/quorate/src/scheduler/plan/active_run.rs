@@ -1,0 +1,121 @@
+//! The runs and ticks of one job on which the leader decides: active runs, runs that the leader only closes, and ticks
+//! that do not run.
+
+use crate::{
+    env::WallTime,
+    node::Record,
+    scheduler::{
+        job::{Job, RequestId, RunCause, RunOutcome},
+        policy::{Delivery, MisfiredTicks},
+        run::pending_run::PendingRun,
+        store::{
+            OpenRun, RunRecord,
+            verdict::{SkipReason, inherited},
+        },
+    },
+};
+use std::sync::Arc;
+
+/// A run that has started. The leader executes it, or it is open to workers.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduler) struct ActiveRun {
+    pub(in crate::scheduler) key: Arc<str>,
+    pub(in crate::scheduler) tick: WallTime,
+    /// The earliest time at which a record of the run may exist.
+    pub(in crate::scheduler) at: WallTime,
+    /// The time before which no worker starts the run.
+    pub(in crate::scheduler) not_before: WallTime,
+    pub(in crate::scheduler) request: Option<RequestId>,
+    /// True if the run is the catch-up run of a tick.
+    pub(in crate::scheduler) catch_up: bool,
+    /// True if the leader executes the run.
+    pub(in crate::scheduler) here: bool,
+}
+
+impl ActiveRun {
+    /// Creates the active run from the waiting run `pending`, which starts now.
+    pub(in crate::scheduler) fn new(pending: &PendingRun, job: &Job) -> Self {
+        Self {
+            key: Arc::clone(&pending.key),
+            tick: pending.tick,
+            at: pending.at,
+            not_before: pending.not_before,
+            request: pending.request(),
+            catch_up: pending.cause == RunCause::CatchUp,
+            here: !pending.is_for_workers(job),
+        }
+    }
+
+    /// Returns whether the run's tick is due. It is not yet due if the leader opened the run ahead of its tick.
+    pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
+        self.here || self.not_before <= now
+    }
+}
+
+/// The next step for a run that has a record of an earlier leader.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) enum RecordedRun {
+    /// The leader starts the run again. If the run is open, the leader continues to watch it.
+    Continue(PendingRun),
+    /// The leader closes the run without executing it.
+    Close(RunToClose),
+}
+
+impl PendingRun {
+    /// Returns the next step for the run after the leader has learnt that `record` decides on it.
+    pub(in crate::scheduler) fn decided_by(self, record: Record, delivery: Delivery) -> RecordedRun {
+        let written = RunRecord::parse(&record.value);
+        let run = Self { seen: Some(record), unknown: false, ..self };
+        match (written, delivery) {
+            (Ok(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
+                RecordedRun::Continue(Self { cause, not_before, ..run })
+            }
+            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
+                let inherited = inherited(end, run.remembering);
+                let why = match inherited == end {
+                    true => outcome,
+                    false => {
+                        format!("{outcome}; {end}, but too few nodes remember whether it was started since")
+                            .into()
+                    }
+                };
+                RecordedRun::Close(RunToClose { run, end: inherited, why: Some(why) })
+            }
+            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(run),
+            (_, Delivery::AtMostOnce) => {
+                RecordedRun::Close(RunToClose { run, end: RunOutcome::Lost, why: None })
+            }
+        }
+    }
+}
+
+/// A run that the leader closes without executing it.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) struct RunToClose {
+    pub(in crate::scheduler) run: PendingRun,
+    pub(in crate::scheduler) end: RunOutcome,
+    /// The reason for the end, if an earlier leader recorded one.
+    pub(in crate::scheduler) why: Option<Arc<str>>,
+}
+
+/// Ticks that do not run. The variant is the reason.
+#[derive(Debug, PartialEq)]
+pub(in crate::scheduler) enum SkippedTick {
+    /// The ticks were missed, and the misfire rule skips them.
+    Missed(MisfiredTicks),
+    /// The tick waited to run. Then it was replaced by a later tick, or too many ticks waited.
+    Overtaken(WallTime),
+    /// The tick was due while an earlier run of the job, which is no catch-up run, was active or waited, and the
+    /// overlap rule skips such ticks.
+    Overlapped(WallTime),
+    /// The tick waited for longer than the misfire window.
+    TooLate(WallTime),
+    /// Because of the records in the ledger, the tick must not run.
+    Decided(WallTime, SkipReason),
+    /// The job was paused while the tick waited.
+    Paused(PendingRun),
+    /// The group was frozen while the tick waited.
+    Frozen(PendingRun),
+    /// The job's schedule or placement was changed while the tick waited.
+    Changed(WallTime),
+}

@@ -1,0 +1,84 @@
+use crate::{
+    env::WallTime,
+    node::Record,
+    scheduler::{
+        job::{Job, RequestId, RunCause},
+        policy::Placement,
+        store::{RunRecord, run_writer::RunId, snapshot::LedgerSnapshot},
+    },
+};
+use std::sync::Arc;
+
+/// A run that waits to be started or opened. If an earlier leader started or opened the run, `seen` is the
+/// run's record.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduler) struct PendingRun {
+    pub(in crate::scheduler) tick: WallTime,
+    pub(in crate::scheduler) cause: RunCause,
+    /// The key of the run's record in the ledger.
+    pub(in crate::scheduler) key: Arc<str>,
+    /// The earliest time at which a record of the run may exist.
+    pub(in crate::scheduler) at: WallTime,
+    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`. If
+    /// such a run has no record, it was certainly not started.
+    pub(in crate::scheduler) remembering: bool,
+    /// The time before which no worker starts the run: its tick, delayed by the jitter.
+    pub(in crate::scheduler) not_before: WallTime,
+    /// The record that decides on the run, as the seal found it. `None` if there is no record.
+    pub(in crate::scheduler) seen: Option<Record>,
+    /// True if no node has a record of the run, but too few nodes would remember such a record. So the run may
+    /// have been started.
+    pub(in crate::scheduler) unknown: bool,
+    /// The number of times that the run was interrupted in this term.
+    pub(in crate::scheduler) interruptions: u32,
+}
+
+impl PendingRun {
+    /// Creates the run of a tick from `record`, which the seal found.
+    pub(in crate::scheduler) fn recorded(
+        key: Arc<str>,
+        tick: WallTime,
+        record: &Record,
+        sealed: &LedgerSnapshot,
+    ) -> Self {
+        let at = WallTime::from_micros(record.at);
+        Self {
+            tick,
+            cause: RunCause::CatchUp,
+            key,
+            at,
+            remembering: sealed.remembers(at),
+            not_before: tick,
+            seen: Some(record.clone()),
+            unknown: false,
+            interruptions: 0,
+        }
+    }
+
+    /// Returns whether the run was or may have been started before. The leader does not replace such a run by a
+    /// later tick.
+    pub(in crate::scheduler) fn is_unfinished(&self) -> bool {
+        self.seen.is_some() || self.unknown
+    }
+
+    pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {
+        self.cause.request()
+    }
+
+    pub(in crate::scheduler) fn run(&self) -> RunId {
+        RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
+    }
+
+    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so the run can
+    /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
+    pub(in crate::scheduler) fn is_open(&self) -> bool {
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
+    }
+
+    /// Returns whether the run is executed by a worker that takes it: the run is already open, or the job is
+    /// placed on any worker.
+    pub(in crate::scheduler) fn is_for_workers(&self, job: &Job) -> bool {
+        job.placement == Placement::AnyWorker || self.is_open()
+    }
+}
