@@ -180,8 +180,6 @@ excuses! {
     FreezesForgotten, "freezes: servers lost the freeze", FORGOTTEN;
     /// The ticks of a freeze are not checked for entries, because a server lost data since.
     FreezesUnentered, "freezes: servers lost data since", FORGOTTEN;
-    /// A store that does not compare tokens lost an update.
-    FenceUnchecked, "fence: the store compares no tokens", README;
     /// A server that lost the release of an attempt set the attempt's key again.
     ReleaseForgotten, "release: the server lost its data", VOTERS;
     /// A holder set its key again on a server on which an operator had released it by force.

@@ -36,8 +36,8 @@ const INTERRUPTED: u32 = 4;
 ///
 /// Under both delivery rules, a run starts under a valid term. The clocks of a majority of the servers decide
 /// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
-/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts twice, on any worker,
-/// and never before a majority stores *started*. Under `at_least_once`, a tick does not start while a
+/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts before a majority stores
+/// *started*. (The invariant *tick history* judges that it never starts twice.) Under `at_least_once`, a tick does not start while a
 /// majority stores *done*. (The rule about *done* applies only to a worker whose clock has not stood still
 /// since its term was last extended. Any other worker cannot know that the term has ended.) If the servers'
 /// answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
@@ -324,8 +324,6 @@ impl Ticks {
             && !Excuse::TicksAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED)
         {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
-        } else if delivery == Delivery::AtMostOnce && tick.starts > 1 {
-            format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
         } else if done_on >= MAJORITY && !Excuse::TicksClock.excuses(start.clock_stood) {
