@@ -35,9 +35,10 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// Under both delivery rules, a run starts under a valid term. The clocks of a majority of the servers decide
 /// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
 /// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts before a majority stores
-/// *started*. (The invariant *tick history* judges that it never starts twice.) Under `at_least_once`, a tick does not start while a
-/// majority stores *done*. (The rule about *done* applies only to a worker whose clock has not stood still
-/// since its term was last extended. Any other worker cannot know that the term has ended.) If the servers'
+/// *started*. (The invariant *tick history* judges that it never starts twice.) Under `at_least_once`, a tick
+/// does not start while a majority stores *done*. (The rule about *done* applies only to a worker whose clock
+/// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.)
+/// If the servers'
 /// answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
 /// Other requirements hold once there has been a leader in the fault-free phase for a while. Most of them
