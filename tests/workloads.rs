@@ -93,7 +93,7 @@ fn the_weather_finds_a_lease_that_is_checked_without_the_clock() {
     }
     let page = run_to(1, &["weather", "--for", "10s", "--seed", "4787", "--leave-out", "clock-check"]);
     let violations = page["violations"].as_array().expect("violations");
-    let of_the_term = |text: &str| text.starts_with("exclusion: election/");
+    let of_the_term = |text: &str| text.starts_with("linearizability: weather: election/");
     assert!(violations.iter().any(|violation| violation.as_str().is_some_and(of_the_term)), "{page}");
 }
 

@@ -139,12 +139,9 @@ const CASES: &[Case] = &[
     Case::worker("neither epochs nor quarantine", BOTH, "exclusion", 60).on("crashes").from(10),
     Case::worker("clock jumps not detected", &[Sabotage::ClockStepsIgnored], "exclusion", 60).on("far-steps"),
     // --- records ---
-    Case::node("unseen overwrite", NodeFault::Overwriting, "ticks", 150).on("far-steps").from(10),
-    Case::worker("no memory rule", &[Sabotage::NoMemoryRule], "ticks", 100).from(26),
     Case::worker("skipped ticks are not closed", &[Sabotage::SkipsNotClosed], "outcomes", 20),
     Case::worker("ticks by the worker's own clock", &[Sabotage::OwnWallClock], "ticks: in truth", 60),
     Case::worker("any-worker ticks by its own clock", &[Sabotage::OwnWallClock], "runs", 60).from(7),
-    Case::worker("a slot taken without a count", &[Sabotage::SlotUncounted], "starts", 60).from(28),
     Case::node("a history pruned of everything", NodeFault::Shredding, "histories", 100).from(5),
     // --- readers, queues, slots, transfers: a seed in ten has each ---
     Case::node("a reader beside a writer", NodeFault::Mingling, "readers", 100),
@@ -197,7 +194,7 @@ const CASES: &[Case] = &[
 /// mechanism.
 const NOT_MISSED: &[(Case, &str)] = &[
     (
-        Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "starts", 300).on("crashes"),
+        Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "run history", 300).on("crashes"),
         "none of 900 seeds since the group is also frozen; left out for the leader's own ticks above; the model of the ledger, CompareAndSet; conformance, a_write_needs_what_the_leader_saw",
     ),
     (

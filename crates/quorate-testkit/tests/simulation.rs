@@ -228,7 +228,6 @@ fn all_is_reached(total: &Summary) {
         ("pool run started led-once", 80),
         ("pool tick reckoned", 500),
         ("pool runs side by side, permitted", 10),
-        ("at-most-once run judged", 400),
         ("asked trigger: accepted", 15),
         ("asked trigger: unknown", 30),
         ("asked backfill: accepted", 1),
@@ -475,7 +474,7 @@ const FOUND: [(&str, u64, &str); 33] = [
     (
         "durable",
         104,
-        "starts: a leader took a back-fill over from a stale row, and ran again a later tick of it, the record of which \
+        "run history: a leader took a back-fill over from a stale row, and ran again a later tick of it, the record of which \
          the servers had lost; scheduler/plan/open_request.rs: \
          a_later_run_of_a_stale_row_does_not_run_again_under_at_most_once",
     ),

@@ -1,19 +1,16 @@
-//! The invariants, one in each file. Each check reads every event of every journal when it arrives, and the
-//! director's record of the faults. No check depends on the order in which events of different workers arrive.
+//! The invariants that need the director's record of the faults, one in each file. Each check reads every event of every
+//! journal when it arrives. No check depends on the order in which events of different workers arrive. (What the operations
+//! of processes show alone is judged by `crate::histories`.)
 
-mod claims;
-mod exclusion;
+mod all_done;
 mod fenced_writes;
-mod fencing;
 mod leftovers;
 mod liveness;
 mod step_down;
 mod ticks;
 
-pub(crate) use claims::Claims;
-pub(crate) use exclusion::Exclusion;
+pub(crate) use all_done::AllDone;
 pub(crate) use fenced_writes::FencedWrites;
-pub(crate) use fencing::Fencing;
 pub(crate) use leftovers::leftover;
 pub(crate) use liveness::Liveness;
 pub(crate) use step_down::StepDown;

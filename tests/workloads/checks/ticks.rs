@@ -26,8 +26,8 @@ const TO_SEAL: Duration = Duration::from_secs(2);
 /// The longest time for which a leader may still lead after its last event.
 const LAST_EVENT: Duration = Duration::from_millis(500);
 
-/// Checks the starts and ends of ticks. An at-most-once tick starts once or not at all, whatever happens. An
-/// at-least-once tick is done, and does not start again once a majority has recorded its end.
+/// Checks that ticks start and end. An at-most-once tick starts, and an at-least-once tick is done, and does not start again
+/// once a majority has recorded its end. (That an at-most-once tick starts once only is judged by `crate::histories`.)
 ///
 /// A leader decides by the records of the nodes that answer its seal (its first request to the ledger). So
 /// there are these excuses:
@@ -196,7 +196,7 @@ impl Ticks {
         (*from, *last) = (at.min(*from), at.max(*last));
     }
 
-    fn start(&mut self, job: &Arc<str>, at: u64, start: (u64, Who, BootTime), truth: &Truth) -> Vec<String> {
+    fn start(&mut self, job: &Arc<str>, at: u64, start: (u64, Who, BootTime), truth: &Truth) {
         let due = self.boot(at);
         let (term, who, now) = start;
         let elected = self.terms.get(&term).map_or(now, |(from, _)| *from);
@@ -209,11 +209,6 @@ impl Ticks {
             }
         }
         let tick = ticks.entry(at).or_default();
-        let mut found = Vec::new();
-        if &**job == AT_MOST_ONCE && !tick.starts.is_empty() {
-            let starts = &tick.starts;
-            found.push(format!("ticks: {job}: the tick {at} started twice: {starts:?} and {start:?}"));
-        }
         if let (Some((by, done)), Some(recorded)) = (tick.done, tick.recorded)
             && recorded < now
         {
@@ -227,7 +222,6 @@ impl Ticks {
             }
         }
         tick.starts.push(start);
-        found
     }
 }
 
@@ -248,18 +242,17 @@ impl Check for Ticks {
             Event::RunDone { job, tick, term } => {
                 let ticks = self.jobs.entry(Arc::clone(job)).or_default();
                 ticks.entry(*tick).or_default().done.get_or_insert((*term, entry.at()));
-                Vec::new()
             }
-            _ => Vec::new(),
+            _ => {}
         }
+        Vec::new()
     }
 
     fn settle(&mut self, now: BootTime, truth: &Truth) -> Vec<String> {
         let mut found = self.judge_suspects(now - HORIZON, truth);
         found.extend(self.judge(self.wall(now - CATCH_UP - SETTLED), truth));
         self.terms.retain(|_, (_, last)| *last + CATCH_UP * 4 > now);
-        // At-most-once ticks are kept for longer, because the check must also notice if one starts again much
-        // later.
+        // Ticks are kept for longer than they are judged, because the check must also notice if one starts again later.
         let old = self.wall(now - CATCH_UP * 4);
         for ticks in self.jobs.values_mut() {
             let last = ticks.last_key_value().map(|(at, _)| *at).unwrap_or_default();
@@ -310,18 +303,6 @@ mod tests {
         let mut truth = truth();
         nodes.for_each(|node| truth.lost_data(node, at(ms)));
         truth
-    }
-
-    #[test]
-    fn a_second_start_is_found_in_an_at_most_once_job_alone() {
-        let twice = |job| [start(1000, job, 1, 7), start(5000, job, 1, 8)];
-        assert_eq!(found(&truth(), &twice(AT_MOST_ONCE)), 1);
-        assert_eq!(found(&truth(), &twice(AT_LEAST_ONCE)), 0);
-        assert_eq!(
-            found(&lost(0..5, 3000), &twice(AT_MOST_ONCE)),
-            1,
-            "not even if all nodes lost their data"
-        );
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn run_mode(
     run.make_faults();
     let seconds = run.director.elapsed().as_secs_f64();
     let claims = &mut run.claims;
-    run.director.end(PATIENCE, |_, who, entry| claims.on_event(who, entry));
+    run.director.end(PATIENCE, |director, who, entry| claims.on_event(who, entry, director.truth()));
     run.director.expect_all_alive();
     let (effects, distinct) = block_on(database::count(&url, mode)).expect("two numbers");
     let found = run.claims.finish(SystemWorld.now(), run.director.truth());
@@ -164,7 +164,7 @@ impl Run {
             self.director.expect_all_alive();
             let Some((who, entry)) = self.director.next(Duration::from_millis(20)) else { continue };
             last_event = now;
-            self.claims.on_event(who, &entry);
+            self.claims.on_event(who, &entry, self.director.truth());
             let Event::Reached { point, .. } = entry.event else { continue };
             let current = who == self.director.who(who.member) && self.director.is_active(who.member);
             if point == Point::AllDone {

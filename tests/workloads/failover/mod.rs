@@ -8,8 +8,8 @@ mod picture;
 mod trials;
 
 use crate::{
-    checks::{Check, Exclusion, Fencing},
     harness::{Assignment, Director, Durations, Entry, Event, Network, Options, Report, Servers},
+    histories::{self, Leases},
     work::Work,
 };
 use candidate::Task;
@@ -30,8 +30,6 @@ use trials::{Step, Trials};
 const CANDIDATES: usize = 2;
 /// The longest time that the director waits for an event in one round.
 const STEP: Duration = Duration::from_millis(5);
-/// The time between two calls that let the checks forget old events.
-const SETTLE_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Settings {
@@ -99,8 +97,7 @@ struct Failover {
     groups: Vec<Trials>,
     /// The members that have ended after SIGTERM and are started again when their group has a leader.
     ended: BTreeSet<usize>,
-    exclusion: Exclusion,
-    fencing: Fencing,
+    terms: Leases,
 }
 
 impl Failover {
@@ -124,14 +121,12 @@ impl Failover {
             deployments,
             groups,
             ended: BTreeSet::new(),
-            exclusion: Exclusion::default(),
-            fencing: Fencing::default(),
+            terms: Leases::default(),
         }
     }
 
     /// Makes the trials, adds their durations to `figures`, and returns the violations.
     fn run(mut self, ttl: Duration, stop: &AtomicBool, figures: &mut Figures) -> Vec<String> {
-        let mut settled = SystemWorld.now();
         while !stop.load(Ordering::Relaxed) && self.groups.iter().any(|group| !group.is_done()) {
             if let Some((who, entry)) = self.director.next(STEP) {
                 self.on_event(who, &entry);
@@ -141,36 +136,18 @@ impl Failover {
                 self.ended.insert(member);
             }
             self.restart_ended();
-            if settled.until(SystemWorld.now()) > SETTLE_EVERY {
-                settled = SystemWorld.now();
-                self.settle(settled);
-            }
         }
         self.finish(ttl, figures)
     }
 
     fn on_event(&mut self, who: Who, entry: &Entry) {
-        self.check(who, entry);
+        self.terms.on_event(who, entry, self.director.truth());
         let group = &mut self.groups[who.member / CANDIDATES];
         let candidate = who.member % CANDIDATES;
         match &entry.event {
             Event::Ready => group.on_ready(candidate, entry.at()),
             Event::Acquired { token, .. } => group.on_leader(candidate, *token, entry.at()),
             _ => {}
-        }
-    }
-
-    fn check(&mut self, who: Who, entry: &Entry) {
-        for check in [&mut self.exclusion as &mut dyn Check, &mut self.fencing] {
-            let found = check.on_event(who, entry, self.director.truth());
-            self.director.violate(found);
-        }
-    }
-
-    fn settle(&mut self, now: BootTime) {
-        for check in [&mut self.exclusion as &mut dyn Check, &mut self.fencing] {
-            let found = check.settle(now, self.director.truth());
-            self.director.violate(found);
         }
     }
 
@@ -249,15 +226,10 @@ impl Failover {
         for (_, servers) in &self.deployments {
             (0..each * CANDIDATES).for_each(|member| servers.reconnect(member));
         }
-        let Self { mut director, mut exclusion, mut fencing, deployments, .. } = self;
-        director.end(PATIENCE, |director, who, entry| {
-            for check in [&mut exclusion as &mut dyn Check, &mut fencing] {
-                let found = check.on_event(who, entry, director.truth());
-                director.violate(found);
-            }
-        });
-        let found = exclusion.settle(SystemWorld.now() + crate::checks::HORIZON * 2, director.truth());
-        director.violate(found);
+        let Self { mut director, mut terms, deployments, .. } = self;
+        director.end(PATIENCE, |director, who, entry| terms.on_event(who, entry, director.truth()));
+        let found = terms.finish(SystemWorld.now(), director.truth());
+        director.violate(histories::violations("terms", &found));
         drop(deployments);
         director.into_violations()
     }

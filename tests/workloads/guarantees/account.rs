@@ -1,4 +1,5 @@
-//! Judges every tick of the plan. The verdict depends only on the journals of all workers and on the faults.
+//! Judges every tick of the plan. The verdict depends only on the journals of all workers and on the faults. (That no
+//! at-most-once tick starts twice is judged by `crate::histories`.)
 
 use super::to_boot;
 use crate::{
@@ -216,9 +217,6 @@ impl Story {
             account.due += 1;
             account.again += usize::from(starts.len() > 1);
             starts.first().into_iter().for_each(|start| verdict.late.add(due.until(start.at)));
-            if delivery == Delivery::AtMostOnce && starts.len() > 1 {
-                violate(format!("started twice: {job}: {at}: {starts:?}"));
-            }
             for pair in starts.windows(2) {
                 if let Some(why) = self.again_without_cause(&pair[0], takes) {
                     violate(format!("started again: {job}: {at}: {why}: {starts:?}"));

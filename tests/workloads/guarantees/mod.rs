@@ -8,7 +8,6 @@ mod history;
 pub(crate) mod load;
 
 use crate::{
-    checks::{Check, Exclusion, Fencing, HORIZON},
     harness::{Assignment, Director, Event, Network, Options, Report, Servers},
     histories::{self, Leases, Runs},
     work::{
@@ -73,8 +72,6 @@ struct Guarantees {
     servers: Servers,
     rng: SeedRng,
     story: Story,
-    exclusion: Exclusion,
-    fencing: Fencing,
     terms: Leases,
     runs: Runs,
     /// The ticks that are done, each with its job.
@@ -94,8 +91,6 @@ impl Guarantees {
             servers,
             rng: SeedRng::new(seed, "guarantees"),
             story,
-            exclusion: Exclusion::default(),
-            fencing: Fencing::default(),
             terms: Leases::default(),
             runs: Runs::new(delivery),
             done: BTreeSet::new(),
@@ -195,11 +190,7 @@ impl Guarantees {
         {
             self.story.changes.push(Change { kind: Kind::ByItself, who, term, at: entry.at() });
         }
-        for check in [&mut self.exclusion as &mut dyn Check, &mut self.fencing] {
-            let found = check.on_event(who, &entry, self.director.truth());
-            self.director.violate(found);
-        }
-        self.terms.on_event(who, &entry);
+        self.terms.on_event(who, &entry, self.director.truth());
         self.runs.on_event(who, &entry);
         self.runs.settle(entry.at(), self.director.truth());
         match &entry.event {
@@ -220,21 +211,14 @@ impl Guarantees {
         {
             self.listen(STEP);
         }
-        let Self {
-            mut director, servers, mut story, mut exclusion, mut fencing, mut terms, mut runs, ..
-        } = self;
+        let Self { mut director, servers, mut story, mut terms, mut runs, .. } = self;
         director.end(PATIENCE, |director, who, entry| {
-            exclusion.on_event(who, entry, director.truth());
-            terms.on_event(who, entry);
+            terms.on_event(who, entry, director.truth());
             runs.on_event(who, entry);
-            let found = fencing.on_event(who, entry, director.truth());
-            director.violate(found);
             story.lines.push((who, entry.clone()));
         });
         story.until = until;
-        let found = exclusion.settle(SystemWorld.now() + HORIZON * 2, director.truth());
-        director.violate(found);
-        let mut linear = terms.finish();
+        let mut linear = terms.finish(SystemWorld.now(), director.truth());
         linear.merge(runs.finish(director.truth()));
         director.violate(histories::violations("terms and runs", &linear));
         let mut verdict = story.judge();

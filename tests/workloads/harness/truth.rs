@@ -149,9 +149,14 @@ impl Truth {
         since < at && since <= due + grace
     }
 
-    /// Returns the number of different nodes that lost their data in this time.
-    pub(crate) fn losses(&self, from: BootTime, until: BootTime) -> usize {
-        self.losers(from, until).len()
+    /// Returns the earliest time since `from` at which this number of different nodes may have lost their data. Returns
+    /// `None` if fewer nodes did.
+    pub(crate) fn lost_by(&self, from: BootTime, nodes: usize) -> Option<BootTime> {
+        let mut since: Vec<_> = self.losses.iter().filter(|(at, _)| *at + ACCURACY >= from).collect();
+        since.sort_unstable();
+        let mut lost = BTreeSet::new();
+        let last = since.into_iter().find(|(_, node)| lost.insert(*node) && lost.len() == nodes);
+        last.map(|(at, _)| from.max(*at - ACCURACY))
     }
 
     /// Returns the number of nodes that have kept their data since `kept_from`, and could answer during all of

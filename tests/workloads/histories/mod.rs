@@ -1,12 +1,15 @@
 //! The histories of operations in the journals, and their check by a linearizability checker. The specifications, the
-//! checker and what they do not judge are in `quorate_testkit::history`.
+//! checker and what they do not judge are in `quorate_testkit::history`. The simulation is judged by the same.
+//!
+//! They judge the exclusion of leases and the order of their fencing tokens, the starts of ticks, and that a message that
+//! is done is not claimed again. The checks of `crate::checks` judge what needs the director's record of the faults.
 //!
 //! # What is not guaranteed
 //!
-//! A lease counts as held from a check that found it valid to the last such check. A process that is stopped after a
-//! check may hold it longer; the check *exclusion* judges that. A run whose process was stopped may have done nothing
-//! since its start.
+//! A lease counts as held from the grant to the last check that found it valid, or for as long as its process was stopped
+//! just after that check. A run whose process was stopped may have done nothing since its start.
 
+mod belief;
 mod leases;
 mod messages;
 mod store;
@@ -42,7 +45,8 @@ pub(crate) fn figures(found: &Findings) -> Value {
     })
 }
 
-/// Returns the violations of histories of one kind, for a report.
+/// Returns the violations of histories of one kind, for a report. A history that was not judged is one too.
 pub(crate) fn violations(kind: impl Display, found: &Findings) -> Vec<String> {
-    found.violations.iter().map(|violation| format!("linearizability: {kind}: {violation}")).collect()
+    let all = found.violations.iter().chain(&found.undecided);
+    all.map(|violation| format!("linearizability: {kind}: {violation}")).collect()
 }

@@ -13,7 +13,7 @@ mod faults;
 mod figures;
 
 use crate::{
-    checks::{Check, Claims, Exclusion, FencedWrites, Fencing, HORIZON, Liveness, StepDown, Ticks, leftover},
+    checks::{AllDone, Check, FencedWrites, HORIZON, Liveness, StepDown, Ticks, leftover},
     harness::{
         Assignment, Director, Entry, Event, LeftOut, Machines, Network, Node, NodeFault, Options, Report,
         Servers, Set, Store, Truth, is_far, on_machine, resident_kib,
@@ -109,6 +109,7 @@ struct Soak {
     // This field is declared first, so that the workers are dropped before their servers.
     director: Director,
     servers: Servers,
+    plan: &'static str,
     seed: u64,
     verbose: bool,
     deck: Deck,
@@ -136,12 +137,10 @@ fn locked(lists: &Lists) -> MutexGuard<'_, Vec<Vec<Node>>> {
 
 /// The invariants that the soak test checks.
 struct Checks {
-    exclusion: Exclusion,
-    fencing: Fencing,
     fenced_writes: FencedWrites,
     step_down: StepDown,
     ticks: Ticks,
-    claims: Claims,
+    messages: AllDone,
     liveness: Liveness,
     histories: Histories,
 }
@@ -161,10 +160,10 @@ impl Default for Histories {
 }
 
 impl Histories {
-    fn on_event(&mut self, who: Who, entry: &Entry) {
-        self.leases.on_event(who, entry);
+    fn on_event(&mut self, who: Who, entry: &Entry, truth: &Truth) {
+        self.leases.on_event(who, entry, truth);
         self.runs.on_event(who, entry);
-        self.messages.on_event(who, entry);
+        self.messages.on_event(who, entry, truth);
     }
 
     fn settle(&mut self, now: BootTime, truth: &Truth) {
@@ -173,7 +172,7 @@ impl Histories {
     }
 
     fn finish(self, now: BootTime, truth: &Truth) -> Findings {
-        let mut found = self.leases.finish();
+        let mut found = self.leases.finish(now, truth);
         found.merge(self.runs.finish(truth));
         found.merge(self.messages.finish(now, truth));
         found
@@ -181,9 +180,9 @@ impl Histories {
 }
 
 impl Checks {
-    fn each(&mut self) -> [&mut dyn Check; 7] {
-        let Self { exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness, .. } = self;
-        [exclusion, fencing, fenced_writes, step_down, ticks, claims, liveness]
+    fn each(&mut self) -> [&mut dyn Check; 5] {
+        let Self { fenced_writes, step_down, ticks, messages, liveness, .. } = self;
+        [fenced_writes, step_down, ticks, messages, liveness]
     }
 }
 
@@ -232,6 +231,7 @@ impl Soak {
         Self {
             director,
             servers,
+            plan: setting.plan,
             seed,
             verbose: options.verbose,
             deck: Deck::new(setting.kinds, seed, workers, options.servers),
@@ -243,12 +243,10 @@ impl Soak {
             next_episode: now + Duration::from_secs(3),
             figures: Figures::default(),
             checks: Checks {
-                exclusion: Exclusion::default(),
-                fencing: Fencing::default(),
                 fenced_writes: FencedWrites::default(),
                 step_down: StepDown::default(),
                 ticks: Ticks::new(wall, now),
-                claims: Claims::new(now),
+                messages: AllDone::new(now),
                 liveness: Liveness::default(),
                 histories: Histories::default(),
             },
@@ -339,20 +337,19 @@ impl Soak {
         // The ticks that are due now may still start a little later, and the lease of a crashed holder must
         // still end.
         let (least, most) = (due + TTL * 2, due + TO_DRAIN);
-        let done = |checks: &mut Checks| checks.claims.all_done(due) && checks.ticks.decided(due);
+        let done = |checks: &mut Checks| checks.messages.are_done(due) && checks.ticks.decided(due);
         while SystemWorld.now() < least || (SystemWorld.now() < most && !done(&mut self.checks)) {
             self.step();
         }
-        let Self { director, figures, checks, .. } = self;
+        let Self { director, plan, figures, checks, .. } = self;
         director.end(TO_END, |director, who, entry| take(director, figures, checks, who, entry));
-        let mut found = checks.claims.finish(due);
+        let mut found = checks.messages.finish(due);
         found.extend(checks.ticks.finish(due, director.truth()));
         let linear = std::mem::take(&mut checks.histories).finish(SystemWorld.now(), director.truth());
-        found.extend(histories::violations("soak", &linear));
+        found.extend(histories::violations(plan, &linear));
         figures.linearizability = histories::figures(&linear);
         // No more events can arrive. At a time as late as `end`, the checks judge all events.
         let end = SystemWorld.now() + HORIZON * 2;
-        found.extend(checks.exclusion.settle(end, director.truth()));
         found.extend(checks.step_down.settle(end, director.truth()));
         found.extend(checks.fenced_writes.settle(end, director.truth()));
         found.extend(self.leftovers());
@@ -364,8 +361,8 @@ impl Soak {
         figures["seed"] = json!(self.seed);
         figures["seconds"] = json!(took.as_secs_f64());
         figures["ticks"] = json!(checks.ticks.counts());
-        figures["messages_done"] = json!(checks.claims.done());
-        figures["messages_done_again"] = json!(checks.claims.again());
+        figures["messages_done"] = json!(checks.messages.done());
+        figures["messages_done_again"] = json!(checks.messages.again());
         let (accepted, refused) = checks.fenced_writes.counts();
         figures["fenced_writes"] = json!({ "accepted": accepted, "refused": refused });
         figures["workers_with_an_old_list_ended"] = json!(self.director.failed());
@@ -397,7 +394,7 @@ impl Soak {
         }
         if now >= self.progress_at {
             self.progress_at = now + PROGRESS_EVERY;
-            let (elapsed, done) = (self.director.elapsed(), self.checks.claims.done());
+            let (elapsed, done) = (self.director.elapsed(), self.checks.messages.done());
             let (Figures { locks, terms, .. }, violations) = (&self.figures, self.director.violation_count());
             eprintln!(
                 "workload: {elapsed:.0?}: {locks} locks, {terms} terms, {done} messages, {violations} violations"
@@ -537,7 +534,7 @@ impl Soak {
 fn take(director: &mut Director, figures: &mut Figures, checks: &mut Checks, who: Who, entry: &Entry) {
     let truth = director.truth();
     figures.on_event(entry, truth);
-    checks.histories.on_event(who, entry);
+    checks.histories.on_event(who, entry, truth);
     let found: Vec<String> =
         checks.each().into_iter().flat_map(|check| check.on_event(who, entry, truth)).collect();
     director.violate(found);

@@ -30,11 +30,6 @@ const CLAIM_EVERY: Duration = Duration::from_millis(60);
 /// The longest time until the worker again tries to claim a message that another worker handles.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Returns the time at which a message is sent.
-pub(crate) fn sent_at(epoch: BootTime, message: u64) -> BootTime {
-    epoch + MESSAGE_EVERY * u32::try_from(message).unwrap_or(u32::MAX)
-}
-
 /// Returns the number of messages that have been sent by `now`.
 pub(crate) fn sent_by(epoch: BootTime, now: BootTime) -> u64 {
     (now.since(epoch).as_millis() / MESSAGE_EVERY.as_millis()) as u64
@@ -195,7 +190,7 @@ mod tests {
     #[test]
     fn messages_are_counted_as_they_are_sent() {
         let epoch = BootTime::from_nanos(1_000);
-        assert_eq!(sent_by(epoch, sent_at(epoch, 7)), 7);
+        assert_eq!(sent_by(epoch, epoch + MESSAGE_EVERY * 7), 7);
         assert_eq!(sent_by(epoch, BootTime::from_nanos(0)), 0);
     }
 }

@@ -76,16 +76,6 @@ impl<S: Specification> History<S> {
         }
     }
 
-    /// Returns the number of operations.
-    pub fn len(&self) -> usize {
-        self.objects.values().map(Vec::len).sum()
-    }
-
-    /// Returns `true` if there are no operations.
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
     /// Checks for each object whether some order of its operations is right.
     pub fn check(&self, limits: &Limits) -> Findings {
         let mut findings = Findings::default();

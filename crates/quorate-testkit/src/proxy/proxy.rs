@@ -37,15 +37,7 @@ impl Proxy {
     /// # Errors
     /// If the system has no port or no thread left.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
-        Self::start_seeded(upstream, 0)
-    }
-
-    /// Starts a proxy as [`Proxy::start`] does, with this seed for its jitter.
-    ///
-    /// # Errors
-    /// If the system has no port or no thread left.
-    pub fn start_seeded(upstream: SocketAddr, seed: u64) -> io::Result<Self> {
-        Self::start_on(None, upstream, seed)
+        Self::start_on(None, upstream, 0)
     }
 
     /// Starts a proxy, on the loopback interface of this machine if there is one.

@@ -2,7 +2,7 @@
 //! jobs: the first runs its jobs on its leader, and the second, also called the pool, runs most of its jobs on
 //! any worker.
 
-use super::{Asked, AttemptStep, Excuse, NodeList, Promises, RunEnd, RunStart, Told};
+use super::{Asked, AttemptStep, Excuse, NodeList, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
     node::{Owner, Reply, Request, Resource},
@@ -163,8 +163,6 @@ pub enum Event<'a> {
         /// stopped.
         until: WallTime,
     },
-    /// The guarantees that the plan of this run requires, in addition to those that every plan requires.
-    Promised(Promises),
     /// A worker learned that a majority stores the done record of its claim.
     Completed {
         /// The worker.

@@ -82,8 +82,6 @@ excuses! {
     TicksRegistration, "ticks: servers lost the registration", FORGOTTEN;
     /// A tick did not start before the fault-free phase, and its job's misfire rule requires no catch-up run.
     TicksMisfire, "ticks: no catch-up is required", JOBS;
-    /// A tick that has not ended was interrupted so often that its leader postpones it.
-    TicksPostponed, "ticks: the tick is postponed", JOBS;
     /// A tick of an at-most-once job did not start, and was reported as lost for a true reason.
     TicksLost, "ticks: the tick was reported as lost", FORGOTTEN;
     /// A skipped tick of an at-least-once job was reported as lost, and too few servers remember it.
@@ -118,8 +116,6 @@ excuses! {
     DeadLettersEnded, "dead-letters: the claim had ended", LEASES;
     /// A worker received a message after servers lost its dead-letter record.
     DeadLettersForgotten, "dead-letters: servers lost the record", CLAIM_FAILURES;
-    /// A grant of the wrong node set, or with a small token, had ended before its worker saw it.
-    NodeSetsEnded, "node-sets: the grant had ended", LEASES;
     /// A worker that has a grant of the wrong node set, or with a small token, has a boot clock that stood still.
     NodeSetsClock, "node-sets: a boot clock stood still", README;
     /// A joining server lost its marker between its opening and the command's report of success.
@@ -130,16 +126,12 @@ excuses! {
     HistoriesLost, "histories: servers lost data since a skip", FAILURES;
     /// A tick may be left out as paused after its job was resumed: servers lost the end of the pause.
     PauseEndForgotten, "histories, runs: servers lost the end of a pause", FAILURES;
-    /// A tick ran although its entry says that it was skipped.
-    HistoriesSkipped, "histories: a skip is not final", FAILURES;
     /// An entry says that a run was cancelled, and a later leader refused the request to cancel it.
     HistoriesRefused, "histories: a later leader refused the cancellation", FAILURES;
     /// An entry is missing that fewer than a majority of the servers store.
     HistoriesForgotten, "histories: servers lost the entry", FORGOTTEN;
     /// A run of an any-worker job ended too late for its leader to enter it.
     HistoriesLate, "histories: the leader had no time", NOT_GUARANTEED;
-    /// A run's entry is missing from a short history, because pruning removed it.
-    HistoriesPruned, "histories: the entry was pruned", JOBS;
     /// A tick has a second outcome after it was entered as skipped, and a server lost data since it was due.
     OutcomesForgotten, "outcomes: a server lost data since the tick", FAILURES;
     /// A tick started before it was due, by clocks of a majority of the servers that were ahead.
@@ -148,20 +140,12 @@ excuses! {
     RunsPaused, "runs: the process is paused", LEASES;
     /// A run is active beside another, and the boot clock of one of their workers stood still.
     RunsClock, "runs: a boot clock stood still", README;
-    /// A run was opened while servers had lost the record of another that is active.
-    RunsForgotten, "runs: servers lost an open run", FAILURES;
     /// A run is active beside one that was opened again after servers lost the end of its generation.
     RunsEndForgotten, "runs: servers lost the end of a generation", FAILURES;
     /// An any-worker job has not run after the faults: no worker can take its open run.
     RunsAsleep, "runs: no worker can take the open run", FAILURES;
-    /// A tick has neither run nor an entry, and too few servers remember it.
-    RunsUnentered, "runs: servers lost data since the tick", FORGOTTEN;
     /// A tick has not ended, and the operator may have cancelled it or paused its job.
     RunsOperator, "runs: the operator cancelled or paused", JOBS;
-    /// A tick that has not ended was interrupted so often that its leader postpones it.
-    RunsPostponed, "runs: the tick is postponed", JOBS;
-    /// A run started in a pause, in a process that was paused or whose boot clock stood still.
-    RequestsWorker, "requests: the worker notices late", LEASES;
     /// A run started in a pause: its tick of an at-least-once job was started before.
     RequestsGoesOn, "requests: the tick was started before the pause", JOBS;
     /// Nothing came of a request that may have been cancelled.
@@ -170,8 +154,6 @@ excuses! {
     RequestsForgotten, "requests: servers lost the request", FORGOTTEN;
     /// Nothing came of a request behind an open run that no worker can take.
     RequestsUntakable, "requests: no worker can take the open run", FAILURES;
-    /// A run started in a freeze, in a process that was paused or whose boot clock stood still.
-    FreezesWorker, "freezes: the worker notices late", LEASES;
     /// A run that was open to workers before the freeze started in it.
     FreezesOpen, "freezes: the run was open before", JOBS;
     /// A run started in a freeze: its tick of an at-least-once job was started before.
@@ -180,38 +162,24 @@ excuses! {
     FreezesForgotten, "freezes: servers lost the freeze", FORGOTTEN;
     /// The ticks of a freeze are not checked for entries, because a server lost data since.
     FreezesUnentered, "freezes: servers lost data since", FORGOTTEN;
-    /// A store that does not compare tokens lost an update.
-    FenceUnchecked, "fence: the store compares no tokens", README;
-    /// A server that lost the release of an attempt set the attempt's key again.
-    ReleaseForgotten, "release: the server lost its data", VOTERS;
     /// A holder set its key again on a server on which an operator had released it by force.
     ReleaseForced, "release: released by force", LEASE_FAILURES;
     /// A resign request was stored again after its release.
     ReleaseResign, "release: a resign request is no attempt", LEASES;
-    /// A writer's grant with a small token, or a downgrade with a newer writer, had ended before its worker saw it.
-    ReadersEnded, "readers: the grant had ended", LEASES;
     /// A reader and a writer hold a lock, and the boot clock of one of them stood still.
     ReadersClock, "readers: a boot clock stood still", README;
     /// A slot has two holders, or too many slots are held, and the boot clock of a holder stood still.
     SlotsClock, "slots: a boot clock stood still", README;
-    /// A server that lost the request to reserve the lock set the key of the transferred lease again.
-    TransfersForgotten, "transfers: the server lost its data", VOTERS;
-    /// The token is not larger than that of a transferred lease, and its grant had ended before the worker saw it.
-    TransfersEnded, "transfers: the grant had ended", LEASES;
     /// The token is not larger than that of a transferred lease, and the worker's boot clock stood still.
     TransfersClock, "transfers: a boot clock stood still", README;
     /// A worker acquired a reserved lock, and a server that lost the reservation does not count.
     ReservationsForgotten, "reservations: the server lost its data", VOTERS;
     /// A worker acquired a reserved lock, and a server that granted it to the successor does not count.
     ReservationsTaken, "reservations: a server granted to the successor", LEASES;
-    /// A worker acquired a reserved lock, and its grant had ended before it saw it.
-    ReservationsEnded, "reservations: the grant had ended", LEASES;
     /// A worker acquired a reserved lock, and its boot clock stood still.
     ReservationsClock, "reservations: a boot clock stood still", README;
     /// A server still stores a lease of a worker that crashed so recently that the lease has not ended.
     LeftoversCrashed, "leftovers: the worker crashed", LEASE_FAILURES;
-    /// A server still stores a resign request, which ends by itself.
-    LeftoversResign, "leftovers: a resign request ends by itself", LEASE_FAILURES;
     /// A grant that had ended before its worker saw it is no operation.
     HistoryEnded, "lock history, message history: the grant had ended", LEASES;
     /// A grant whose worker's boot clock stood still is no operation, or ends before that.

@@ -42,8 +42,6 @@ pub struct RunStart {
     /// `true` if the worker's boot clock stood still so recently that the worker cannot know whether the term
     /// or the claim has ended.
     pub clock_stood: bool,
-    /// The time for which the worker's process has run without a pause.
-    pub awake_for: Duration,
     /// The other runs of the same job that are active when this run starts.
     pub beside: Vec<Beside>,
 }
@@ -149,62 +147,6 @@ impl Told {
     }
 }
 
-/// Guarantees that a plan can require in addition to those that every plan requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promises {
-    /// Two runs of an any-worker job are never active on two workers at once, unless the job's overlap rule
-    /// allows it.
-    pub overlap_across_workers: bool,
-    /// A tick has exactly one entry in its job's history, however its runs ended.
-    pub one_entry_a_tick: bool,
-    /// After a pause of an any-worker job, the workers stop starting its ticks as soon as the leader does for a
-    /// leader-placed job.
-    pub any_worker_pauses: bool,
-    /// Once the faults are over, any-worker jobs run as soon as leader-placed jobs do.
-    pub any_worker_progress: bool,
-    /// The history entries of any-worker jobs follow the rules for leader-placed jobs. A tick is skipped only
-    /// for a reason that the job's rules permit, only at-most-once ticks are lost, and the history keeps as
-    /// many entries as configured.
-    pub any_worker_entries: bool,
-    /// A tick that the history records as skipped never starts.
-    pub skips_are_final: bool,
-    /// The history has an entry for every end of a run, including runs of ticks that too few servers can
-    /// remember.
-    pub every_end_is_entered: bool,
-}
-
-/// By default, a plan requires only those of these guarantees that the library gives.
-impl Default for Promises {
-    fn default() -> Self {
-        Self { overlap_across_workers: true, any_worker_pauses: true, ..Self::NONE }
-    }
-}
-
-impl Promises {
-    /// None of these guarantees.
-    pub const NONE: Self = Self {
-        overlap_across_workers: false,
-        one_entry_a_tick: false,
-        any_worker_pauses: false,
-        any_worker_progress: false,
-        any_worker_entries: false,
-        skips_are_final: false,
-        every_end_is_entered: false,
-    };
-    /// All of these guarantees. The library does not give them: a
-    /// leader enters a skip as lost if too few nodes remember the tick (rule R2b of `docs/design/scheduler.md`), and an
-    /// any-worker job may wait for the end of a slot whose record too few nodes remember. Only tests of the invariants use this value.
-    pub const ALL: Self = Self {
-        overlap_across_workers: true,
-        one_entry_a_tick: true,
-        any_worker_pauses: true,
-        any_worker_progress: true,
-        any_worker_entries: true,
-        skips_are_final: true,
-        every_end_is_entered: true,
-    };
-}
-
 /// The referee's record of an active run of the second group.
 #[derive(Debug)]
 pub(super) struct Going {
@@ -292,7 +234,6 @@ impl Referee {
             true_wall: self.true_wall(),
             ahead: self.clocks_were_ahead(),
             clock_stood: clock_stood(host),
-            awake_for: awake(host).unwrap_or_default(),
             beside,
         };
         self.going().insert(run, Going { host: Arc::clone(host), job: Arc::clone(tick.job()) });

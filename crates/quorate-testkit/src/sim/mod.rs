@@ -30,18 +30,15 @@
 //!   *Backing* counts a server that forgot less than `max_ttl` ago. *Backing* also counts a server that is down,
 //!   unless that server keeps all its data.
 //! - **Outside of the fault-free phase**, which follows the faults, a leader need not start a missed tick for
-//!   which the misfire rule requires no catch-up run. A tick that was interrupted four times in the newest
-//!   term may be postponed beyond the end of the run. *Liveness* is required in the fault-free phase only.
+//!   which the misfire rule requires no catch-up run. *Liveness* is required in the fault-free phase only.
 //! - **Servers' clocks that step further than `clock_step_allowance`, or stand still**, occur in two plans
 //!   only. In the plan `wild-clocks` no server forgets, and only the invariants that are
 //!   [timeless](invariant::Invariant::is_timeless) are judged. In the plan `far-steps` the clocks of one or two
 //!   servers are set far forward. No worker may count the grants of such a server for `max_ttl` after the step,
 //!   and *backing* counts the server for this time.
-//! - **The second group** has any-worker jobs, an operator's requests, freezes, and histories. The invariants *starts*,
-//!   *runs*, *requests*, *freezes* and *histories* judge it. Some guarantees do not apply to any-worker jobs. Each of them
-//!   is judged only if its flag in [`Promises`] is set, and no plan sets all of them. In
-//!   the plans `wild-clocks` and `far-steps`, where servers' clocks step far, only *starts* of these five is
-//!   judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
+//! - **The second group** has any-worker jobs, an operator's requests, freezes, and histories. The invariants *run
+//!   history*, *runs*, *requests*, *freezes* and *histories* judge it. In the plans `wild-clocks` and `far-steps`, where
+//!   servers' clocks step far, only *run history* of these five is judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
 //!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
 //! - **Locks with readers, queues, slots and transfers**, for which the workers compete in some seeds, are judged
@@ -135,7 +132,7 @@ pub use quorate_test::sim::{
 use attempt_step::is_limited;
 pub use fault::{Fault, Halves, Mistake, Parted};
 pub use holders::{Held, Holder};
-pub use job_run::{Asked, Beside, HandlerEnd, JobRun, Promises, RunEnd, RunStart, Told};
+pub use job_run::{Asked, Beside, HandlerEnd, JobRun, RunEnd, RunStart, Told};
 pub use node_change::NodeChange;
 pub use node_fault::NodeFault;
 pub use node_list::NodeList;

@@ -178,7 +178,7 @@ impl Referee {
     }
 
     /// Stops judging what servers' clocks that step by up to an hour change. Of the jobs of the second group, only the
-    /// invariant *starts* is judged: servers forget records and prune histories at other times than the invariants
+    /// invariant *run history* is judged: servers forget records and prune histories at other times than the invariants
     /// *runs*, *requests*, *freezes* and *histories* compute. A reservation may end early. A server whose clock differs
     /// from a waiter's by more than `max_clock_offset` refuses its entry in the queue, so there may be no order.
     pub(super) fn judge_nothing_that_far_steps_change(&self) {

@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use quorate::{
     env::Env,
     lease::{Lease, TryAcquire},
-    node::{Owner, Resource, ResourceKind},
+    node::Owner,
     quorum::{Quorum, QuorumConfig},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -100,7 +100,6 @@ pub fn simulate_scenario(scenario: Scenario, plan: &Plan, traced: bool) -> Outco
             referee.judge_nothing_that_far_steps_change();
         }
         let _capture = capture_log(&trace, &referee);
-        referee.judge(&Event::Promised(plan.promises));
         if plan.excuse_no_clock {
             referee.excuse_no_clock();
         }
@@ -283,18 +282,15 @@ impl Run {
         let keys_end_in = keys_of_a_crashed_worker_end_in(&self.plan.setup);
         let long_ago = self.truth.now().saturating_sub(keys_end_in);
         let lives = |worker: usize| self.crashed[worker].is_none_or(|crashed| crashed < long_ago);
-        // A resign request is stored until the end of its lifetime, even if the worker that sent it has not
-        // crashed. The first check therefore ignores the resign requests of all workers.
-        self.check_for_leftover_keys(|resource, owner| {
+        self.check_for_leftover_keys(|owner| {
             let ours = (0..WORKERS).any(|worker| lives(worker) && owner == format!("w{worker}"));
-            let is_request = resource.kind() == ResourceKind::ResignRequest;
-            !Excuse::LeftoversCrashed.excuses(!ours) && !Excuse::LeftoversResign.excuses(is_request)
+            !Excuse::LeftoversCrashed.excuses(!ours)
         });
         let served = self.plan.setup.quarantine().mul_f64(1.0 + self.plan.setup.drift_rate);
         // A driver may have been in back-off for up to a second before it reached its server again. The
         // server's quarantine began only then.
         self.truth.pass(served + Duration::from_millis(1_500)).await;
-        self.check_for_leftover_keys(|_, _| true);
+        self.check_for_leftover_keys(|_| true);
         for turn in 0..2 * WORKERS {
             let Some(process) = &self.workers[turn % WORKERS] else { continue };
             let bound = if turn < WORKERS { FIRST_ACQUIRE } else { NEXT_ACQUIRE };
@@ -369,7 +365,7 @@ impl Run {
             self.retire(&process);
         }
         if !self.plan.wild_clocks {
-            self.check_for_leftover_keys(|_, _| true);
+            self.check_for_leftover_keys(|_| true);
         }
     }
 
@@ -487,10 +483,10 @@ impl Run {
 
     /// Reports leftover leases to the referee, for each server. `of` receives the resource of a stored lease
     /// and the name of its worker. It returns `true` if the server must no longer store this lease.
-    fn check_for_leftover_keys(&self, of: impl Fn(&Resource, &str) -> bool) {
+    fn check_for_leftover_keys(&self, of: impl Fn(&str) -> bool) {
         for server in &self.servers {
             let mut leases = server.live_leases();
-            leases.retain(|(resource, owner, _)| of(resource, Owner::from_node(owner).worker()));
+            leases.retain(|(_, owner, _)| of(Owner::from_node(owner).worker()));
             self.referee.tell(&Event::LeftoverLeases { node: server.name(), leases: &leases });
         }
     }

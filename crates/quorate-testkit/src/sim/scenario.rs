@@ -1,6 +1,6 @@
 use super::{
     Directions, Fault, Halves, Memory, Mistake, NAP, NetworkConditions, NodeChange, NodeFault, Parted,
-    Promises, SeedRng, SimClock,
+    SeedRng, SimClock,
 };
 use quorate::{env::WallTime, quorum::QuorumConfig};
 use std::{ops::RangeInclusive, time::Duration};
@@ -62,8 +62,6 @@ pub struct Plan {
     /// Every worker receives replies from these servers again and again. For that, the links to these servers
     /// stay open, the servers forget nothing, and the workers keep running and are never paused for long.
     pub far_steps: bool,
-    /// Lets workers' boot clocks stand still for some time.
-    pub stands: bool,
     /// Makes no exception for a boot clock that stood still. With this, tests show that the invariants detect
     /// the effects of such a clock.
     pub excuse_no_clock: bool,
@@ -82,8 +80,6 @@ pub struct Plan {
     pub replaces: u64,
     /// Lets an operator release held locks by force.
     pub forces: bool,
-    /// The guarantees that this plan requires, in addition to those that every plan requires.
-    pub promises: Promises,
     /// The longest time for which a worker sleeps before it reads the clock again.
     pub naps: Duration,
     /// The time by which a worker's timers fire late although its process runs. It is zero, except in a test
@@ -107,7 +103,6 @@ impl Default for Plan {
             steps: true,
             wild_clocks: false,
             far_steps: false,
-            stands: true,
             excuse_no_clock: false,
             mistakes: false,
             one_forgets: false,
@@ -115,7 +110,6 @@ impl Default for Plan {
             snapshots: 300,
             replaces: 0,
             forces: false,
-            promises: Promises::default(),
             naps: NAP,
             oversleep: Duration::ZERO,
         }
@@ -370,10 +364,8 @@ impl Faults<'_> {
     fn stand_worker(&mut self, at: Duration, worker: usize) {
         let frozen = self.rng.chance(500);
         let millis = if self.rng.chance(700) { 20..=1_000 } else { 1_000..=6_000 };
-        if self.plan.stands {
-            let begin = if frozen { Fault::FreezeWorker(worker) } else { Fault::StandWorker(worker) };
-            self.lasting(at, begin, Fault::UnfreezeWorker(worker), millis);
-        }
+        let begin = if frozen { Fault::FreezeWorker(worker) } else { Fault::StandWorker(worker) };
+        self.lasting(at, begin, Fault::UnfreezeWorker(worker), millis);
     }
 
     fn cut(&mut self, at: Duration, workers: &[usize], nodes: &[usize]) {

@@ -41,10 +41,9 @@ const OPENED_AHEAD: Duration = Duration::from_secs(5);
 ///
 /// If a tick of an at-least-once job was started before the freeze was in force, its attempts continue, under the
 /// next leader too. A run that was open to workers before the freeze may start until a leader has taken its slot.
-/// There are three exceptions. A freeze, or its end, need not take effect if servers lose it, so that fewer than a
-/// majority of the servers remember it. A worker that was paused itself, or whose boot clock stood still, may
-/// notice a freeze later. The entries of ticks from before a server lost data, and of jobs with a short history,
-/// need not exist.
+/// There are two exceptions. A freeze, or its end, need not take effect if servers lose it, so that fewer than a
+/// majority of the servers remember it. The entries of ticks from before a server lost data, and of jobs with a
+/// short history, need not exist.
 #[derive(Debug, Default)]
 pub(super) struct Freezes {
     log: PoolLog,
@@ -191,13 +190,11 @@ impl Freezes {
             return Ok(());
         };
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
-        let excused = start.clock_stood || start.awake_for < NOTICED_IN;
         let was_open = spec.is_any_worker() && was_open_before(freeze, start);
         if cause.request().is_some()
             || *at >= freeze.until
             || Excuse::FreezesGoesOn.excuses(self.goes_on(freeze, spec, start))
             || Excuse::FreezesOpen.excuses(was_open)
-            || Excuse::FreezesWorker.excuses(excused)
         {
             return Ok(());
         }

@@ -5,10 +5,9 @@ use super::{
     Event, Invariant, MAJORITY,
     memories::Memories,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
-    runs::covers,
 };
 use crate::sim::{
-    Excuse, HandlerEnd, Promises,
+    Excuse, HandlerEnd,
     scenario::true_wall,
     worker::{POOL, PoolSpec, pool_specs},
 };
@@ -44,23 +43,19 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 ///   claim, and its entry has the term of the leader that opened it.) *Cancelled* means that a handler was
 ///   cancelled, or that its run was cancelled before it began. *Lost* occurs only for at-most-once jobs, and for
 ///   ticks that a pause left out before servers lost data.
-/// - *Skipped* requires a reason that the job's rules permit. With [`Promises::skips_are_final`] it also means
-///   that no handler was called for the tick.
+/// - *Skipped* requires a reason that the job's rules permit. (The invariant *outcomes* judges that the tick does
+///   not start later.)
 /// - The newest entries are present, as many as the job keeps. This is required of the entries that a majority
 ///   of the servers still stores.
 /// - Once the faults are over, each run that has come to an end has its entry.
-/// - With [`Promises::one_entry_a_tick`] a tick has one entry, however many workers or leaders handled it.
 ///
-/// There are two exceptions. A tick that ran before its worker noticed a pause may have an entry of its own in
-/// addition to that of the pause. And a pause that an operator ended may come back: servers forgot the record
-/// of its end, so that fewer than a majority store it, and another server still stores the pause. The leader
-/// then skips ticks as paused. When the job is resumed again, the entry of the pause includes the ticks since
-/// the pause began, although some of them ran in between. (See *Failures* in `docs/design/scheduler.md`.)
+/// There is an exception. A pause that an operator ended may come back: servers forgot the record of its end, so
+/// that fewer than a majority store it, and another server still stores the pause. The leader then skips ticks
+/// as paused. (See *Failures* in `docs/design/scheduler.md`.)
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
     memories: Memories,
-    promises: Promises,
     /// For each ledger that stores a history, the name of the job.
     parts: BTreeMap<String, &'static str>,
     /// For each job, the history entries that servers store, by key.
@@ -89,7 +84,6 @@ impl Default for Histories {
         Self {
             log: PoolLog::default(),
             memories: Memories::default(),
-            promises: Promises::default(),
             parts: pool_specs().iter().map(part).collect(),
             stored: BTreeMap::new(),
             read: BTreeMap::new(),
@@ -112,7 +106,6 @@ impl Invariant for Histories {
         self.log.see(true_wall(now), event);
         self.memories.see(true_wall(now), event);
         match event {
-            Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
                 for stored in self.stored.values_mut().flat_map(BTreeMap::values_mut) {
                     stored.on.remove(*node);
@@ -151,11 +144,7 @@ impl Histories {
         }
         let mut seen = BTreeSet::new();
         for entry in entries {
-            let key = match self.promises.one_entry_a_tick {
-                true => format!("{:?} {:?}", entry.tick, entry.cause.request()),
-                false => entry.key().to_string(),
-            };
-            if !seen.insert(key) {
+            if !seen.insert(entry.key()) {
                 return wrong(format!("two entries of {}", show(entry)));
             }
             if let Some(why) = self.contradicts(entry) {
@@ -197,7 +186,7 @@ impl Histories {
             }
             RunOutcome::Lost => {
                 spec.delivery == Delivery::AtMostOnce
-                    || Excuse::HistoriesAnyWorker.excuses(!self.judges(spec))
+                    || Excuse::HistoriesAnyWorker.excuses(spec.is_any_worker())
                     || Excuse::HistoriesLost.excuses(self.may_be_lost_after_a_skip(entry))
             }
             _ => return self.not_skipped(spec, entry),
@@ -214,12 +203,6 @@ impl Histories {
         skipped.is_some_and(|which| which > 1 || is_paused()) && forgot()
     }
 
-    /// Returns `true` if the guarantees that the plan requires apply to this job. The reasons of skipped and
-    /// lost ticks, and the length of the job's history, are judged only in this case.
-    fn judges(&self, spec: &PoolSpec) -> bool {
-        !spec.is_any_worker() || self.promises.any_worker_entries
-    }
-
     /// Returns the error in an entry of skipped ticks, or `None` if the entry is correct.
     fn not_skipped(&self, spec: &PoolSpec, entry: &HistoryEntry) -> Option<String> {
         let permitted = match entry.end {
@@ -233,24 +216,14 @@ impl Histories {
             RunOutcome::SkippedFrozen => self.log.may_be_frozen(spec.name, entry.until.unwrap_or(entry.tick)),
             _ => false,
         };
-        if !permitted && !Excuse::HistoriesAnyWorker.excuses(!self.judges(spec)) {
-            return Some("its job's rules do not permit that".to_owned());
-        }
-        let is_back = || self.log.resumptions().is_forgotten_since(spec.name, entry.tick);
-        let is_left_out = matches!(entry.end, RunOutcome::SkippedPaused | RunOutcome::SkippedFrozen);
-        let may_have_run = is_left_out && (spec.is_any_worker() || is_back());
-        let mut runs = self.log.runs().filter(|run| *run.start.job == *spec.name);
-        let started = runs.find(|run| run.start.cause.request().is_none() && covers(entry, run.start.at));
-        let run = started?;
-        let is_excused = !self.promises.skips_are_final || may_have_run;
-        (!Excuse::HistoriesSkipped.excuses(is_excused))
-            .then(|| format!("run {} of {:?} has started", run.start.run, run.start.at))
+        (!permitted && !Excuse::HistoriesAnyWorker.excuses(spec.is_any_worker()))
+            .then(|| "its job's rules do not permit that".to_owned())
     }
 
     /// Checks that a history read contains the newest entries that a majority of the servers stores.
     fn retained(&self, job: &str, entries: &[HistoryEntry]) -> Result<(), String> {
         let (Some(spec), Some(stored)) = (self.log.spec(job), self.stored.get(job)) else { return Ok(()) };
-        if !self.judges(spec) {
+        if spec.is_any_worker() {
             return Ok(());
         }
         let keys: BTreeSet<Arc<str>> = entries.iter().map(HistoryEntry::key).collect();
@@ -280,11 +253,8 @@ impl Histories {
             let is_its = |entry: &&HistoryEntry| {
                 (entry.tick, entry.cause.request()) == (of.tick, of.request) && is_under(spec, entry, run)
             };
-            // The entry may be missing from a short history because pruning removed it.
-            let newer = read.iter().filter(|entry| entry.tick > of.tick).count();
             if !read.iter().any(|entry| is_its(&entry))
                 && !Excuse::HistoriesLate.excuses(spec.is_any_worker() && until < ended + ENTERED_IN)
-                && !Excuse::HistoriesPruned.excuses(newer + 1 >= spec.history)
             {
                 return Err(format!(
                     "the history of {} lacks run {} of {:?}",

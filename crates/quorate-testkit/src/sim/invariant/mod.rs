@@ -8,7 +8,6 @@ mod claims;
 mod dead_letters;
 mod exclusion;
 mod fair;
-mod fence;
 mod fencing;
 mod finality;
 mod freeze_rows;
@@ -32,7 +31,6 @@ mod reservations;
 mod resumptions;
 mod runs;
 mod slots;
-mod starts;
 mod step_down;
 mod succession;
 mod ticks;
@@ -85,13 +83,11 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<payloads::Payloads>::default(),
         Box::<dead_letters::DeadLetters>::default(),
         Box::<node_sets::NodeSets>::default(),
-        Box::<starts::Starts>::default(),
         Box::<runs::Runs>::default(),
         Box::<requests::Requests>::default(),
         Box::<freezes::Freezes>::default(),
         Box::<histories::Histories>::default(),
         Box::<outcomes::Outcomes>::default(),
-        Box::new(fence::Fence),
         Box::<release::Release>::default(),
         Box::<readers::Readers>::default(),
         Box::<fair::Fair>::default(),

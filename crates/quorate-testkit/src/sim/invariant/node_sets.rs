@@ -10,9 +10,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// * The first token of the new set is larger than every token of the old set, for each resource.
 /// * When the command that replaces the set reports success, a majority of the new set's servers have its marker.
 ///
-/// The invariants `exclusion`, `fencing` and `order` judge the grants of both sets together. As in these, a grant is not
-/// judged if it had ended before its worker saw it, or if its worker's clock stood still. That a replacement which is run
-/// again completes is checked by the invariant `liveness`.
+/// The invariants `exclusion`, `fencing` and `order` judge the grants of both sets together. A grant is not judged if its
+/// worker's clock stood still. That a replacement which is run again completes is checked by the invariant `liveness`.
 ///
 /// `admin::replace` documents that a worker with the new list may lead too early if it reaches only servers without a
 /// marker. In the simulation such a worker starts only where every majority of its list has a server of the old set, or
@@ -38,12 +37,11 @@ impl Invariant for NodeSets {
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Looked(beliefs) => both(beliefs),
-            Event::Granted(belief) if counts(belief) => self.grant(belief),
-            Event::Granted(belief) => {
-                let excuse = if belief.valid { Excuse::NodeSetsClock } else { Excuse::NodeSetsEnded };
-                excuse.excuses(self.is_out_of_order(belief));
+            Event::Granted(belief) if belief.clock_stood => {
+                Excuse::NodeSetsClock.excuses(self.is_out_of_order(belief));
                 Ok(())
             }
+            Event::Granted(belief) => self.grant(belief),
             Event::Replaced { markers, lost, nodes } => {
                 let named = |marker: &&Option<Arc<str>>| {
                     let marker = marker.as_deref().and_then(|text| Marker::parse(text).ok());
@@ -95,11 +93,8 @@ impl NodeSets {
     }
 }
 
-fn counts(belief: &Belief) -> bool {
-    belief.valid && !belief.clock_stood
-}
-
 fn both(beliefs: &[Belief]) -> Result<(), String> {
+    let counts = |belief: &Belief| belief.valid && !belief.clock_stood;
     let held = |is_new| beliefs.iter().find(|belief| belief.nodes.is_new == is_new && counts(belief));
     match held(true).zip(held(false)) {
         Some((new, old)) => Err(format!(
@@ -149,7 +144,8 @@ mod tests {
         assert!(grants(&belief(1, "a", 7, true)).is_ok());
         assert!(grants(&of_the_new(belief(2, "b", 7, true))).is_err());
         assert!(grants(&of_the_new(belief(3, "b", 8, true))).is_ok());
-        assert!(grants(&belief(4, "a", 9, false)).is_ok(), "it had ended before it was seen");
+        let stood = Belief { clock_stood: true, ..belief(4, "a", 9, true) };
+        assert!(grants(&stood).is_ok(), "its clock stood still");
         assert!(grants(&belief(5, "a", 9, true)).is_err());
     }
 

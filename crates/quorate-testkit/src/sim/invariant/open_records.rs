@@ -13,12 +13,7 @@ use quorate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The records of open runs that the servers store. Also the runs that a leader opened while the record of an
-/// earlier run of the job was forgotten.
-///
-/// A leader opens the next run of a job only after it has closed the earlier run. It finds the earlier run by
-/// the run's record. Suppose that a majority of the servers stored this record, and then some servers lost
-/// it. A new leader may then not find the earlier run, although a worker may still take or execute it.
+/// The records of open runs that the servers store.
 ///
 /// Suppose that servers lost the end of a generation, and that a leader opened the same generation again. If one
 /// server still has the end, the leader may close the run at the moment at which a worker takes it.
@@ -29,8 +24,6 @@ pub(super) struct OpenRecords {
     ends: BTreeMap<(RunOf, u32), BTreeSet<String>>,
     /// The runs of which a generation was opened again after servers had lost its end.
     opened_again: BTreeSet<RunOf>,
-    /// Pairs of runs of a job. The first was opened while the record of the second was forgotten.
-    opened_beside: BTreeSet<(RunOf, RunOf)>,
 }
 
 /// The open record of one run.
@@ -45,12 +38,6 @@ struct OpenRecord {
     had_majority: bool,
     /// Set once a server stores the end of the run.
     closed: bool,
-}
-
-impl OpenRecord {
-    fn is_forgotten(&self) -> bool {
-        self.had_majority && !self.closed && self.on.len() < MAJORITY
-    }
 }
 
 impl OpenRecords {
@@ -81,13 +68,6 @@ impl OpenRecords {
         }
     }
 
-    /// Returns `true` if one of the two runs was opened while the record of the other run was forgotten. Such
-    /// runs may overlap.
-    pub(super) fn excuses_overlap(&self, one: &RunOf, other: &RunOf) -> bool {
-        let beside = |one: &RunOf, other: &RunOf| self.opened_beside.contains(&(one.clone(), other.clone()));
-        beside(one, other) || beside(other, one)
-    }
-
     /// Returns `true` if a generation of one of the two runs was opened again after servers had lost its end. The
     /// runs may then overlap, if a worker takes the run while its leader closes it with an end that one server has.
     pub(super) fn excuses_lost_end(&self, one: &RunOf, other: &RunOf) -> bool {
@@ -111,12 +91,6 @@ impl OpenRecords {
             }
             _ => return,
         };
-        if self.runs.get(&run).is_none_or(|known| known.generation < generation) {
-            let of_job = self.runs.iter().filter(|(other, _)| other.job == run.job);
-            let forgotten = of_job.filter(|(_, record)| record.is_forgotten());
-            let pairs = forgotten.map(|(other, _)| (run.clone(), other.clone()));
-            self.opened_beside.extend(pairs.collect::<Vec<_>>());
-        }
         let is_later =
             self.runs.get(&run).is_some_and(|known| known.generation == generation && known.at < at);
         let end = self.ends.get(&(run.clone(), generation));
@@ -150,9 +124,9 @@ fn slot_of(key: &str) -> Option<(RunOf, u32)> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::sim::invariant::{Invariant, pool_log::made};
+    use crate::sim::invariant::pool_log::made;
     use quorate::{
         internals::OpenRun,
         node::FencingToken,
@@ -160,10 +134,6 @@ pub(super) mod tests {
     };
 
     /// Returns the value of an open record of this generation.
-    fn open(generation: u32) -> String {
-        open_at(generation, 0)
-    }
-
     fn open_at(generation: u32, opened: u64) -> String {
         let at = made::at(0);
         let open = OpenRun {
@@ -179,26 +149,6 @@ pub(super) mod tests {
             cancel: None,
         };
         RunRecord::Open(open).into_record(at, FencingToken::new(1)).value.to_string()
-    }
-
-    /// Records that servers store the open record of a tick.
-    pub(crate) fn opened(
-        invariant: &mut dyn Invariant,
-        job: &str,
-        due: u64,
-        generation: u32,
-        servers: usize,
-    ) {
-        let key = RunKey::new(job, made::at(due)).key();
-        made::written(invariant, POOL, &key, &open(generation), servers).unwrap();
-    }
-
-    /// Records that servers store the end of a tick.
-    pub(crate) fn closed(invariant: &mut dyn Invariant, job: &str, due: u64, servers: usize) {
-        let key = RunKey::new(job, made::at(due)).key();
-        let record =
-            RunRecord::closed("w0", RunOutcome::Lost, "").into_record(made::at(0), FencingToken::new(1));
-        made::written(invariant, POOL, &key, &record.value, servers).unwrap();
     }
 
     #[test]
@@ -217,7 +167,7 @@ pub(super) mod tests {
                 records.written(run_of(&key).unwrap(), node, &record);
             });
         };
-        write(&mut records, &open(1));
+        write(&mut records, &open_at(1, 0));
         let mark = |memories: &mut Memories, node: &str| {
             let marker = format!("since_us={}", made::at(5_000).as_micros()).into();
             let request = Request::Mark { expect: None, marker };

@@ -322,7 +322,6 @@ pub(super) mod made {
             true_wall: at(due),
             ahead: Duration::ZERO,
             clock_stood: false,
-            awake_for: Duration::from_secs(99),
             beside: Vec::new(),
         }
     }

@@ -13,12 +13,8 @@ use std::{collections::BTreeMap, time::Duration};
 ///   turned it ([`Lease::downgrade`](quorate::lease::Lease::downgrade)).
 /// - The token of a writer is larger than the token of each writer before the readers that the writer follows.
 ///
-/// Two exceptions are permitted:
-///
-/// - A lease whose worker's boot clock stood still is not judged, because validity is measured by that clock
-///   ([`Belief::clock_stood`]). A reader's lease that is judged again counts as acquired at that moment.
-/// - A writer's lease that had ended before its worker saw it is not judged. The library promises validity from
-///   the moment at which the worker checks the lease.
+/// A lease whose worker's boot clock stood still is not judged, because validity is measured by that clock
+/// ([`Belief::clock_stood`]). A reader's lease that is judged again counts as acquired at that moment.
 ///
 /// The other invariants judge a reader's lease as any lease, except *exclusion* and those about tokens.
 #[derive(Debug, Default)]
@@ -47,18 +43,8 @@ impl Invariant for Readers {
 
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Granted(belief) if counts(belief) => self.write(belief),
-            Event::Read { belief, downgraded } if counts(belief) => self.read(belief, *downgraded),
-            Event::Granted(belief) => {
-                let before = self.read_after.get(&belief.resource);
-                count_unjudged(belief, before.is_some_and(|before| belief.token <= *before));
-                Ok(())
-            }
-            Event::Read { belief, downgraded } => {
-                let newest = self.newest(&belief.resource);
-                count_unjudged(belief, downgraded.is_some_and(|token| newest > token));
-                Ok(())
-            }
+            Event::Granted(belief) => self.write(belief),
+            Event::Read { belief, downgraded } => self.read(belief, *downgraded),
             Event::Looked(beliefs) => {
                 let mut readers = beliefs.iter().filter(|belief| belief.reads);
                 readers.try_for_each(|reader| self.look(reader, beliefs))
@@ -71,11 +57,14 @@ impl Invariant for Readers {
 impl Readers {
     fn write(&mut self, belief: &Belief) -> Result<(), String> {
         let Belief { worker, resource, token, .. } = belief;
-        let newest = self.newest.entry(resource.clone()).or_default();
-        *newest = (*newest).max(*token);
+        // No reader excludes a grant that had ended before its worker saw it.
+        if counts(belief) {
+            let newest = self.newest.entry(resource.clone()).or_default();
+            *newest = (*newest).max(*token);
+        }
         let Some(before) = self.read_after.get(resource) else { return Ok(()) };
-        self.writers_judged += 1;
-        if token <= before {
+        self.writers_judged += u64::from(counts(belief));
+        if token <= before && !Excuse::ReadersClock.excuses(belief.clock_stood) {
             return Err(format!(
                 "{worker} writes {resource} under {token}, after readers that came after {before}"
             ));
@@ -86,12 +75,14 @@ impl Readers {
     fn read(&mut self, belief: &Belief, downgraded: Option<u64>) -> Result<(), String> {
         let Belief { worker, resource, lease, .. } = belief;
         let newest = self.newest(resource);
-        self.since.insert(*lease, newest);
-        let before = self.read_after.entry(resource.clone()).or_default();
-        *before = newest.max(*before);
+        if counts(belief) {
+            self.since.insert(*lease, newest);
+            let before = self.read_after.entry(resource.clone()).or_default();
+            *before = newest.max(*before);
+        }
         let Some(token) = downgraded else { return Ok(()) };
-        self.downgrades_judged += 1;
-        if newest > token {
+        self.downgrades_judged += u64::from(counts(belief));
+        if newest > token && !Excuse::ReadersClock.excuses(belief.clock_stood) {
             return Err(format!(
                 "a writer held {resource} under {newest} before {worker} had turned its lease under {token} \
                  into a reader's"
@@ -134,12 +125,6 @@ impl Readers {
 
 fn counts(belief: &Belief) -> bool {
     belief.valid && !belief.clock_stood
-}
-
-/// Counts the excuse of a grant that is not judged, if it is `wrong`.
-fn count_unjudged(belief: &Belief, wrong: bool) {
-    let excuse = if belief.valid { Excuse::ReadersClock } else { Excuse::ReadersEnded };
-    excuse.excuses(wrong);
 }
 
 #[cfg(test)]

@@ -13,8 +13,6 @@ use std::{collections::BTreeMap, time::Duration};
 pub(super) struct Release {
     /// For each server, the resources that each attempt has released there. A run has thousands of attempts.
     released: BTreeMap<String, Attempts>,
-    /// For each server, the releases that it has lost.
-    forgotten: BTreeMap<String, Attempts>,
     /// The attempts that an operator has released by force.
     forced: FxHashSet<Owner>,
 }
@@ -30,8 +28,7 @@ impl Invariant for Release {
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Forgot { node } => {
-                let lost = self.released.remove(*node).unwrap_or_default();
-                self.forgotten.entry((*node).to_owned()).or_default().extend(lost);
+                self.released.remove(*node);
             }
             Event::Ran {
                 node,
@@ -59,18 +56,14 @@ impl Invariant for Release {
                 else {
                     return Ok(());
                 };
-                let is_in = |of: &BTreeMap<String, Attempts>| {
-                    let released = of.get(*node).and_then(|of_node| of_node.get(owner));
-                    released.is_some_and(|released| released.contains(resource))
-                };
+                let released = self.released.get(*node).and_then(|of_node| of_node.get(owner));
                 let is_request = resource.kind() == ResourceKind::ResignRequest;
-                if is_in(&self.released)
+                if released.is_some_and(|released| released.contains(resource))
                     && !Excuse::ReleaseResign.excuses(is_request)
                     && !Excuse::ReleaseForced.excuses(self.forced.contains(owner))
                 {
                     return Err(format!("{node} sets {resource} for {owner:?} after its release"));
                 }
-                Excuse::ReleaseForgotten.excuses(!is_request && is_in(&self.forgotten));
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use super::{
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
-    Excuse, Promises, RunStart, Told,
+    Excuse, RunStart, Told,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
@@ -35,17 +35,14 @@ use std::{
 /// - A pause that was accepted takes effect [`NOTICED_IN`] later, until a request to resume the job is sent. In
 ///   this time, no tick of the job's schedule starts that is due before the end of the pause. There is one
 ///   exception: if a tick of an at-least-once job was started before the pause, its attempts continue, under the
-///   next leader too. (For an any-worker job the pause is judged only with
-///   [`Promises::any_worker_pauses`].)
+///   next leader too.
 ///
-/// There are four exceptions. A later request may cancel an earlier one. A request or a pause need not take
-/// effect if servers lose it before, so that fewer than a majority of the servers remember it. A worker that
-/// was paused itself, or whose boot clock stood still, may notice a pause later. A request whose answer the
-/// operator did not receive may or may not have been carried out.
+/// There are three exceptions. A later request may cancel an earlier one. A request or a pause need not take
+/// effect if servers lose it before, so that fewer than a majority of the servers remember it. A request whose
+/// answer the operator did not receive may or may not have been carried out.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     log: PoolLog,
-    promises: Promises,
     /// For each request, the servers that store its record. A flag says whether the record was on a majority
     /// once and on fewer servers later.
     stored: BTreeMap<RequestId, Stored>,
@@ -100,7 +97,6 @@ impl Invariant for Requests {
         self.memories.see(true_wall(now), event);
         self.open_records.see(event);
         match event {
-            Event::Promised(promises) => self.promises = *promises,
             Event::Forgot { node } => {
                 self.forget(node);
             }
@@ -231,15 +227,13 @@ impl Requests {
         }
         let Some(spec) = self.log.spec(&start.job) else { return false };
         let goes_on = spec.delivery == Delivery::AtLeastOnce && start.at < pause.accepted + OFFSET;
-        let excused = start.clock_stood || start.awake_for < NOTICED_IN;
-        let judged = !spec.is_any_worker() || self.promises.any_worker_pauses;
-        judged && !Excuse::RequestsGoesOn.excuses(goes_on) && !Excuse::RequestsWorker.excuses(excused)
+        !Excuse::RequestsGoesOn.excuses(goes_on)
     }
 
-    /// Returns the number of servers that may have lost data since the request was sent. Such a server does not
-    /// remember the time of the request, so it does not count for the runs of the request.
-    fn forgot_since(&self, sent: &Sent) -> usize {
-        self.memories.forgot().filter(|forgot| sent.asked.at <= *forgot + OFFSET * 2).count()
+    /// Returns `true` if a server may have lost data since the request was sent. Such a server does not remember
+    /// the time of the request, so it does not count for the runs of the request.
+    fn has_forgotten_since(&self, sent: &Sent) -> bool {
+        self.memories.forgot().any(|forgot| sent.asked.at <= forgot + OFFSET * 2)
     }
 
     /// Checks that each run of every accepted request has started, or has a history entry.
@@ -251,10 +245,9 @@ impl Requests {
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
             // If a server lost data after the request, too few servers may remember an at-most-once run of
-            // the request. The history may then lack the run's entry, unless the plan requires an entry for
-            // every end of a run.
-            let entered = self.promises.every_end_is_entered || self.forgot_since(sent) == 0;
-            let forgotten = forgotten || spec.delivery == Delivery::AtMostOnce && !entered;
+            // the request. The history may then lack the run's entry.
+            let forgotten =
+                forgotten || spec.delivery == Delivery::AtMostOnce && self.has_forgotten_since(sent);
             let untakable = self.open_records.is_untakable(job, &self.memories);
             self.untakable += u64::from(untakable);
             (self.judged, self.forgotten) =

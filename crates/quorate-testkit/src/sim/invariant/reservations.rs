@@ -18,8 +18,8 @@ const SHORTER: Duration = Duration::from_millis(105);
 /// - A server that forgot its data does not count. Nor does a server that has granted the lock to the successor:
 ///   the reservation ends with the grant, even if the successor does not win a majority.
 /// - A transfer that fails to reach a majority reserves nothing.
-/// - A grant that had ended before its worker saw it is not judged, nor is one whose worker's boot clock stood
-///   still: the worker may have acquired it before the reservation.
+/// - A grant whose worker's boot clock stood still is not judged: the worker may have acquired it before the
+///   reservation.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     made: BTreeMap<Resource, BTreeMap<String, Reservation>>,
@@ -95,10 +95,7 @@ impl Reservations {
         self.judged += u64::from(is_judged && is_made);
         let others = made.values().filter(|reservation| *reads || reservation.successor != **worker);
         let (gone, stored): (Vec<_>, Vec<_>) = others.partition(|reservation| reservation.gone.is_some());
-        if stored.len() >= MAJORITY
-            && !Excuse::ReservationsEnded.excuses(!belief.valid)
-            && !Excuse::ReservationsClock.excuses(belief.clock_stood)
-        {
+        if stored.len() >= MAJORITY && !Excuse::ReservationsClock.excuses(belief.clock_stood) {
             let others: Vec<&str> = stored.iter().map(|reservation| reservation.successor.as_str()).collect();
             return Err(format!("{worker} acquired {resource}, which servers reserve for {others:?}"));
         }
@@ -136,7 +133,6 @@ mod tests {
         assert!(see(100, &successor).is_ok());
         assert!(see(100, &other).is_err());
         assert!(see(900, &other).is_ok(), "a server's clock may have ended the reservation");
-        assert!(see(100, &Belief { valid: false, ..other.clone() }).is_ok());
         assert!(see(100, &Belief { clock_stood: true, ..other }).is_ok());
         let reader = Belief { reads: true, ..successor };
         let read = Event::Read { belief: &reader, downgraded: None };

@@ -3,12 +3,11 @@
 
 use super::{
     Event, Invariant,
-    memories::Memories,
     open_records::OpenRecords,
-    pool_log::{OFFSET, PoolLog, Run, RunOf},
+    pool_log::{PoolLog, Run, RunOf},
 };
 use crate::sim::{
-    Beside, Excuse, Promises, RunStart,
+    Beside, Excuse, RunStart,
     scenario::true_wall,
     worker::{POOL, PoolSpec},
 };
@@ -25,8 +24,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const CARRIED: Duration = Duration::from_millis(100);
 /// The time after which a due tick must have started. A younger tick is not judged.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A tick that was interrupted this many times may be postponed.
-const INTERRUPTED: usize = 4;
 /// The time after a pause within which a process must have ended the runs that it must not continue.
 const WAKES_IN: Duration = Duration::from_millis(250);
 
@@ -34,35 +31,26 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///
 /// - A run starts under a claim or a term that its worker considers valid. A tick does not start before it is
 ///   due, by the clocks of a majority of the servers.
-/// - Two runs of a job are not active at once, unless its overlap rule is [`Overlap::Allow`]. For an any-worker
-///   job this is judged within one worker (across all workers with [`Promises::overlap_across_workers`]), for a
-///   leader-placed job across all workers.
+/// - Two runs of a job are not active at once, on any workers, unless its overlap rule is [`Overlap::Allow`].
 /// - Once the faults are over, every tick starts. For a job that catches up all missed ticks, every tick has
 ///   come to an end. Under at-least-once, a handler has ended by itself. Under at-most-once, a handler has
-///   started or the history has an entry. (For any-worker jobs, and for ticks from before a server last forgot,
-///   the entry is required only with [`Promises::every_end_is_entered`].)
+///   started or the history has an entry.
 ///
 /// Some violations are excused. The operator may have paused the job or cancelled its runs. A worker that is
 /// paused, or whose boot clock stood still, may continue a run while the next one is active. Two runs of an
-/// any-worker job may be active at once if one was opened after the open record of the other was forgotten,
-/// that is, after servers lost it and fewer than a majority had it (*Failures* in `docs/design/scheduler.md`).
-/// So may two runs of which one was opened again after servers lost the end of its generation.
+/// any-worker job may be active at once if one was opened again after servers lost the end of its generation.
 /// Ticks before the newest registration of a job are not judged: a majority may have forgotten the earlier
-/// registration. A tick that was interrupted four times may be postponed. Without
-/// [`Promises::any_worker_progress`], any-worker jobs are not judged if they do not run after the faults.
+/// registration. Any-worker jobs are not judged if they do not run after the faults.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     log: PoolLog,
-    promises: Promises,
     /// For each job, the time from which its ticks count: the latest `since` of all rows ([`JobRow`]) of the
     /// job that any server has accepted.
     since: BTreeMap<Arc<str>, WallTime>,
-    memories: Memories,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
     open_records: OpenRecords,
     overlaps: u64,
-    forgotten: u64,
     asleep: u64,
 }
 
@@ -75,7 +63,6 @@ impl Invariant for Runs {
         vec![
             ("pool tick reckoned", self.reckoned),
             ("pool runs side by side, permitted", self.overlaps),
-            ("open run forgotten by servers, and run beside another", self.forgotten),
             ("pool asleep after the faults", self.asleep),
         ]
     }
@@ -83,9 +70,7 @@ impl Invariant for Runs {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.open_records.see(event);
-        self.memories.see(true_wall(now), event);
         match event {
-            Event::Promised(promises) => self.promises = *promises,
             Event::RunStarted(start) => return self.started(start),
             Event::Ran {
                 request: Request::Write { ledger, key, record, .. }, reply: Reply::Written, ..
@@ -117,24 +102,21 @@ impl Runs {
         let due = start.cause.request().is_some()
             || *at <= start.true_wall + CARRIED
             || Excuse::RunsAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED);
-        let beside: Vec<&Beside> = beside(&self.log, self.promises, spec, start).collect();
-        let overlaps = |other: &&&Beside| {
+        let overlaps = |other: &&Beside| {
             let run = self.log.run(other.run).map(|run| RunOf::started(&run.start));
             run.is_none_or(|run| {
                 let started = RunOf::started(start);
-                !Excuse::RunsForgotten.excuses(self.open_records.excuses_overlap(&started, &run))
-                    && !Excuse::RunsEndForgotten.excuses(self.open_records.excuses_lost_end(&started, &run))
+                !Excuse::RunsEndForgotten.excuses(self.open_records.excuses_lost_end(&started, &run))
             })
         };
         let wrong = if !start.valid {
             "though its hold is over".to_owned()
         } else if !due {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
-        } else if let Some(other) = beside.iter().find(overlaps) {
+        } else if let Some(other) = beside(&self.log, spec, start).find(overlaps) {
             format!("beside run {}", other.run)
         } else {
             self.overlaps += u64::from(!start.beside.is_empty());
-            self.forgotten += u64::from(!beside.is_empty());
             return Ok(());
         };
         Err(format!("{worker} starts run {run} of {job}, due at {at:?}, under {token}, {wrong}"))
@@ -143,8 +125,7 @@ impl Runs {
     /// Checks every tick that is due and old enough to be judged.
     fn reckon(&mut self, settled: WallTime, until: WallTime) -> Result<(), String> {
         let until = until - YOUNG;
-        let asleep = !self.promises.any_worker_progress && self.is_asleep(settled, until);
-        Excuse::RunsAsleep.excuses(asleep);
+        let asleep = Excuse::RunsAsleep.excuses(self.is_asleep(settled, until));
         self.asleep += u64::from(asleep);
         for spec in self.log.specs().filter(|spec| !asleep || !spec.is_any_worker()) {
             let name = spec.name;
@@ -160,13 +141,6 @@ impl Runs {
             }
         }
         Ok(())
-    }
-
-    /// Returns `true` if the history must have an entry for a tick of this job that was due at `at` and never
-    /// started.
-    fn is_to_be_entered(&self, spec: &PoolSpec, at: WallTime) -> bool {
-        let remembered = self.memories.forgot().all(|forgot| forgot + OFFSET < at);
-        self.promises.every_end_is_entered || !spec.is_any_worker() && remembered
     }
 
     /// Returns `true` if there is an any-worker job without a run for a tick that was due after the faults.
@@ -190,11 +164,7 @@ impl Runs {
         let history = self.histories.get(spec.name).into_iter().flatten();
         let entries: Vec<&HistoryEntry> = history.filter(|entry| covers(entry, at)).collect();
         let ended = match spec.delivery {
-            Delivery::AtMostOnce => {
-                !runs.is_empty()
-                    || !entries.is_empty()
-                    || Excuse::RunsUnentered.excuses(!self.is_to_be_entered(spec, at))
-            }
+            Delivery::AtMostOnce => !runs.is_empty() || !entries.is_empty(),
             Delivery::AtLeastOnce => {
                 let cancelled = |run: &&&Run| {
                     let until = run.end.map_or(WallTime::from_micros(u64::MAX), |(at, _)| at);
@@ -215,9 +185,7 @@ impl Runs {
                             && (self.log.may_be_cancelled(spec.name, at, WallTime::from_micros(u64::MAX))
                                 || self.log.may_be_paused(spec.name, at))
                 };
-                runs.iter().any(|run| run.ended_itself())
-                    || Excuse::RunsPostponed.excuses(runs.len() >= INTERRUPTED)
-                    || Excuse::RunsOperator.excuses(by_operator())
+                runs.iter().any(|run| run.ended_itself()) || Excuse::RunsOperator.excuses(by_operator())
             }
         };
         (!ended).then_some(match (spec.delivery, runs.is_empty()) {
@@ -235,29 +203,16 @@ pub(super) fn covers(entry: &HistoryEntry, at: WallTime) -> bool {
 
 /// Returns the active runs of the job beside which `start` is not permitted. The caller then checks whether a
 /// loss of data on servers excuses the overlap.
-fn beside<'a>(
-    log: &PoolLog,
-    promises: Promises,
-    spec: &PoolSpec,
-    start: &'a RunStart,
-) -> impl Iterator<Item = &'a Beside> {
+fn beside<'a>(log: &PoolLog, spec: &PoolSpec, start: &'a RunStart) -> impl Iterator<Item = &'a Beside> {
     let may_overlap = spec.overlap == Overlap::Allow;
-    let across = !spec.is_any_worker() || promises.overlap_across_workers;
-    // Without `overlap_across_workers`, runs of requests are not judged. A run of a request may then be
-    // active at the same time as a run of the schedule.
-    let counts = move |run: Option<&Run>| {
-        run.is_some_and(|run| across || run.start.cause.request().is_none())
-            && (across || start.cause.request().is_none())
-    };
     let excused = move |other: &Beside| {
         let stopped = other.awake_for.is_none_or(|awake| awake < WAKES_IN);
         !other.same_process
-            && (!across
-                || Excuse::RunsPaused.excuses(stopped)
+            && (Excuse::RunsPaused.excuses(stopped)
                 || Excuse::RunsClock.excuses(other.clock_stood || start.clock_stood))
     };
     let beside = start.beside.iter().filter(move |_| !may_overlap);
-    beside.filter(move |other| counts(log.run(other.run)) && !excused(other))
+    beside.filter(move |other| log.run(other.run).is_some() && !excused(other))
 }
 
 #[cfg(test)]

@@ -29,17 +29,16 @@ const CARRIED: Duration = Duration::from_millis(100);
 /// The age from which a due tick must have started. A younger tick may still be in the future by the servers'
 /// clocks, or may wait to start.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The number of interruptions in one term after which the leader postpones a tick.
-const INTERRUPTED: u32 = 4;
 
 /// Requires that the ticks of the first group start as their jobs' delivery rules say.
 ///
 /// Under both delivery rules, a run starts under a valid term. The clocks of a majority of the servers decide
 /// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
-/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts twice, on any worker,
-/// and never before a majority stores *started*. Under `at_least_once`, a tick does not start while a
-/// majority stores *done*. (The rule about *done* applies only to a worker whose clock has not stood still
-/// since its term was last extended. Any other worker cannot know that the term has ended.) If the servers'
+/// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts before a majority stores
+/// *started*. (The invariant *tick history* judges that it never starts twice.) Under `at_least_once`, a tick
+/// does not start while a majority stores *done*. (The rule about *done* applies only to a worker whose clock
+/// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.)
+/// If the servers'
 /// answers to a leader's seal show that a tick has ended, the tick does not start under that leader's term.
 ///
 /// Other requirements hold once there has been a leader in the fault-free phase for a while. Most of them
@@ -58,16 +57,15 @@ const INTERRUPTED: u32 = 4;
 /// * *it was started by*: a server received the record with which the named term started the tick.
 /// * *another record stands*: a server received a record of another term, or a record that ended the tick.
 ///
-/// There are three exceptions. A server that forgot no longer counts for stored records. A registration may
+/// There are two exceptions. A server that forgot no longer counts for stored records. A registration may
 /// begin again if none of the servers that answered the leader's seal stored it. In this case the ticks
-/// before the new registration are not judged. A tick that was interrupted four times in the newest term may
-/// be postponed beyond the end of the run. (A pause between the last check and the start is not excused,
+/// before the new registration are not judged. (A pause between the last check and the start is not excused,
 /// because this simulation has no such pause.)
 #[derive(Debug)]
 pub(super) struct Ticks {
     jobs: &'static [JobSpec],
     ticks: BTreeMap<RunKey, Tick>,
-    runs: BTreeMap<u64, (RunKey, u64)>,
+    runs: BTreeMap<u64, RunKey>,
     registrations: BTreeMap<Arc<str>, Registration>,
     memories: Memories,
     /// For each term, the data that each server had when it accepted the seal of this term.
@@ -103,8 +101,6 @@ struct Tick {
     starts: u32,
     /// True once a run of the tick has ended by itself.
     ended: bool,
-    /// The number of interrupted runs, by term.
-    interrupted: BTreeMap<u64, u32>,
     /// For each term, the servers that ever received the record with which this term started the tick.
     started_on: BTreeMap<u64, BTreeSet<String>>,
     /// The record that each server stores: its term, and whether it closes the tick.
@@ -317,15 +313,13 @@ impl Ticks {
         // Of the records that the leader received, the one of the highest term decides.
         let decides = answers.iter().filter_map(|answer| answer.records.get(&key)).max();
         let ended = decides.is_some_and(|(_, closed)| *closed);
-        self.runs.insert(start.run, (key, *token));
+        self.runs.insert(start.run, key);
         let wrong = if !start.valid {
             "though its term is over".to_owned()
         } else if start.true_wall + CARRIED < *at
             && !Excuse::TicksAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED)
         {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
-        } else if delivery == Delivery::AtMostOnce && tick.starts > 1 {
-            format!("for the {}. time", tick.starts)
         } else if delivery == Delivery::AtMostOnce && started_on < MAJORITY {
             format!("with its start on {started_on} servers")
         } else if done_on >= MAJORITY && !Excuse::TicksClock.excuses(start.clock_stood) {
@@ -340,12 +334,8 @@ impl Ticks {
     }
 
     fn ended(&mut self, run: u64, end: RunOutcome) {
-        let Some((key, token)) = self.runs.remove(&run) else { return };
-        let tick = self.ticks.entry(key).or_default();
-        match end {
-            RunOutcome::Itself => tick.ended = true,
-            RunOutcome::Torn => *tick.interrupted.entry(token).or_default() += 1,
-        }
+        let Some(key) = self.runs.remove(&run) else { return };
+        self.ticks.entry(key).or_default().ended |= end == RunOutcome::Itself;
     }
 
     /// Checks every tick that is due by `now`.
@@ -397,15 +387,10 @@ impl Ticks {
     fn missing(&self, spec: &JobSpec, key: &RunKey, fault_free: bool) -> Option<&'static str> {
         let nothing = Tick::default();
         let tick = self.ticks.get(key).unwrap_or(&nothing);
-        // The leader postpones a tick only because of interruptions in its own term. Interruptions in earlier
-        // terms therefore do not excuse a missing run.
-        let newest = self.sealed.last_key_value().and_then(|(term, _)| tick.interrupted.get(term));
-        let put_off = newest.is_some_and(|times| *times >= INTERRUPTED);
         match spec.delivery {
             _ if fault_free => (tick.starts == 0).then_some("was not started in the fault-free phase"),
             Delivery::AtLeastOnce if tick.starts == 0 => Some("was never started"),
-            Delivery::AtLeastOnce => (!tick.ended && !Excuse::TicksPostponed.excuses(put_off))
-                .then_some("was started and never ended"),
+            Delivery::AtLeastOnce => (!tick.ended).then_some("was started and never ended"),
             Delivery::AtMostOnce => (tick.starts == 0 && !Excuse::TicksLost.excuses(tick.lost))
                 .then_some("was neither started nor reported as lost"),
         }

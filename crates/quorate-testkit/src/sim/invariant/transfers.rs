@@ -18,8 +18,7 @@ use std::{
 ///
 /// - A server that forgot its data has forgotten the request too. The quarantine, and not the transfer, protects
 ///   against its votes.
-/// - A grant that had ended before its worker saw it may have a smaller token, as for the invariant *fencing*. So
-///   may a grant whose worker's boot clock stood still.
+/// - A grant whose worker's boot clock stood still may have a smaller token, as for the invariant *fencing*.
 /// - The transfer of a leadership is judged by the first rule only. The worker that leads does not learn the
 ///   result, and *fencing* judges the tokens of terms.
 ///
@@ -27,8 +26,6 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     given: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
-    /// For each server, the requests that it has forgotten.
-    forgotten: BTreeMap<String, BTreeSet<(Resource, Owner)>>,
     newest: BTreeMap<Resource, u64>,
     judged: u64,
 }
@@ -45,8 +42,7 @@ impl Invariant for Transfers {
     fn see(&mut self, _now: Duration, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Forgot { node } => {
-                let lost = self.given.remove(*node).unwrap_or_default();
-                self.forgotten.entry((*node).to_owned()).or_default().extend(lost);
+                self.given.remove(*node);
             }
             Event::Ran { node, request: Request::Reserve { resource, owner, .. }, .. } => {
                 let given = self.given.entry((*node).to_owned()).or_default();
@@ -57,15 +53,10 @@ impl Invariant for Transfers {
                 request: Request::Acquire { resource, owner, .. } | Request::Extend { resource, owner, .. },
                 reply: Reply::Granted { .. } | Reply::Extended,
             } => {
-                let (given, forgotten) = (self.given.get(*node), self.forgotten.get(*node));
-                if given.is_none() && forgotten.is_none() {
-                    return Ok(());
-                }
-                let lease = (resource.clone(), owner.clone());
-                if given.is_some_and(|given| given.contains(&lease)) {
+                let Some(given) = self.given.get(*node) else { return Ok(()) };
+                if given.contains(&(resource.clone(), owner.clone())) {
                     return Err(format!("{node} sets {resource} for {owner:?} after its transfer"));
                 }
-                Excuse::TransfersForgotten.excuses(forgotten.is_some_and(|lost| lost.contains(&lease)));
             }
             Event::Transferred { resource, token, .. } => {
                 let newest = self.newest.entry((*resource).clone()).or_default();
@@ -74,10 +65,7 @@ impl Invariant for Transfers {
             Event::Granted(belief) => {
                 let Some(before) = self.newest.get(&belief.resource) else { return Ok(()) };
                 self.judged += u64::from(belief.valid && !belief.clock_stood);
-                if belief.token <= *before
-                    && !Excuse::TransfersEnded.excuses(!belief.valid)
-                    && !Excuse::TransfersClock.excuses(belief.clock_stood)
-                {
+                if belief.token <= *before && !Excuse::TransfersClock.excuses(belief.clock_stood) {
                     return Err(format!(
                         "{} got the token {} of {} after the transfer of {before}",
                         belief.worker, belief.token, belief.resource
@@ -93,6 +81,7 @@ impl Invariant for Transfers {
 #[cfg(test)]
 mod tests {
     use super::{super::belief, *};
+    use crate::sim::Belief;
     use quorate::node::{FencingToken, Refusal};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -124,11 +113,11 @@ mod tests {
         let resource = Resource::lock("x").unwrap();
         let given = Event::Transferred { worker: "a", resource: &resource, token: 7 };
         transfers.see(Duration::ZERO, &given).unwrap();
-        let mut see =
-            |token, valid| transfers.see(Duration::ZERO, &Event::Granted(&belief(token, "b", token, valid)));
-        assert!(see(8, true).is_ok());
-        assert!(see(6, false).is_ok(), "a grant that had ended before it was seen");
-        assert!(see(7, true).is_err());
+        let mut see = |belief: &_| transfers.see(Duration::ZERO, &Event::Granted(belief));
+        assert!(see(&belief(8, "b", 8, true)).is_ok());
+        let stood = Belief { clock_stood: true, ..belief(6, "b", 6, true) };
+        assert!(see(&stood).is_ok(), "its clock stood still");
+        assert!(see(&belief(7, "b", 7, true)).is_err());
         assert_eq!(transfers.judged(), [("grant judged after a transfer", 2)]);
     }
 }

@@ -27,8 +27,8 @@ fn read(histories: &mut Histories, entries: &[HistoryEntry]) -> Result<(), Strin
 /// Lets the invariant judge a history with one entry: a run of `job` that is due at 2 s, with the outcome
 /// `end`. Returns the judgement. The run's handler ended as `ended` says, or never started if `ended` is
 /// `None`.
-fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: RunOutcome) -> Result<(), String> {
-    let mut histories = Histories { promises, ..Histories::default() };
+fn reads(job: &str, ended: Option<HandlerEnd>, end: RunOutcome) -> Result<(), String> {
+    let mut histories = Histories::default();
     if let Some(ended) = ended {
         made::started(&mut histories, 2_000, &made::start(1, job, 2_000)).unwrap();
         made::ended(&mut histories, 2_100, 1, ended).unwrap();
@@ -39,8 +39,7 @@ fn reads(promises: Promises, job: &str, ended: Option<HandlerEnd>, end: RunOutco
 #[test]
 fn ends_agree_with_what_the_handlers_did() {
     use HandlerEnd::{Done, Failed, Stopped};
-    let today = Promises::NONE;
-    let says = |ended, end| reads(today, "any-each", ended, end);
+    let says = |ended, end| reads("any-each", ended, end);
     assert_eq!(says(Some(Done), RunOutcome::Done), Ok(()));
     for ended in [None, Some(Failed), Some(Stopped)] {
         assert!(says(ended, RunOutcome::Done).unwrap_err().contains("no handler ended so"), "{ended:?}");
@@ -68,11 +67,9 @@ fn ends_agree_with_what_the_handlers_did() {
 
 #[test]
 fn what_is_skipped_or_lost_is_so_for_a_reason() {
-    let today = Promises::NONE;
-    let says = |job, end| reads(today, job, None, end);
+    let says = |job, end| reads(job, None, end);
     assert!(says("led", RunOutcome::Lost).is_err() && says("led-once", RunOutcome::Lost).is_ok());
     assert!(says("any-each", RunOutcome::Lost).is_ok());
-    assert!(reads(Promises::ALL, "any-each", None, RunOutcome::Lost).is_err());
     assert!(says("led", RunOutcome::SkippedMisfire).unwrap_err().contains("do not permit"));
     assert!(
         says("led", RunOutcome::SkippedOverlap).is_err()
@@ -81,32 +78,25 @@ fn what_is_skipped_or_lost_is_so_for_a_reason() {
     assert!(
         says("led", RunOutcome::SkippedPaused).is_err() && says("led", RunOutcome::SkippedFrozen).is_err()
     );
-    assert!(reads(Promises::ALL, "any-skip", None, RunOutcome::SkippedMisfire).is_ok());
-    let started = |promises| reads(promises, "led-once", Some(HandlerEnd::Done), RunOutcome::SkippedOverlap);
-    assert!(started(today).is_ok());
-    assert!(started(Promises::ALL).unwrap_err().contains("has started"));
+    assert!(says("any-skip", RunOutcome::SkippedMisfire).is_ok());
 }
 
 #[test]
 fn a_history_is_in_order_and_has_each_entry_once() {
-    let histories = |promises| {
-        let mut histories = Histories { promises, ..Histories::default() };
+    let histories = || {
+        let mut histories = Histories::default();
         for (run, due) in [(1, 1_500), (2, 3_000), (3, 3_000), (4, 4_500)] {
             made::ran(&mut histories, &made::start(run, "any-each", due)).unwrap();
         }
         histories
     };
     let done = |run, due| entry("any-each", due, run, RunOutcome::Done);
-    let today = Promises::NONE;
     let all = [done(4, 4_500), done(3, 3_000), done(2, 3_000), done(1, 1_500)];
-    assert_eq!(read(&mut histories(today), &all), Ok(()));
-    assert!(read(&mut histories(Promises::ALL), &all).unwrap_err().contains("two entries"));
-    assert!(read(&mut histories(today), &[done(1, 1_500), done(2, 3_000)]).unwrap_err().contains("order"));
-    assert!(
-        read(&mut histories(today), &[done(2, 3_000), done(2, 3_000)]).unwrap_err().contains("two entries")
-    );
+    assert_eq!(read(&mut histories(), &all), Ok(()));
+    assert!(read(&mut histories(), &[done(1, 1_500), done(2, 3_000)]).unwrap_err().contains("order"));
+    assert!(read(&mut histories(), &[done(2, 3_000), done(2, 3_000)]).unwrap_err().contains("two entries"));
     let page = Event::HistoryRead { job: "any-each", entries: &all, page: &all[1..2] };
-    assert!(made::see(&mut histories(today), 0, &page).unwrap_err().contains("first page"));
+    assert!(made::see(&mut histories(), 0, &page).unwrap_err().contains("first page"));
 }
 
 #[test]
@@ -139,8 +129,9 @@ fn no_entry_is_missing_that_is_to_be_kept() {
 #[test]
 fn a_pause_is_back_only_if_servers_forgot_its_end() {
     use quorate::internals::{JobAction, JobRow, Paused};
-    let skips = |job: &str, ended_on, forgets: &[&str], resumed_again: bool| {
-        let mut histories = Histories { promises: Promises::ALL, ..Histories::default() };
+    let job = "led";
+    let skips = |ended_on, forgets: &[&str], resumed_again: bool| {
+        let mut histories = Histories::default();
         let row = |rev, paused: bool| {
             let paused = paused.then(|| Paused { by: "me".into(), at: made::at(1_000), ..Paused::default() });
             JobRow { rev, paused, ..JobRow::default() }.to_value()
@@ -164,13 +155,11 @@ fn a_pause_is_back_only_if_servers_forgot_its_end() {
         read(&mut histories, &[span]).map(|()| histories.judged())
     };
     let counted = |count| Ok(vec![("history entry judged", 1), ("resumption forgotten by servers", count)]);
-    for job in ["led", "any-skip"] {
-        assert_eq!(skips(job, 3, &["n0"], false), counted(1));
-        let why = skips(job, 3, &[], false).unwrap_err();
-        assert!(why.contains("do not permit"), "no server forgot: {why}");
-        assert!(skips(job, 4, &["n0"], false).is_err(), "a majority remembers it");
-        assert!(skips(job, 3, &["n4"], false).is_err(), "a server forgot the pause, not its end");
-        assert!(skips(job, 5, &["n0", "n1", "n2"], false).is_err(), "no server stores the pause");
-        assert!(skips(job, 3, &["n0"], true).is_err(), "it ended again");
-    }
+    assert_eq!(skips(3, &["n0"], false), counted(1));
+    let why = skips(3, &[], false).unwrap_err();
+    assert!(why.contains("do not permit"), "no server forgot: {why}");
+    assert!(skips(4, &["n0"], false).is_err(), "a majority remembers it");
+    assert!(skips(3, &["n4"], false).is_err(), "a server forgot the pause, not its end");
+    assert!(skips(5, &["n0", "n1", "n2"], false).is_err(), "no server stores the pause");
+    assert!(skips(3, &["n0"], true).is_err(), "it ended again");
 }

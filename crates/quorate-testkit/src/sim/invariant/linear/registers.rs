@@ -6,7 +6,10 @@ use crate::{
 use std::time::Duration;
 
 /// Requires that the accesses to each register of the store that compares fencing tokens are linearizable as a
-/// [`Register`]. A write begins when its worker sends it, and ends when it arrives.
+/// [`Register`]: it loses no update. A write begins when its worker sends it, and ends when it arrives.
+///
+/// A second store does not compare tokens and loses some updates. That is no violation, because a lease cannot
+/// protect against a pause between the check of the lease and the write.
 #[derive(Debug, Default)]
 pub(in super::super) struct RegisterHistory {
     moments: Moments,
@@ -79,5 +82,15 @@ mod tests {
         };
         assert_eq!(run(1), Ok(()));
         assert!(run(0).is_err(), "computed from the value before the first update");
+        let mut other = RegisterHistory::default();
+        for base in [0, 0] {
+            let unchecked = Write { checked: false, ..write(5, base, true) };
+            other.see(Duration::from_millis(2), &Event::Wrote(&unchecked)).unwrap();
+        }
+        assert_eq!(
+            other.see(Duration::from_millis(3), &Event::Over),
+            Ok(()),
+            "the other store promises nothing"
+        );
     }
 }

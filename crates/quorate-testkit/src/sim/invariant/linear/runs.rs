@@ -11,7 +11,8 @@ use quorate::scheduler::Delivery;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Requires that the runs of the second group are linearizable as ticks of their job's delivery rule: those of its
-/// schedule, and those of requests. No clock matters for that.
+/// schedule, and those of requests. So no run of an at-most-once job starts twice, across all workers, and across
+/// crashes and losses of data. No clock matters for that.
 #[derive(Debug, Default)]
 pub(in super::super) struct RunHistory {
     moments: Moments,
@@ -89,20 +90,44 @@ impl RunHistory {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::pool_log::made::start, *};
+    use super::{
+        super::super::pool_log::made::{id, start},
+        *,
+    };
+    use quorate::scheduler::RunCause;
 
-    fn run(job: &str, times: u64) -> Result<(), String> {
+    fn judge_starts(starts: &[RunStart]) -> Result<(), String> {
         let mut runs = RunHistory::default();
-        for number in 1..=times {
-            runs.see(Duration::from_secs(number), &Event::RunStarted(&start(number, job, 1_000)))?;
+        for start in starts {
+            runs.see(Duration::from_secs(start.run), &Event::RunStarted(start))?;
         }
         runs.see(Duration::from_secs(9), &Event::Over)
     }
 
     #[test]
     fn only_an_at_least_once_run_starts_again() {
-        assert_eq!(run("any-once", 1), Ok(()));
-        assert_eq!(run("any-each", 2), Ok(()));
-        assert!(run("any-once", 2).unwrap_err().contains("none of 2 can be next"));
+        let run = |job, ticks: &[u64]| {
+            let starts: Vec<_> = (1..).zip(ticks).map(|(number, due)| start(number, job, *due)).collect();
+            judge_starts(&starts)
+        };
+        for job in ["any-once", "led-once", "any-each"] {
+            assert_eq!(run(job, &[1_000, 2_000]), Ok(()), "another tick of {job}");
+        }
+        assert_eq!(run("any-each", &[1_000, 1_000]), Ok(()));
+        for job in ["any-once", "led-once"] {
+            assert!(run(job, &[1_000, 1_000]).unwrap_err().contains("none of 2 can be next"));
+        }
+        assert!(RunHistory::default().is_timeless());
+    }
+
+    #[test]
+    fn each_request_has_a_run_of_its_own() {
+        let on_request = |run, request| {
+            let cause = RunCause::Triggered { id: id(request) };
+            RunStart { cause, ..start(run, "any-once", 1_000) }
+        };
+        let once = [start(1, "any-once", 1_000), on_request(2, 1), on_request(3, 2)];
+        assert_eq!(judge_starts(&once), Ok(()), "two requests at one moment, beside the schedule");
+        assert!(judge_starts(&[once.to_vec(), vec![on_request(4, 1)]].concat()).is_err());
     }
 }

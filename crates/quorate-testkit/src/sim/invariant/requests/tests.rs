@@ -92,25 +92,23 @@ fn a_back_fill_goes_from_the_oldest_tick_on() {
 
 #[test]
 fn a_paused_job_does_not_start() {
-    let paused = |job: &str, servers, promises| {
-        let mut requests = Requests { promises, ..Requests::default() };
+    let paused = |job: &str, servers| {
+        let mut requests = Requests::default();
         made::written(&mut requests, POOL, &JobRow::key(job), &made::row(0, true), servers).unwrap();
         made::asks(&mut requests, 5_000, JobAction::pause(job), accepted(0)).unwrap();
         requests
     };
-    let today = Promises::NONE;
     let starts =
         |requests: &mut Requests, job: &str, due, ms| made::started(requests, ms, &made::start(1, job, due));
-    let mut led = paused("led", 3, today);
+    let mut led = paused("led", 3);
     assert!(starts(&mut led, "led", 8_000, 8_000).is_ok(), "it may not have noticed yet");
     assert!(starts(&mut led, "led", 4_800, 9_600).is_ok(), "it had been started before");
     assert!(starts(&mut led, "led", 9_600, 9_600).unwrap_err().contains("though it is paused"));
     assert!(starts(&mut led, "any-skip", 9_600, 9_600).is_ok(), "another job");
-    assert!(starts(&mut paused("any-skip", 3, today), "any-skip", 10_200, 10_200).is_ok());
-    assert!(starts(&mut paused("any-skip", 3, Promises::ALL), "any-skip", 10_200, 10_200).is_err());
+    assert!(starts(&mut paused("any-skip", 3), "any-skip", 10_200, 10_200).is_err());
     made::see(&mut led, 9_700, &Event::Forgot { node: "n2" }).unwrap();
     assert!(starts(&mut led, "led", 11_200, 11_200).is_ok(), "a majority has forgotten the pause");
-    let mut resumed = paused("led", 3, today);
+    let mut resumed = paused("led", 3);
     made::asks(&mut resumed, 9_000, JobAction::Resume { job: "led".into() }, Told::Unknown { id: None })
         .unwrap();
     assert!(starts(&mut resumed, "led", 9_600, 9_600).is_ok());

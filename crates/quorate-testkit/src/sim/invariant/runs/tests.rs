@@ -1,16 +1,10 @@
-use super::{
-    super::{
-        open_records::tests::{closed, opened},
-        pool_log::made,
-    },
-    *,
-};
+use super::{super::pool_log::made, *};
 use crate::sim::HandlerEnd;
 
 /// Returns an invariant for which every job is registered at 0 s and has run each of its ticks up to 20 s,
 /// except those for which `leaves` returns `true`.
-fn history(promises: Promises, leaves: impl Fn(&str, u64) -> bool) -> Runs {
-    let mut runs = Runs { promises, ..Runs::default() };
+fn history(leaves: impl Fn(&str, u64) -> bool) -> Runs {
+    let mut runs = Runs::default();
     let specs: Vec<PoolSpec> = runs.log.specs().cloned().collect();
     let mut run = 0;
     for spec in specs {
@@ -46,8 +40,8 @@ fn a_run_has_a_valid_hold_and_is_due() {
 
 #[test]
 fn a_job_does_not_run_beside_itself() {
-    let beside = |job, promises, change: &dyn Fn(&mut Beside)| {
-        let mut runs = Runs { promises, ..Runs::default() };
+    let beside = |job, change: &dyn Fn(&mut Beside)| {
+        let mut runs = Runs::default();
         made::started(&mut runs, 0, &made::start(1, job, 0)).unwrap();
         let mut other = Beside {
             run: 1,
@@ -58,86 +52,27 @@ fn a_job_does_not_run_beside_itself() {
         change(&mut other);
         made::started(&mut runs, 1, &RunStart { beside: vec![other], ..made::start(2, job, 1) })
     };
-    let (today, across) = (Promises::NONE, Promises { overlap_across_workers: true, ..Promises::default() });
     let same = |other: &mut Beside| other.same_process = true;
-    assert!(beside("any-each", today, &same).is_err());
-    assert!(beside("any-each", today, &|_| {}).is_ok(), "another worker's");
-    assert!(beside("any-each", across, &|_| {}).is_err());
-    assert!(beside("led", today, &|_| {}).is_err());
-    assert!(beside("any-allow", across, &same).is_ok());
-    assert!(beside("led", today, &|other| other.awake_for = None).is_ok(), "its process is paused");
-    assert!(beside("led", today, &|other| other.clock_stood = true).is_ok());
-}
-
-#[test]
-fn a_job_runs_beside_itself_only_if_servers_forgot_an_open_run_before_the_other_was_opened() {
-    let across = Promises { overlap_across_workers: true, ..Promises::default() };
-    /// An event that happens before the second run starts.
-    #[derive(Clone, Copy)]
-    enum Step {
-        Open(u64, u32, usize),
-        Close(u64),
-        Forget(&'static str),
-    }
-    use Step::{Close, Forget, Open};
-    let starts = |steps: &[Step], second: u64| {
-        let mut runs = Runs { promises: across, ..Runs::default() };
-        for step in steps {
-            match step {
-                Open(due, generation, servers) => {
-                    opened(&mut runs, "any-each", *due, *generation, *servers);
-                }
-                Close(due) => closed(&mut runs, "any-each", *due, 1),
-                Forget(node) => made::see(&mut runs, 0, &Event::Forgot { node }).unwrap(),
-            }
-        }
-        made::started(&mut runs, 1_500, &made::start(1, "any-each", 1_500)).unwrap();
-        let other = Beside {
-            run: 1,
-            same_process: false,
-            awake_for: Some(Duration::from_secs(9)),
-            clock_stood: false,
-        };
-        let start = RunStart {
-            beside: vec![other],
-            true_wall: made::at(3_000),
-            ..made::start(2, "any-each", second)
-        };
-        made::started(&mut runs, 3_000, &start).map(|()| runs.forgotten)
-    };
-    let (first, second) = (Open(1_500, 1, 3), Open(3_000, 1, 3));
-    assert_eq!(starts(&[first, Forget("n0"), second], 3_000), Ok(1), "a majority forgot the first");
-    assert_eq!(starts(&[second, Forget("n0"), first], 3_000), Ok(1), "or the second");
-    assert!(starts(&[first, second], 3_000).unwrap_err().contains("beside run 1"), "no server forgot");
-    assert!(starts(&[first, second, Forget("n0")], 3_000).is_err(), "the other was opened before");
-    assert!(starts(&[Open(1_500, 1, 4), Forget("n0"), second], 3_000).is_err(), "a majority remembers it");
-    assert!(starts(&[Open(1_500, 1, 2), Forget("n0"), second], 3_000).is_err(), "a minority stored it");
-    assert!(starts(&[first, Close(1_500), Forget("n0"), second], 3_000).is_err(), "the first had ended");
-    let again = [first, Forget("n0"), Open(1_500, 1, 3), second];
-    assert!(starts(&again, 3_000).is_err(), "a later leader wrote it again");
-    let generations = |steps: &[Step]| starts(steps, 1_500);
-    assert_eq!(generations(&[first, Forget("n0"), Open(1_500, 2, 3)]), Ok(1), "the next generation");
-    assert!(generations(&[first, Open(1_500, 2, 3), Forget("n0")]).is_err());
-    assert!(generations(&[first, Forget("n0"), Open(1_500, 1, 3)]).is_err(), "the same generation");
+    assert!(beside("any-each", &same).is_err());
+    assert!(beside("any-each", &|_| {}).is_err(), "another worker's");
+    assert!(beside("led", &|_| {}).is_err());
+    assert!(beside("any-allow", &same).is_ok());
+    assert!(beside("led", &|other| other.awake_for = None).is_ok(), "its process is paused");
+    assert!(beside("led", &|other| other.clock_stood = true).is_ok());
 }
 
 #[test]
 fn every_tick_is_accounted_for() {
-    assert_eq!(settle(&mut history(Promises::ALL, |_, _| false)), Ok(()));
-    let lacks = |promises, job: &'static str, tick| {
-        settle(&mut history(promises, move |name, due| name == job && due == tick))
-    };
-    let today = Promises::NONE;
-    assert!(lacks(today, "any-each", 2_500).unwrap_err().contains("never started"));
-    assert!(lacks(today, "led", 3_200).unwrap_err().contains("never started"));
-    assert!(lacks(today, "led-once", 5_200).unwrap_err().contains("neither started nor entered"));
-    assert!(lacks(today, "any-once", 4_300).is_ok(), "its entry may be missing");
-    assert!(lacks(Promises::ALL, "any-once", 4_300).is_err());
-    assert!(lacks(today, "any-skip", 3_400).is_ok(), "it skips what was missed");
-    assert!(lacks(today, "led", 17_600).unwrap_err().contains("after the faults"));
-    assert!(lacks(Promises::ALL, "any-skip", 17_000).unwrap_err().contains("after the faults"));
+    assert_eq!(settle(&mut history(|_, _| false)), Ok(()));
+    let lacks = |job: &'static str, tick| settle(&mut history(move |name, due| name == job && due == tick));
+    assert!(lacks("any-each", 2_500).unwrap_err().contains("never started"));
+    assert!(lacks("led", 3_200).unwrap_err().contains("never started"));
+    assert!(lacks("led-once", 5_200).unwrap_err().contains("neither started nor entered"));
+    assert!(lacks("any-once", 4_300).unwrap_err().contains("neither started nor entered"));
+    assert!(lacks("any-skip", 3_400).is_ok(), "it skips what was missed");
+    assert!(lacks("led", 17_600).unwrap_err().contains("after the faults"));
     let mut asleep =
-        history(today, |name, due| name == "any-skip" && due == 17_000 || name == "any-each" && due == 2_500);
+        history(|name, due| name == "any-skip" && due == 17_000 || name == "any-each" && due == 2_500);
     assert_eq!((settle(&mut asleep), asleep.asleep), (Ok(()), 1), "any-worker jobs do not run at all");
     assert!(settle(&mut Runs::default()).unwrap_err().contains("never registered"));
 }
@@ -145,7 +80,7 @@ fn every_tick_is_accounted_for() {
 #[test]
 fn a_tick_that_was_started_comes_to_an_end() {
     let ends = |ends: &[HandlerEnd]| {
-        let mut runs = history(Promises::ALL, |name, due| name == "any-each" && due == 2_500);
+        let mut runs = history(|name, due| name == "any-each" && due == 2_500);
         for (run, end) in (1_000..).zip(ends) {
             made::started(&mut runs, 2_500, &made::start(run, "any-each", 2_500)).unwrap();
             made::ended(&mut runs, 2_501, run, *end).unwrap();
@@ -156,5 +91,4 @@ fn a_tick_that_was_started_comes_to_an_end() {
     assert!(ends(&[Dropped]).unwrap_err().contains("never came to an end"));
     assert!(ends(&[Interrupted, Dropped]).is_err());
     assert!(ends(&[Dropped, Done]).is_ok() && ends(&[Failed]).is_ok());
-    assert!(ends(&[Interrupted; 4]).is_ok(), "it is put off");
 }
