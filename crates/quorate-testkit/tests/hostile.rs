@@ -9,8 +9,9 @@ use quorate::{
     lease::{Lease, TryAcquire},
     ledger::{Ledger, LedgerError},
     node::{
-        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, MemoryNode, MemorySession, Node, NodeTime,
-        Owner, PushSender, Record, Request, Resource, Session, StampStep,
+        Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, Incarnation, MemoryNode, MemorySession,
+        Node, NodeTime, Owner, PushSender, Record, Request, Resource, Session, StampStep,
+        copy::{AssignmentId, LeadAct, Seal, WorkAct},
     },
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
 };
@@ -277,6 +278,7 @@ async fn no_second_holder_beside_three_honest_nodes(asks_all: bool) {
 
 /// Returns requests for which the Redis node uses each of its scripts.
 fn one_of_each() -> Vec<Request> {
+    let (seal, id) = (Seal { term: FencingToken::new(7), leader: 1 }, AssignmentId::default());
     let (lock, claim) = (Resource::lock("r").unwrap(), Resource::claim("s", "m").unwrap());
     let (owner, ledger, token, keep): (_, Arc<str>, _, _) =
         (Owner::sign("w", 1, 2), "g".into(), FencingToken::new(7), TTL);
@@ -338,6 +340,14 @@ fn one_of_each() -> Vec<Request> {
         Request::Write { ledger: Arc::clone(&ledger), term: token, key: "k".into(), seen: None, record },
         Request::Prune { ledger: Arc::clone(&ledger), term: token, below: 1, after: None },
         Request::Read { ledger: Arc::clone(&ledger), after: None, key: None },
+        Request::SealCopy { ledger: Arc::clone(&ledger), seal, after: None },
+        Request::Lead {
+            ledger: Arc::clone(&ledger),
+            seal,
+            memory: Incarnation::default(),
+            act: LeadAct::Confirm,
+        },
+        Request::Work { ledger: Arc::clone(&ledger), key: "k".into(), id, act: WorkAct::Start },
         Request::Keep { ledger, life: keep },
         Request::Mark { expect: None, marker: "marker".into() },
         Request::Stamp {

@@ -1,6 +1,9 @@
 use super::*;
-use quorate::node::{FencingToken, NodeTime, Resource};
+use quorate::node::{FencingToken, Incarnation, NodeTime, Resource};
 use std::collections::BTreeSet;
+
+const SEAL: Seal = Seal { term: FencingToken::new(7), leader: 1 };
+const ID: AssignmentId = AssignmentId { term: FencingToken::new(7), seq: 1 };
 
 fn release(name: &str) -> Request {
     Request::Release { resource: Resource::lock(name).unwrap(), owner: Owner::sign("w", 1, 2) }
@@ -159,9 +162,22 @@ fn all_requests() -> Vec<Request> {
         Request::Prune { ledger: "g".into(), term: token, below: 1, after: None },
         Request::Read { ledger: "g".into(), after: None, key: None },
         Request::Keep { ledger: "g".into(), life: ttl },
+        Request::SealCopy { ledger: "g".into(), seal: SEAL, after: None },
+        Request::Work { ledger: "g".into(), key: "k".into(), id: ID, act: WorkAct::Start },
+        Request::Work {
+            ledger: "g".into(),
+            key: "k".into(),
+            id: ID,
+            act: WorkAct::End { value: "v".into() },
+        },
         Request::Mark { expect: None, marker: "m".into() },
         Request::Stamp { own: "a".into(), known: [("a".into(), 1)].into(), step: StampStep::Advance },
     ]);
+    let put = LeadAct::Put { key: "k".into(), seq: 1, assignment: Some(ID), value: Some("v".into()) };
+    let void = LeadAct::Void { key: "k".into(), id: ID };
+    let led = [LeadAct::Confirm, put, LeadAct::Mark { founded: token }, void];
+    let memory = Incarnation::from_number(1);
+    all.extend(led.map(|act| Request::Lead { ledger: "g".into(), seal: SEAL, memory, act }));
     all
 }
 

@@ -114,7 +114,7 @@ async fn register<N: Node>(client: &mut TestClient<N>, key: &str) -> Option<Regi
 pub(super) async fn a_copy_obeys_the_leader_that_sealed_it_last<N: Node>(node: N) {
     let mut client = client_of(node, 1).await;
     let (first, twin, second) = (leader(2, 1, 1), leader(2, 9, 1), leader(3, 2, 1));
-    assert_eq!(client.ask(first.puts("a", 1, None, "x")).await, NOT_SEALED, "by nobody yet");
+    assert_eq!(client.ask(first.puts("a", 1, None, "x")).await, NOT_SEALED, "by no leader yet");
     must(&mut client, [first.seals(), first.seals(), first.asks(LeadAct::Confirm)]).await;
     must(&mut client, [first.puts("a", 1, None, "x")]).await;
     assert_eq!(client.ask(twin.seals()).await, sealed_by(2));

@@ -140,7 +140,7 @@ pub enum Refusal {
     /// The copy of the ledger is incomplete: the node may have forgotten, and no leader has copied everything to it since.
     #[error("the node's copy of the ledger is incomplete")]
     Incomplete,
-    /// The node takes no part in this assignment: another record stands there, or the node's copy was made later.
+    /// The node takes no part in this assignment: the node stores another record, or the node's copy was made later.
     #[error("the node takes no part in this assignment")]
     NoPart,
     /// Of *start* and *void* of one assignment, the other one came first. Or a later write may have removed the record.

@@ -88,7 +88,7 @@ pub struct Adopted {
 }
 
 impl Keeper {
-    /// Creates the keeper of a leader of `nodes` nodes, which has answered nothing yet.
+    /// Begins the term of a leader of `nodes` nodes, which has answered nothing yet.
     pub fn new(nodes: usize, seal: Seal) -> Self {
         Self {
             seal,
