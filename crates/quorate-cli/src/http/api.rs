@@ -32,7 +32,7 @@ const RESOURCES_MAX: usize = 16;
 /// The measurements, in the text format of Prometheus.
 pub(super) async fn metrics(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
     Params::of_query(query.as_deref(), &[], None)?;
-    let mut response = site.exporter.render().into_response();
+    let mut response = site.exporter.render().await.into_response();
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, text);
     Ok(response)

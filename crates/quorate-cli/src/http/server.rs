@@ -40,8 +40,6 @@ const HEADERS_MAX: usize = 64;
 const CONNECTION: Duration = Duration::from_secs(60);
 /// The longest time for which a connection that must end may finish its answer.
 const FINISH: Duration = Duration::from_secs(1);
-/// The time between two clean-ups of the exporter, which otherwise keeps each measured duration until a scrape.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The pause after a failure to accept a connection, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -129,15 +127,10 @@ impl Server {
 async fn serve(listener: TcpListener, router: Router, site: Arc<Site>, stop: CancellationToken) {
     let env = site.env().clone();
     let (places, mut connections) = (Arc::new(Places::default()), JoinSet::new());
-    let mut upkeep_at = env.now() + UPKEEP_EVERY;
     loop {
         tokio::select! { biased;
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            () = env.sleep_until(upkeep_at) => {
-                site.exporter.upkeep();
-                upkeep_at = env.now() + UPKEEP_EVERY;
-            }
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
                     let peer = Peer { address, place: places.enter() };

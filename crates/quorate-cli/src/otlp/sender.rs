@@ -206,7 +206,7 @@ impl Exporter {
     }
 
     async fn send_metrics(&mut self) {
-        let families = exposition::parse(&self.recorder.render());
+        let families = exposition::parse(&self.recorder.render().await);
         let period = Period { start: self.started, end: self.env.wall() };
         let body = self.messages.metrics(families, period).encode_to_vec();
         let result = self.post("/v1/metrics", body.into()).await;
