@@ -4,7 +4,7 @@
 use crate::exit::{FAILURE, Failure};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::formatting::{
-    sanitize_label_key, sanitize_label_value, sanitize_metric_name, write_help_line, write_type_line,
+    sanitize_label_key, sanitize_metric_name, write_help_line, write_type_line,
 };
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ const WRITTEN_AT_ONCE: usize = 256;
 
 /// The measurements of this process. Clones are the same measurements.
 ///
-/// A series is reported while the program has a handle of it, so the series of a removed job end with the job. The
+/// A series of a job is reported while the program has a handle of it, so it ends with the job. All others stay. The
 /// exporter of `metrics-exporter-prometheus` cannot drop a series at that moment, and a histogram never without the loss of
 /// others that are in use. So only its formatting is used.
 #[derive(Clone)]
@@ -163,7 +163,8 @@ impl Recorder for Measurements {
 /// The labels of a key as the text format has them, between the braces.
 fn labels_of(key: &Key) -> Arc<str> {
     let label = |label: &metrics::Label| {
-        format!("{}=\"{}\"", sanitize_label_key(label.key()), sanitize_label_value(label.value()))
+        let value = label.value().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{}=\"{value}\"", sanitize_label_key(label.key()))
     };
     key.labels().map(label).collect::<Vec<_>>().join(",").into()
 }
@@ -215,7 +216,8 @@ impl Series {
 
 impl Family {
     fn drop_unused(&mut self) {
-        self.series.retain(|_, series| series.is_used());
+        let is_of_job = |labels: &str| labels.starts_with("job=\"") || labels.contains(",job=\"");
+        self.series.retain(|labels, series| series.is_used() || !is_of_job(labels));
         self.drop_at = (2 * self.series.len()).max(64);
     }
 
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_series_is_reported_while_the_program_has_a_handle_of_it() {
+    async fn a_series_of_a_job_is_reported_while_the_program_has_a_handle_of_it() {
         let recorder = measurements();
         let (kept, dropped) = metrics::with_local_recorder(&recorder, || {
             let of = |job: &'static str| {
@@ -296,6 +298,7 @@ mod tests {
                     metrics::histogram!("quorate_run_seconds", "job" => job),
                 );
                 gauge.set(1.0);
+                metrics::gauge!("quorate_nodes_required").set(2.0);
                 (metrics::counter!("quorate_runs_total", "job" => job), gauge, histogram)
             };
             (of("kept"), of("removed"))
@@ -309,6 +312,7 @@ mod tests {
         assert_eq!([reports("kept").await, reports("removed").await], [[true; 3]; 2]);
         drop(dropped);
         assert_eq!([reports("kept").await, reports("removed").await], [[true; 3], [false; 3]]);
+        assert!(recorder.render().await.contains("quorate_nodes_required 2\n"), "without a handle");
         kept.0.increment(1);
         assert!(recorder.render().await.contains("quorate_runs_total{job=\"kept\"} 3"));
     }
