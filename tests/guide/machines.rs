@@ -31,7 +31,8 @@ const QUORATE: &str = env!("CARGO_BIN_EXE_quorate-under-test");
 
 /// The parts of an output that say that a node was too slow, and the number of times that such a command is
 /// repeated.
-const BUSY: [&str; 3] = ["no handshake in time", "had not answered", "no worker can acquire a lease"];
+const BUSY: [&str; 4] =
+    ["no handshake in time", "had not answered", "no worker can acquire a lease", "a round trip took"];
 const REPEATS: usize = 10;
 
 /// The number of pages that run at the same time. Most of their time is waiting.
