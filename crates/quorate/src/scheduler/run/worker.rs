@@ -123,9 +123,9 @@ impl Worker {
             self.read_list();
             self.poll();
             self.take();
-            let (wake, latest) = self.wake();
             let (listed, polled) = self.reads_began;
             let read_at = if self.active.is_empty() { listed } else { listed.min(polled) };
+            let due = self.wake().map(|(wake, latest)| self.env.sleep_until_poll(read_at, wake, latest));
             tokio::select! { biased;
                 () = stop.cancelled() => break,
                 Some((key, tried)) = self.runs.next() => self.tried(&key, &tried),
@@ -139,7 +139,7 @@ impl Worker {
                 }
                 _ = changed.changed() => self.jobs_changed(),
                 _ = phase.changed() => {}
-                () = self.env.sleep_until_poll(read_at, wake, latest) => {}
+                Some(()) = OptionFuture::from(due) => {}
             }
         }
         self.last_runs(stop).await;
@@ -313,8 +313,9 @@ impl Worker {
     }
 
     /// Returns the time of the next call at which `read_list`, `poll` or `take` has something to do. The second
-    /// time is that of the next call that is needed if nothing changes on the nodes.
-    fn wake(&self) -> (BootTime, BootTime) {
+    /// time is that of the next call that is needed if nothing changes on the nodes. Returns `None` if there is nothing
+    /// to do before another event, as in a worker without a job for any worker.
+    fn wake(&self) -> Option<(BootTime, BootTime)> {
         let (now, wall) = (self.env.now(), self.with.quorum.wall());
         let room = self.active.len() < self.with.max_running;
         let candidates = self.candidates.values().filter(|_| room).map(|candidate| match candidate.try_at {
@@ -323,8 +324,8 @@ impl Worker {
         });
         let due = candidates.min();
         let reads = [self.next_list(), self.next_poll()].into_iter().flatten();
-        let wake = reads.chain(due).min().unwrap_or(now + LIST_PAUSE.1);
-        (wake, due.unwrap_or(wake + READ_AT_LEAST_EVERY))
+        let wake = reads.chain(due).min()?;
+        Some((wake, due.unwrap_or(wake + READ_AT_LEAST_EVERY)))
     }
 }
 
