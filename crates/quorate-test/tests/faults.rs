@@ -5,7 +5,7 @@ use quorate::{
     claim::ClaimOutcome,
     election::TermEndCause,
     env::WallTime,
-    scheduler::{AlertKind, Job, Jobs, every},
+    scheduler::{AlertKind, Job, Jobs, Placement, every},
 };
 use quorate_test::{Cluster, Process, time};
 use std::{
@@ -292,4 +292,31 @@ async fn jobs_that_stand_still_because_clocks_were_set_back_are_overdue_by_elaps
     assert_eq!(jobs.show("beat").await.unwrap().overdue_since, None);
     assert_eq!(jobs.why("beat", None).await.unwrap().reason.as_str(), "ran");
     cluster.runs("g", "beat").await.assert_none_twice();
+}
+
+/// A worker wakes only if it has a run to look for, which here are the runs for any worker.
+#[tokio::test(start_paused = true)]
+async fn runs_for_any_worker_go_on_after_the_leader_s_death_and_return() {
+    let cluster = Cluster::memory(3);
+    let run_jobs = |process: Process| async move {
+        let job = |name| Job::new(name, every(60 * SECOND).unwrap(), |_| async { Ok::<(), Infallible>(()) });
+        let scheduler = Scheduler::new(process.quorum(), "g").job(job("leader's"));
+        let scheduler = scheduler.job(job("any").placement(Placement::AnyWorker));
+        scheduler.run().until(process.stopped()).await
+    };
+    for name in ["a", "b", "c"] {
+        cluster.worker(name).run(run_jobs);
+    }
+    cluster.advance(600 * SECOND).await;
+    let leader = cluster.worker(&cluster.leader("g").await.unwrap());
+    leader.kill();
+    cluster.advance(600 * SECOND).await;
+    leader.restart();
+    cluster.advance(600 * SECOND).await;
+    for job in ["leader's", "any"] {
+        let runs = cluster.runs("g", job).await;
+        assert!((29..=31).contains(&runs.done().len()), "{runs}");
+        runs.assert_all_done();
+        runs.assert_none_twice();
+    }
 }
