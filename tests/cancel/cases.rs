@@ -216,26 +216,37 @@ fn record(stage: &Stage, value: &str) -> Record {
     Record { at: stage.env.wall().as_micros() + 5_000_000, term: TERM, last: false, value: value.into() }
 }
 
-/// Returns the newest record that a majority of the nodes stores under the key. A later leader would find this
-/// record.
-async fn found(stage: &Stage, term: FencingToken) -> Option<Record> {
-    let seal = async {
+/// Returns the newest record of the ledger, if there is one.
+async fn found(stage: &Stage) -> Option<Record> {
+    let read = async {
         loop {
-            match ledger(stage).seal(term).await {
+            match ledger(stage).read().await {
                 Ok(answers) => return answers,
                 Err(_) => stage.env.sleep(20 * MS).await,
             }
         }
     };
-    let answers = stage.soon("seal of a later term", SOON, seal).await;
+    let answers = stage.soon("read", SOON, read).await;
     let records = answers.into_iter().flat_map(|answer| answer.state.records);
     records.map(|(_, record)| record).max_by_key(|record| record.term)
 }
 
-pub(crate) async fn seal(stage: &Stage) -> bool {
-    let finished = stage.cut(ledger(stage).seal(TERM)).await.is_some();
-    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
-    finished
+/// Stores a record in the place of any other record.
+async fn stores(stage: &Stage, key: &Arc<str>, next: &Record) {
+    let writes = async {
+        loop {
+            let seen = found(stage).await;
+            // The nodes that are not in the majority may store the record in `seen`, or no record. The second
+            // write is for nodes without a record.
+            for seen in [seen.as_ref(), None, seen.as_ref()] {
+                if ledger(stage).write(key, seen, next).await.is_ok() {
+                    return;
+                }
+            }
+            stage.env.sleep(20 * MS).await;
+        }
+    };
+    stage.soon("write", 3 * SOON, writes).await;
 }
 
 pub(crate) async fn read(stage: &Stage) -> bool {
@@ -243,46 +254,37 @@ pub(crate) async fn read(stage: &Stage) -> bool {
 }
 
 pub(crate) async fn write(stage: &Stage) -> bool {
-    found(stage, TERM).await;
     let (key, record) = (Arc::from("key"), record(stage, "mine"));
     let written = stage.cut(ledger(stage).write(&key, None, &record)).await;
-    // The write may have reached some nodes or none. So a later leader may find the record or not, and must be
-    // able to overwrite it in both cases.
-    let later = FencingToken::new(TERM.get() + 1);
-    let seen = found(stage, later).await;
+    // The write may have reached some nodes or none. So a reader may find the record or not, and a later record must
+    // be able to replace it in both cases.
+    let seen = found(stage).await;
     assert!(seen.as_ref().is_none_or(|seen| *seen == record), "{seen:?}");
     if let Some(Ok(())) = written {
         assert!(seen.is_some(), "a majority had written it");
     }
-    let next = Record { term: later, value: "later".into(), ..record };
-    let writes = async {
-        // The nodes that are not in the majority may store the record in `seen`, or no record. The second write
-        // is for nodes without a record.
-        for seen in [seen.as_ref(), None, seen.as_ref()] {
-            if ledger(stage).write(&key, seen, &next).await.is_ok() {
-                return true;
-            }
-        }
-        false
-    };
-    assert!(stage.soon("write of a later term", 3 * SOON, writes).await, "no leader can write any more");
+    let later = FencingToken::new(TERM.get() + 1);
+    stores(stage, &key, &Record { term: later, value: "later".into(), ..record }).await;
     written.is_some()
 }
 
+/// Tests `Ledger::prune`. The call must not remove a later record, whether or not its future is dropped.
 pub(crate) async fn prune(stage: &Stage) -> bool {
-    found(stage, TERM).await;
     let below = stage.env.wall().as_micros();
+    let record = record(stage, "kept");
+    stores(stage, &"key".into(), &record).await;
     let finished = stage.cut(ledger(stage).prune(TERM, below)).await.is_some();
-    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
+    assert_eq!(found(stage).await, Some(record));
     finished
 }
 
-/// Tests `Ledger::keep`, which sets the retention of the ledger. The call must not add a record, whether or
+/// Tests `Ledger::keep`, which sets the retention of the ledger. The call must not add or change a record, whether or
 /// not its future is dropped.
 pub(crate) async fn keep(stage: &Stage) -> bool {
-    found(stage, TERM).await;
+    let record = record(stage, "kept");
+    stores(stage, &"key".into(), &record).await;
     let finished = stage.cut(ledger(stage).keep(3_600_000 * MS)).await.is_some();
-    assert_eq!(found(stage, FencingToken::new(TERM.get() + 1)).await, None);
+    assert_eq!(found(stage).await, Some(record));
     finished
 }
 

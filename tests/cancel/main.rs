@@ -118,7 +118,6 @@ cases! {
     scheduler_lead: "Scheduler::lead", Election;
     scheduler_run: "SchedulerRun::until", Election;
     scoped_task: "ScopedTask as Future", Lock;
-    seal: "Ledger::seal", Lock;
     sleep: "Env::sleep", Lock;
     sleep_until: "Env::sleep_until", Lock;
     sleep_until_poll: "Env::sleep_until_poll", Lock;

@@ -135,15 +135,15 @@ async fn in_the_place_of_a_ledger_nothing_else_suffers() {
     let record = |at| Record { at, term, last: false, value: "v".into() };
     let at = worker.quorum.env().wall().as_micros() + 10_000_000;
     spoil(&bench, 3, "quorate:ledger/g");
-    let refused = ledger.seal(term).await.expect_err("a majority is spoilt").to_string();
+    let refused = ledger.read().await.expect_err("a majority is spoilt").to_string();
     assert!(refused.contains("quorate:ledger/g holds another type"), "{refused}");
     let refused =
         ledger.write(&"k".into(), None, &record(at)).await.expect_err("a majority is spoilt").to_string();
     assert!(refused.contains("quorate:ledger/g holds another type"), "{refused}");
-    other.seal(term).await.expect("another group's");
+    other.read().await.expect("another group's");
     worker.serves("x").await;
     fix(&bench, "quorate:ledger/g");
-    ledger.seal(term).await.expect("the keys are fixed");
+    ledger.read().await.expect("the keys are fixed");
     ledger.write(&"k".into(), None, &record(at)).await.expect("the keys are fixed");
     bench.clean().await;
 }

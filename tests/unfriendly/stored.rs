@@ -1,10 +1,5 @@
 use super::{fit_to_print, text};
-use quorate::{
-    env::WallTime,
-    internals::Marker,
-    internals::{RunKey, RunRecord},
-    node::FencingToken,
-};
+use quorate::internals::{Marker, RunKey, RunRecord};
 
 pub(super) const MARKER: &[&str] = &[
     "quorate-marker 3\n",
@@ -76,8 +71,8 @@ pub fn records(bytes: &[u8]) {
     }
     match RunRecord::parse(value) {
         Ok(record) => {
-            let written = record.clone().into_record(WallTime::from_micros(5), FencingToken::new(7));
-            assert_eq!(RunRecord::parse(&written.value), Ok(record));
+            let written = record.to_value();
+            assert_eq!(RunRecord::parse(&written), Ok(record));
         }
         Err(error) => fit_to_print(&error.to_string()),
     }

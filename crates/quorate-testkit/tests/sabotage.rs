@@ -181,10 +181,8 @@ const CASES: &[Case] = &[
     ),
     Case::worker("history: neither epochs nor quarantine", BOTH, "lock history", 60).on("crashes").from(10),
     Case::node("history: a held claim is granted again", NodeFault::Generous, "message history", 20),
-    Case::node("history: unseen overwrite", NodeFault::Overwriting, "tick history", 150)
-        .on("far-steps")
-        .from(10),
-    Case::worker("history: no memory rule", &[Sabotage::NoMemoryRule], "tick history", 100).from(26),
+    Case::node("ticks: an incomplete copy that counts", NodeFault::Complete, "ticks", 150),
+    Case::node("history: an incomplete copy that counts", NodeFault::Complete, "tick history", 150),
     Case::worker("history: a slot taken without a count", &[Sabotage::SlotUncounted], "run history", 60)
         .from(28),
 ];
@@ -193,10 +191,6 @@ const CASES: &[Case] = &[
 /// asserts nothing. For each case there is a text with the reason, and with the test that detects the missing
 /// mechanism.
 const NOT_MISSED: &[(Case, &str)] = &[
-    (
-        Case::node("unseen overwrite, any worker", NodeFault::Overwriting, "run history", 300).on("crashes"),
-        "none of 900 seeds since the group is also frozen; left out for the leader's own ticks above; the model of the ledger, CompareAndSet; conformance, a_write_needs_what_the_leader_saw",
-    ),
     (
         Case::node("a pause left out of a job's row", NodeFault::Unpausing, "requests", 100),
         "the leader that accepts a pause keeps it; only a later one reads the row, and few pauses last so long; the test-kit's own test of requests, a_paused_job_does_not_start",
@@ -210,16 +204,8 @@ const NOT_MISSED: &[(Case, &str)] = &[
         "the work that is dropped here ends in the same turn; quorate's own tests of schedules",
     ),
     (
-        Case::worker("plain read in place of the seal", &[Sabotage::PlainRead], "ticks", 100),
-        "compare-and-set covers it; the model of the ledger, Seal and CompareAndSet together",
-    ),
-    (
-        Case::node("writes of terms before the seal", NodeFault::Unsealed, "ticks", 100),
-        "compare-and-set covers it; conformance, a_seal_refuses_earlier_terms",
-    ),
-    (
-        Case::node("a final record overwritten", NodeFault::Reopening, "ticks", 100),
-        "no record of a run is final, and the seal shows every leader those that are; conformance, a_final_record_is_never_overwritten",
+        Case::node("every leader served that sealed the copy", NodeFault::Unsealed, "ticks", 100),
+        "a deposed leader loses its lease before its successor has one, so few requests of it are late; the model of copies, Fence and Exact; conformance, a_copy_obeys_the_leader_that_sealed_it_last",
     ),
     (
         Case::worker("no check between started and the work", &[Sabotage::NoCheckBeforeWork], "ticks", 100),

@@ -159,7 +159,6 @@ fn all_is_reached(total: &Summary) {
         ("leader panicked", 4),
         ("campaign dropped", 30),
         ("campaign shut down", 100),
-        ("registration not at once", 8),
         ("tick started at-least-once", 1_000),
         ("tick started at-least-once caught up", 500),
         ("tick started at-most-once", 1_000),
@@ -194,7 +193,6 @@ fn all_is_reached(total: &Summary) {
         ("process dropped", 50),
         ("complete dropped", 12),
         ("complete: no majority", 12),
-        ("complete: taken over", 1),
         ("complete: superseded", 1),
         ("complete refused superseded", 100),
         // Late writes reached both stores. The store that compares no tokens accepted them and lost updates.
@@ -260,11 +258,13 @@ fn all_is_reached(total: &Summary) {
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority
-    // extended its lease afterwards; a claim was cancelled in the fault-free phase; and the node set was replaced. (A
+    // extended its lease afterwards; a claim was cancelled in the fault-free phase; a claim was completed that another worker had taken over; and the node set was
+    // replaced. (A
     // freeze that outlives its leader is rarer. The table of what is left out has a row that needs one. A message is reset
     // in two or three of a hundred seeds, so these seeds may have none. The seeds that once found a bug have some.)
     assert!(total.count("work judged again") > 0);
     assert!(total.count("cancelled attempt judged") > 0);
+    assert!(total.count("complete: taken over") > 0);
     assert!(total.count("node set replaced") > 0);
 }
 

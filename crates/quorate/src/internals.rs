@@ -10,10 +10,7 @@ pub use crate::scheduler::{
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{
         JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord,
-        verdict::{
-            Decision, NodeAnswer, RunVerdict, SkipReason, first_opened, goes_forward, inherited, is_open,
-            memory_needed, overwrites, verdict, voided,
-        },
+        verdict::{Decision, SkipReason, first_opened, is_open, memory_needed, voided},
     },
 };
 pub use crate::{

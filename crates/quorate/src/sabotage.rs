@@ -64,10 +64,6 @@ pub enum Sabotage {
     StampsIgnored,
 
     // --- records ---
-    /// A new leader reads the ledger without sealing it, so that nodes still accept writes of earlier terms.
-    PlainRead,
-    /// A node's answer about a tick counts even if the tick was due before the node's memory began.
-    NoMemoryRule,
     /// A tick is due when the worker's own wall clock reaches it. The worker does not compare the tick with
     /// the clocks of a majority of the nodes.
     OwnWallClock,

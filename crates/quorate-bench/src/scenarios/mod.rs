@@ -50,7 +50,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("contention", "16 workers want one lock", contention::run),
     Scenario::new("leader", "from one leader to the next", leader::run),
     Scenario::new("many", "very many leases in one process", many::run),
-    Scenario::new("ledger", "a long ledger is sealed, read and pruned", ledger::run),
+    Scenario::new("ledger", "a long ledger is read and pruned", ledger::run),
     Scenario::new("claims", "many message ids, one by one and in batches", claims::run),
     Scenario::new("messages", "three workers see the same messages", messages::run),
     Scenario::new("ticks", "the ticks of one leader", ticks::run),

@@ -87,9 +87,10 @@ pub(crate) fn very_many(plan: &Plan, servers: &Servers) -> Result<Vec<Row>, Stri
         let of = format!("{} {jobs}, 500 ticks/s: ", load.jobs);
         let measured = runtime(1)?.block_on(many_steady(plan, servers, load, is_stored))?;
         rows.extend(measured.into_iter().map(|row| row.named(&of)));
-        let took = runtime(1)?.block_on(taken_over(servers, load, is_stored))?;
+        let (took, slowest) = runtime(1)?.block_on(taken_over(servers, load, is_stored))?;
         let row = Row::new("quorate", "from a resignation to the next leader's first tick", "s", took);
         rows.push(row.at_most(1.0).named(&of));
+        rows.push(Row::new("quorate", "slowest script call of it", "ms", slowest).at_most(5.0).named(&of));
     }
     Ok(rows)
 }
@@ -111,8 +112,9 @@ async fn many_steady(
     Ok(rows)
 }
 
-/// Returns the seconds from the end of a leader to the first tick of the next one.
-async fn taken_over(servers: &Servers, load: Load, is_stored: bool) -> Result<f64, String> {
+/// Returns the seconds from the end of a leader to the first tick of the next one, and the longest call of a server in
+/// this time, in milliseconds.
+async fn taken_over(servers: &Servers, load: Load, is_stored: bool) -> Result<(f64, f64), String> {
     let mut leader = Worker::start(servers, "succession", load).await?;
     leader.first_tick().await?;
     if is_stored {
@@ -120,13 +122,15 @@ async fn taken_over(servers: &Servers, load: Load, is_stored: bool) -> Result<f6
     }
     let mut next = Worker::start_in(servers, &leader.group, load).await?;
     next.quorum.env().sleep(WARM).await;
+    servers.clear_slow_calls()?;
     let began = now();
     leader.stop.cancel();
     next.first_tick().await?;
     let first = next.starts.first().ok_or("no run was started")?;
+    let slowest = servers.slowest_call()?;
     leader.stop().await?;
     next.stop().await?;
-    Ok(first.since(began).as_secs_f64())
+    Ok((first.since(began).as_secs_f64(), slowest))
 }
 
 impl Worker {

@@ -9,7 +9,6 @@ use quorate_testkit::model::{
     copies::{Begin, Copies},
     exclusion::Exclusion,
     fencing::Fencing,
-    ledger::Ledger,
     opened_runs::{From, OpenedRuns},
     poison::Poison,
     readwrite::{Kind, ReadWrite},
@@ -63,9 +62,6 @@ fn all(options: &Options) -> bool {
     let three = Fencing { attempts: 3, doubles: 0, apart: Some(1), ..fencing };
     let repairs = |model: Fencing| Fencing { repair: true, ..model };
     let late = |model: Fencing| Fencing { prompt: false, ..model };
-    let leaders = Ledger::leaders();
-    let wild = Ledger { forgets: 1, returns: 1, prunes: true, ..leaders };
-    let spread = Ledger::spread();
     let exclusion = Exclusion::forgetful();
     let (both, mixed) = (&[Kind::Reads, Kind::Writes], &[Kind::Downgrades, Kind::Reads, Kind::Writes]);
     let (both, mixed) = (ReadWrite::of(both), ReadWrite::of(mixed));
@@ -78,14 +74,6 @@ fn all(options: &Options) -> bool {
         run("fencing, a node forgets, late replies", late(Fencing::forgetful()), options),
         run("fencing, a node comes back, repairs", repairs(Fencing::returning()), options),
         run("fencing, counters end, repairs", repairs(Fencing::retiring()), options),
-        run(
-            "ledger, three leaders, forgets, prunes",
-            Ledger { writers: 3, prunes: true, ..leaders },
-            options,
-        ),
-        run("ledger, two leaders, many faults", Ledger { forgets: 2, returns: 2, ..wild }, options),
-        run("ledger, spread over three", Ledger { writers: 3, ..spread }, options),
-        run("ledger, spread, many faults", Ledger { forgets: 2, returns: 2, ..spread }, options),
         run("poison, two of three begin", Poison { limit: 2, ..Poison::plain() }, options),
         run("exclusion, late replies, forgets", Exclusion { prompt: false, ..exclusion }, options),
         run("exclusion, two extensions, forgets", Exclusion { extensions: 2, ..exclusion }, options),
@@ -168,39 +156,44 @@ fn from_leading_five() -> Copies<5> {
 /// bounds the search: it sets the number of workers and of faults, for example. Returns `true` if no property
 /// was broken.
 fn opened_runs(options: &Options) -> bool {
-    let (one, two) = (OpenedRuns::of(1, 2), OpenedRuns::of(2, 1));
-    let (forgets, three) = (one.forgetful(1), OpenedRuns::of(1, 3));
+    let of = |workers, leaders, forgets| OpenedRuns::of(workers, leaders).forgetful(forgets);
     let direct = |model| OpenedRuns { direct: true, ..model };
     let horizon = |model| OpenedRuns { horizon: true, ..model };
-    let again = OpenedRuns::of(2, 2).forgetful(1).twice();
+    let prunes = |model| OpenedRuns { prunes: true, ..model };
+    let (one, two) = (OpenedRuns::of(1, 1), OpenedRuns::of(2, 1));
+    let all = of(2, 2, 2).twice();
     let scopes = [
-        ("two leaders and a worker", one),
-        ("two workers and a leader", two.from(From::Read)),
-        ("two workers, leases exclude, horizons", horizon(two.timed().from(From::Read))),
-        ("two leaders that may run it, a node forgets", direct(OpenedRuns::of(0, 2).forgetful(1))),
-        ("two leaders and a worker, a node forgets", forgets),
-        ("after skip and open, a node forgets", forgets.from(From::Split)),
-        ("after a deposed leader's open, a node forgets", forgets.from(From::Deposed)),
-        (
-            "after adoption, two workers, a node forgets",
-            OpenedRuns::of(2, 2).forgetful(1).from(From::Adopted),
-        ),
-        ("started, two nodes forget", one.forgetful(2).from(From::Started)),
-        ("opened, a node forgets, another returns", OpenedRuns { returns: 1, ..forgets.from(From::Opened) }),
-        ("two generations, a node forgets", again.from(From::Second)),
-        ("two generations, reopened, a node forgot", again.from(From::Reopened)),
-        ("two generations, one ended, a node forgot", again.from(From::Voided)),
+        ("a worker and a leader", one),
+        ("a worker and a leader, leases exclude", one.timed()),
+        ("a worker and a leader, two nodes forget", one.forgetful(2)),
+        ("a worker and a leader, two generations", one.twice()),
+        ("a worker and a leader, two generations, a node forgets", one.twice().forgetful(1)),
+        ("a worker and a leader, horizons", horizon(one)),
+        ("two workers and a leader", two),
+        ("two workers and a leader, leases exclude, horizons", horizon(two.timed())),
+        ("two workers and a leader, a node forgets", two.forgetful(1)),
+        ("a worker and two leaders that may run it, pruning", prunes(direct(of(1, 2, 0)))),
+        ("a worker and two leaders, a node forgets", of(1, 2, 1)),
+        ("a worker and two leaders, leases exclude, two generations", of(1, 2, 0).twice().timed()),
+        ("a worker and three leaders", of(1, 3, 0)),
+        ("two leaders that may run it, a node forgets", direct(of(0, 2, 1))),
+        ("two leaders that may run it, two generations, a node forgets", direct(of(0, 2, 1).twice())),
+        ("three leaders that may run it", direct(of(0, 3, 0))),
+        ("after skip and open, two nodes forget", of(1, 2, 2).from(From::Split)),
+        ("after skip and open, three leaders, a node forgets", of(1, 3, 1).from(From::Split)),
+        ("after skip and open, two workers, a node forgets", of(2, 2, 1).from(From::Split)),
+        ("started, two nodes forget", of(1, 2, 2).from(From::Started)),
+        ("started, two workers, two nodes forget", of(2, 2, 2).from(From::Started)),
+        ("after adoption, two workers, two nodes forget", of(2, 2, 2).from(From::Adopted)),
+        ("three workers", of(3, 1, 0).from(From::Read)),
+        ("three workers, leases exclude", of(3, 1, 0).timed().from(From::Read)),
+        ("two generations, two workers, leases exclude", two.twice().timed().from(From::Second)),
         ("two generations, two workers", two.twice().from(From::Second)),
-        ("two generations, leases exclude", two.twice().timed().from(From::Second)),
-        (
-            "two generations, leases exclude, two leaders",
-            OpenedRuns::of(2, 2).twice().timed().from(From::Second),
-        ),
-        ("three leaders that may run it", direct(OpenedRuns::of(0, 3))),
-        ("three leaders, a minority of each", three.from(From::Mixed)),
-        ("three leaders, after skip and open", three.from(From::SplitWritten)),
-        ("three leaders, a node forgot", three.forgetful(1).from(From::Forgotten)),
-        ("pruning", OpenedRuns { prunes: true, ..one.from(From::Opened) }),
+        ("two generations, leases exclude, two leaders", of(2, 2, 0).twice().timed().from(From::Second)),
+        ("two generations, two nodes forget", all.from(From::Second)),
+        ("two generations, one ended, two nodes forget", all.from(From::Voided)),
+        ("two generations, run by a leader, a node forgets", of(1, 2, 1).twice().from(From::Executed)),
+        ("two generations, run by a leader, two nodes forget", all.from(From::Executed)),
     ];
     let mut holds = true;
     for (name, model) in scopes {

@@ -16,20 +16,16 @@
 //! | --- | --- |
 //! | [`fencing`] | are fencing tokens unique, and growing in the order of the grants, whatever the clocks do? |
 //! | [`exclusion`] | can two agents believe in the same lease at the same true time? (An agent *believes* in a lease while the lease is valid by the agent's own clock.) |
-//! | [`ledger`] | is a tick started twice, by leaders or by workers? does an older leader start a tick that a newer one found not started? |
-//! | [`copies`] | in the second version of the ledger, is a record that a majority stored ever missed, and does a run start once, whichever nodes forget? |
+//! | [`copies`] | is a record that a majority stored ever missed, and does a run start once, whichever nodes forget? |
 //! | [`readwrite`] | can an agent believe in a lease while another agent believes in a writer's lease, or write while another agent's downgrade is in flight? |
 //! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never if it is recorded as skipped? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun, or were counted without beginning? |
 //!
 //! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as [`lease_store`].
 //! (Only [`poison`] runs no requests: it calls the engine's rule for counts.) The shipped
-//! [`Tally`](quorate::internals::Tally) counts votes, and the shipped [`verdict`](quorate::internals::verdict)
-//! evaluates the answers of a ledger. So the models follow each change of this code. For ticks that
+//! [`Tally`](quorate::internals::Tally) counts votes. So the models follow each change of this code. For runs that
 //! workers start, and for dead-letter counts, the models themselves define which actor sends which request at
 //! what time.
-//! [`opened_runs`] models the scheduler. The scheduler's decisions, on packed records, are in `proposed.rs`,
-//! whose tests compare them with the shipped decisions.
 //!
 //! Each model can leave out one of its rules. The tests require that the model then has a counterexample. A
 //! model that holds without a rule would not test that rule.
@@ -38,8 +34,6 @@ pub mod copies;
 pub mod exclusion;
 pub mod fencing;
 pub mod lease_store;
-pub mod ledger;
-mod ledger_store;
 mod name;
 pub mod opened_runs;
 pub mod poison;

@@ -34,12 +34,6 @@ pub(super) trait ModelStore {
     }
 
     fn set_claim(&mut self, _: &Resource, _: Option<ClaimRow>) {}
-
-    fn ledger(&self) -> LedgerState {
-        LedgerState::default()
-    }
-
-    fn set_ledger(&mut self, _: LedgerState) {}
 }
 
 /// Runs `request` as a batch of its own on the shipped engine. In the store, the marker is always the expected
@@ -55,7 +49,7 @@ pub(super) fn run(
     reply.replies.into_iter().next().unwrap_or_else(|| unreachable!("one request has one reply"))
 }
 
-/// A [`ModelStore`] in the form that the engine needs. No model has a queue of waiters.
+/// A [`ModelStore`] in the form that the engine needs. No model has a queue of waiters, or a ledger on it.
 struct EngineStore<'a, S>(&'a mut S);
 
 impl<S: ModelStore> Store for EngineStore<'_, S> {
@@ -97,11 +91,10 @@ impl<S: ModelStore> Store for EngineStore<'_, S> {
     }
 
     fn ledger(&self, _: &str) -> Result<LedgerState, Infallible> {
-        Ok(self.0.ledger())
+        Ok(LedgerState::default())
     }
 
-    fn set_ledger(&mut self, _: &str, state: LedgerState) -> Result<(), Infallible> {
-        self.0.set_ledger(state);
+    fn set_ledger(&mut self, _: &str, _: LedgerState) -> Result<(), Infallible> {
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use super::{Asked, AttemptStep, Excuse, NodeList, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
-    node::{Owner, Reply, Request, Resource},
+    node::{Owner, Reply, Request, Resource, copy::LeadAct},
     scheduler::HistoryEntry,
 };
 use std::{sync::Arc, time::Duration};
@@ -99,12 +99,12 @@ pub enum Event<'a> {
     /// The beliefs about all grants at this moment. The belief about a grant has the results that the worker
     /// would get if the worker checked the grant now.
     Looked(&'a [Belief]),
-    /// A leader has sealed the ledger. The event comes from the leader's log.
-    Sealed {
+    /// A leader reports in its log that it founds the ledger of its group, because a majority of the servers has nothing of it.
+    Founded {
+        /// The group.
+        group: &'a str,
         /// The leader's term.
         term: u64,
-        /// The servers whose answers to the seal the leader counted.
-        nodes: &'a [&'a str],
     },
     /// A leader reports in its log that it will not start a tick, because the tick is lost.
     TickLost {
@@ -236,6 +236,41 @@ pub enum Event<'a> {
     },
     /// The run is over. No event follows.
     Over,
+}
+
+/// A record that a server stored in a ledger, or was asked to store and has a later one.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// The server.
+    pub node: &'a str,
+    /// The full name of the ledger.
+    pub ledger: &'a str,
+    /// The key of the record.
+    pub key: &'a Arc<str>,
+    /// The value. `None` if the record was removed.
+    pub value: Option<&'a Arc<str>>,
+    /// The term of the leader that wrote the record.
+    pub term: u64,
+    /// True if no later record may replace it.
+    pub last: bool,
+}
+
+impl<'a> Event<'a> {
+    /// Returns the record that a server has just stored, if this event is that.
+    pub(super) fn stored(&self) -> Option<Stored<'a>> {
+        let Event::Ran { node, request, reply: Reply::Written } = *self else { return None };
+        match request {
+            Request::Write { ledger, term, key, record, .. } => {
+                let (value, last) = (Some(&record.value), record.last);
+                Some(Stored { node, ledger, key, value, term: term.get(), last })
+            }
+            Request::Lead { ledger, seal, act: LeadAct::Put { key, value, .. }, .. } => {
+                let term = seal.term.get();
+                Some(Stored { node, ledger, key, value: value.as_ref(), term, last: false })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The state of one lease, term or claim, as its worker believes it to be.

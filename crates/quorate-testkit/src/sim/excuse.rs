@@ -6,7 +6,7 @@ const VOTERS: &str = "lease-and-trust.md#which-nodes-may-vote";
 const STEPS: &str = "lease-and-trust.md#steps-of-clocks";
 const QUORUM_CLOCK: &str = "lease-and-trust.md#the-quorums-clock";
 const LEASE_FAILURES: &str = "lease-and-trust.md#failures";
-const FORGOTTEN: &str = "ledger.md#when-too-few-nodes-remember";
+const FORGOTTEN: &str = "ledger.md#when-nodes-forget";
 const CLAIMS: &str = "claims.md#rules-and-why";
 const CLAIM_FAILURES: &str = "claims.md#failures";
 const JOBS: &str = "scheduler.md#jobs-rows-requests-changes";
@@ -84,11 +84,6 @@ excuses! {
     TicksMisfire, "ticks: no catch-up is required", JOBS;
     /// A tick of an at-most-once job did not start, and was reported as lost for a true reason.
     TicksLost, "ticks: the tick was reported as lost", FORGOTTEN;
-    /// A skipped tick of an at-least-once job was reported as lost, and too few servers remember it.
-    TicksSkipForgotten, "ticks: servers lost data since a skip", FAILURES;
-    /// A leader reported a tick as unknown although a majority remembers it, because too few of these servers
-    /// answered its seal.
-    TicksUnanswered, "ticks: too few servers answered the seal", FORGOTTEN;
     /// A message that is done was granted, and the grant had ended before its worker saw it.
     ClaimsEnded, "claims: the grant had ended", LEASES;
     /// A message that is done was granted to a worker whose boot clock stood still.
@@ -122,8 +117,6 @@ excuses! {
     NodeSetsForgot, "node-sets: a joining server lost its marker", VOTERS;
     /// A skipped or lost entry of an any-worker job does not follow the rules for leader-placed jobs.
     HistoriesAnyWorker, "histories: an any-worker job's entry", FORGOTTEN;
-    /// A tick of an at-least-once job is entered as lost: it was skipped, and servers lost data since.
-    HistoriesLost, "histories: servers lost data since a skip", FAILURES;
     /// A tick may be left out as paused after its job was resumed: servers lost the end of the pause.
     PauseEndForgotten, "histories, runs: servers lost the end of a pause", FAILURES;
     /// An entry says that a run was cancelled, and a later leader refused the request to cancel it.

@@ -1,7 +1,4 @@
-use super::{
-    Event as SimEvent, Referee, Trace,
-    worker::{GROUP, pool_specs},
-};
+use super::{Event as SimEvent, Referee, Trace, worker::pool_specs};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{Debug, Write},
@@ -20,23 +17,20 @@ use tracing::{
 
 /// The beginnings of log messages of the library, each with the name under which the referee counts the
 /// message. The library reports these events only in its log.
-const COUNTED_MESSAGES: [(&str, &str); 9] = [
+const COUNTED_MESSAGES: [(&str, &str); 8] = [
     ("skipped-misfire: they were missed by more", "ticks missed: window"),
     ("skipped-misfire: they were missed, and the misfire rule", "ticks missed: skip"),
     ("skipped-misfire: they were missed, and the run of", "ticks missed: stood for"),
     ("skipped-overlap: it came due while", "tick overtaken"),
     ("lost: it was started by", "tick left: started before"),
-    ("lost: too few nodes remember", "tick left: unknown"),
+    ("lost: a majority of the nodes has forgotten", "tick left: unknown"),
     ("interrupted within the term", "tick interrupted in its term"),
-    ("not registered", "registration not at once"),
     ("the work failed; it has resigned", "work restarted"),
 ];
 
-/// The two log targets that the invariants need. Under `SEALED`, a leader reports that it has sealed the
-/// ledger. Under `TICK`, a leader reports the end of every tick.
-const SEALED: &str = "quorate::ledger::record";
+/// The log targets under which a leader reports that it founds the ledger, and the end of every tick.
+const LEDGER: &str = "quorate::ledger::copies::term_ledger";
 const TICK: &str = "quorate::scheduler::tick";
-const JUDGED: [&str; 2] = [SEALED, TICK];
 
 /// Copies the library's log messages on this thread into the trace, until the guard is dropped.
 pub(super) fn capture_log(trace: &Trace, referee: &Arc<Referee>) -> DefaultGuard {
@@ -55,7 +49,7 @@ struct LogCapture {
 
 impl Subscriber for LogCapture {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let most = if JUDGED.contains(&metadata.target()) { Level::DEBUG } else { Level::INFO };
+        let most = if metadata.target() == TICK { Level::DEBUG } else { Level::INFO };
         metadata.target().starts_with("quorate") && *metadata.level() <= most
     }
 
@@ -67,7 +61,7 @@ impl Subscriber for LogCapture {
         // The formatting of fields is much of the time of a run, so only needed fields are formatted.
         let target = event.metadata().target();
         let mut line = Line {
-            is_judged: JUDGED.contains(&target),
+            is_judged: target == TICK || target == LEDGER,
             is_traced: self.trace.is_written(),
             ..Line::default()
         };
@@ -95,15 +89,14 @@ impl Subscriber for LogCapture {
 }
 
 impl LogCapture {
-    /// Passes two kinds of reports to the invariants: that a leader has sealed the ledger, and that a leader
-    /// will not start a tick because the tick is lost.
+    /// Passes two kinds of reports to the invariants: that a leader founds the ledger, and that it will not start a tick
+    /// because the tick is lost.
     fn judge(&self, target: &str, line: &Line) {
         let field = |name: &str| line.values.get(name).map(String::as_str).unwrap_or_default();
         let term = field("term").parse().unwrap_or_default();
         match target {
-            SEALED if line.message == "sealed the ledger" && field("group") == GROUP => {
-                let nodes: Vec<&str> = field("nodes").split('"').skip(1).step_by(2).collect();
-                self.referee.judge(&SimEvent::Sealed { term, nodes: &nodes });
+            LEDGER if line.message.starts_with("founded the ledger") => {
+                self.referee.judge(&SimEvent::Founded { group: field("group"), term });
             }
             // Only ticks of the first group are passed on. The invariants of the second group judge its ticks
             // by other events.

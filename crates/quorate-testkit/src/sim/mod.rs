@@ -25,8 +25,7 @@
 //!   lost the *done* record of a message or a final record of a ledger in this way, that record may be written
 //!   again. If a majority has lost a registration, the ticks before the next registration are not judged. A tick
 //!   of an at-most-once job that was never started must have been reported as lost by a leader, for a true
-//!   reason. The reason *too few nodes remember* refers to the servers whose answers that leader's seal counted.
-//!   The reason is true only if the servers among them that remember are fewer than a majority of all servers.
+//!   reason: *a majority of the nodes has forgotten* is true only if the ledger was founded since the tick.
 //!   *Backing* counts a server that forgot less than `max_ttl` ago. *Backing* also counts a server that is down,
 //!   unless that server keeps all its data.
 //! - **Outside of the fault-free phase**, which follows the faults, a leader need not start a missed tick for
@@ -121,7 +120,7 @@ mod sweep;
 mod worker;
 
 pub use attempt_step::{ATTEMPT_LIMIT, AttemptStep, AttemptStepKind, LIMITED_SET};
-pub use event::{Belief, Event, Forced, RunOutcome, StoreRead, TickStart, Waiter, Working, Write};
+pub use event::{Belief, Event, Forced, RunOutcome, StoreRead, Stored, TickStart, Waiter, Working, Write};
 pub use excuse::Excuse;
 /// The parts of the simulated cluster, which `quorate-test` publishes for users' own tests.
 pub use quorate_test::sim::{

@@ -1,7 +1,8 @@
 use quorate::{
     internals::JobRow,
     node::{
-        Batch, BatchReply, FencingToken, LedgerState, MemoryStore, Refusal, Reply, Request, Resource,
+        Batch, BatchReply, FencingToken, MemoryStore, Refusal, Reply, Request, Resource,
+        copy::{HEADER_KEY, Header, LeadAct},
         engine::{self, Clocks, CounterRow, Store as _},
     },
     scheduler::HistoryEntry,
@@ -37,12 +38,10 @@ pub enum NodeFault {
     Reviving,
     /// The server answers that it has extended a lease, but does not change the end of the lease.
     Shortening,
-    /// The server overwrites a record that the writer has not seen.
-    Overwriting,
-    /// The server accepts writes of terms earlier than the term that sealed the ledger.
+    /// A node serves every leader that sealed its copy of a ledger at some time, and not only the last one.
     Unsealed,
-    /// The server overwrites a final record.
-    Reopening,
+    /// A node that has forgotten says that its copy of a ledger is complete.
+    Complete,
     /// When a worker writes a job's row, the server removes the pause from the row.
     Unpausing,
     /// The server answers that it has counted an attempt on a claim, but does not store the count.
@@ -120,12 +119,14 @@ impl FaultyNode<'_> {
             }
             (NodeFault::Reviving, Request::Extend { .. }) => self.revived(request.clone()),
             (NodeFault::Shortening, Request::Extend { resource, .. }) => self.shortened(resource, request),
-            (
-                NodeFault::Overwriting | NodeFault::Unsealed | NodeFault::Reopening,
-                Request::Write { ledger, key, .. },
-            ) => {
-                self.remove_guard(node_fault, ledger, key);
+            (NodeFault::Unsealed, Request::Lead { ledger, seal, .. }) => {
+                self.change_header(ledger, |header| header.seal = Some(*seal));
                 self.honestly(request)
+            }
+            (NodeFault::Complete, Request::SealCopy { ledger, seal, .. }) => {
+                let reply = self.honestly(request);
+                self.change_header(ledger, |header| header.mark = header.mark.or(Some(seal.term)));
+                if matches!(reply, Reply::Ledger(_)) { self.honestly(request) } else { reply }
             }
             (NodeFault::Miscounting, Request::Count { resource, .. }) => {
                 let Ok(before) = self.store.claim(resource);
@@ -133,7 +134,9 @@ impl FaultyNode<'_> {
                 let Ok(()) = self.store.set_claim(resource, before);
                 reply
             }
-            (NodeFault::Unpausing, Request::Write { key, .. }) if key.starts_with(JobRow::PREFIX) => {
+            (NodeFault::Unpausing, Request::Lead { act: LeadAct::Put { key, .. }, .. })
+                if key.starts_with(JobRow::PREFIX) =>
+            {
                 self.unpaused(request.clone())
             }
             (NodeFault::Shredding, Request::Prune { ledger, .. })
@@ -201,23 +204,24 @@ impl FaultyNode<'_> {
         reply
     }
 
-    /// Removes the part of the ledger's state because of which an honest server would refuse the next write.
-    fn remove_guard(&mut self, node_fault: NodeFault, ledger: &Arc<str>, key: &Arc<str>) {
+    /// Changes the header of a stored copy, if there is one.
+    fn change_header(&mut self, ledger: &Arc<str>, change: impl FnOnce(&mut Header)) {
         let Ok(mut state) = self.store.ledger(ledger);
-        let LedgerState { term, records, .. } = &mut state;
-        match node_fault {
-            NodeFault::Unsealed => *term = FencingToken::default(),
-            NodeFault::Overwriting => records.retain(|(name, record)| name != key || record.last),
-            _ => records.retain(|(name, record)| name != key || !record.last),
+        let stored = state.records.iter_mut().find(|(key, _)| **key == *HEADER_KEY);
+        let Some((_, record)) = stored else { return };
+        let Some(mut header) = Header::of_record(record) else { return };
+        change(&mut header);
+        if let Some(changed) = header.to_record() {
+            *record = changed;
         }
         let Ok(()) = self.store.set_ledger(ledger, state);
     }
 
     fn unpaused(&mut self, mut request: Request) -> Reply {
-        if let Request::Write { record, .. } = &mut request
-            && let Ok(row) = JobRow::parse(&record.value)
+        if let Request::Lead { act: LeadAct::Put { value: Some(value), .. }, .. } = &mut request
+            && let Ok(row) = JobRow::parse(value)
         {
-            record.value = JobRow { paused: None, ..row }.to_value();
+            *value = JobRow { paused: None, ..row }.to_value();
         }
         self.honestly(&request)
     }

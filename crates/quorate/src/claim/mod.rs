@@ -96,6 +96,7 @@ mod error;
 mod fingerprint;
 mod handle;
 mod many;
+mod memory;
 mod message;
 mod outcome;
 mod process;
@@ -115,6 +116,8 @@ pub use outcome::{ClaimOutcome, ClaimResult, Processed};
 pub use record::{DeadLettered, Done};
 pub use state::ClaimState;
 
+#[doc(hidden)]
+pub use memory::Memory;
 #[doc(hidden)]
 pub use slot::{CloseTally, SlotTally};
 #[doc(hidden)]

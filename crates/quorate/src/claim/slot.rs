@@ -17,13 +17,13 @@ use super::{
     votes::ClaimData,
 };
 use crate::{
+    claim::memory::Memory,
     config::{SettingError, majority},
     env::WallTime,
     lease::{
         AttemptResult, Contact, InspectTarget, Inspection, Lease, LeaseParams, attempt_each_with,
         inspect_each, is_contended,
     },
-    ledger::Memory,
     node::{DoneRecord, NodeTime, Owner, Refusal, Reply, Request, Resource},
     quorum::Quorum,
     sabotage::Sabotage,
@@ -225,6 +225,17 @@ impl Slots {
     pub(crate) fn is_past_horizon(&self, slot: &SlotId) -> bool {
         let config = self.quorum.config();
         slot.horizon + config.max_clock_offset * 2 + config.node_timeout * 2 <= self.quorum.wall()
+    }
+
+    /// Returns the time from which a majority of the nodes remembers slots. If the memories of further nodes began up to
+    /// `max_clock_offset` after that time, the result is the latest of their beginnings: if only a bare majority counted for a
+    /// slot, a worker could take it only while all of these nodes answer.
+    pub(crate) fn remembered_from(quorum: &Quorum) -> WallTime {
+        let (pool, offset) = (quorum.pool(), quorum.config().max_clock_offset);
+        let mut from: Vec<WallTime> = (0..pool.len()).map(|node| pool.since(node) + offset).collect();
+        from.sort_unstable();
+        let majority = from.get(pool.majority() - 1).copied().unwrap_or_default();
+        from.into_iter().filter(|from| *from <= majority + offset).max().unwrap_or(majority)
     }
 
     /// Returns whether the memories of a majority of the nodes may cover the time `at`. If not, no worker can

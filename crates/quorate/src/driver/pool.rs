@@ -124,10 +124,6 @@ impl NodePool {
         majority(self.len())
     }
 
-    pub(crate) fn name(&self, node: usize) -> Arc<str> {
-        self.registry.name(node)
-    }
-
     pub(crate) fn epoch(&self, node: usize) -> u64 {
         self.registry.epoch(node)
     }
@@ -148,6 +144,12 @@ impl NodePool {
         }
         let reached = self.registry.majority_has_reached(self.env.now(), self.config.drift_rate);
         reached.unwrap_or_else(|| self.env.wall())
+    }
+
+    /// Returns a time after which the quorum's clock has not been for any worker that asks the same nodes, unless a clock was
+    /// set back. A node whose clock is unknown may have any time.
+    pub(crate) fn latest_wall(&self) -> WallTime {
+        self.registry.no_majority_is_past(self.env.now()).unwrap_or_default().max(self.wall())
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<()> {

@@ -8,7 +8,7 @@
 
 use crate::{
     env::WallTime,
-    ledger::{Answered, FOR_ANY_MEMORY, Ledger, LedgerError, time_below},
+    ledger::{Answered, Ledger, LedgerError, time_below},
     node::{FencingToken, Record},
     vote::NoMajority,
 };
@@ -127,8 +127,7 @@ impl TermRecords {
     /// Stores the beginning of `term`, or its end if `term` has one.
     pub(super) async fn write(&self, term: &PastTerm) -> Result<(), LedgerError> {
         let (key, record) = (key(term), record(term));
-        // The memory rule is of no use here: a node that has lost other terms may store this one.
-        match self.0.write_remembered(&key, None, &record, FOR_ANY_MEMORY).await {
+        match self.0.write(&key, None, &record).await {
             Err(LedgerError::Standing(_)) => Ok(()),
             written => written,
         }
@@ -157,9 +156,9 @@ impl TermRecords {
     pub(super) async fn newest(&self, limit: usize) -> Result<Vec<PastTerm>, NoMajority> {
         match self.0.read().await {
             Ok(answers) => Ok(terms(&answers).into_iter().rev().take(limit).collect()),
-            Err(LedgerError::NoMajority(report) | LedgerError::Forgotten(report)) => Err(report),
+            Err(LedgerError::NoMajority(report)) => Err(report),
             // The part is not sealed, and a read meets no other record.
-            Err(LedgerError::Superseded { .. } | LedgerError::Standing(_)) => Ok(Vec::new()),
+            Err(_) => Ok(Vec::new()),
         }
     }
 }
@@ -238,7 +237,7 @@ fn prune_below(answers: &[Answered], kept: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
+    use crate::node::LedgerState;
 
     fn term(number: u64, end: Option<(u64, TermEndCause)>) -> PastTerm {
         let end = end.map(|(at, cause)| TermEnd { at: WallTime::from_micros(at), cause, reason: "".into() });
@@ -249,8 +248,7 @@ mod tests {
     fn node(terms: &[PastTerm]) -> Answered {
         let mut records: Vec<_> = terms.iter().map(|term| (key(term), record(term))).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
-        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
     }
 
     #[test]

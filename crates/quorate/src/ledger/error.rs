@@ -16,10 +16,9 @@ pub enum LedgerError {
     /// Nodes store this record, which differs from the record that the leader had read before its write.
     #[error("another record stands: {0:?}")]
     Standing(Record),
-    /// So many nodes have pruned records of this time, or have lost their memory of it, that no majority is
-    /// left that can store the record. Waiting does not help.
-    #[error("too few nodes can remember a record of that time; {} of {} must: the memory of the others began later, or they did not answer", .0.needed(), .0.outcomes().len())]
-    Forgotten(NoMajority),
+    /// The leader's term has ended.
+    #[error("the term has ended")]
+    Ended,
     /// Too few of the nodes that remember the record's time answered.
     #[error("too few nodes answered for the ledger: {0}")]
     NoMajority(NoMajority),

@@ -7,7 +7,7 @@
 //! store the entry, the entry is missing. The nodes keep the newest 1,000 entries. A replacement of all nodes begins
 //! with an empty list.
 
-use super::{Answered, Ledger, LedgerError, record::FOR_ANY_MEMORY};
+use super::{Answered, Ledger, LedgerError};
 use crate::{
     env::WallTime,
     node::{FencingToken, Record},
@@ -67,7 +67,7 @@ impl OperationLog {
     pub async fn add(&self, operation: &Operation) -> Result<(), LedgerError> {
         let random = self.0.quorum().env().random();
         let key = format!("{:020}/{random:016x}", operation.at.as_micros()).into();
-        self.0.write_remembered(&key, None, &operation.to_record(), FOR_ANY_MEMORY).await?;
+        self.0.write(&key, None, &operation.to_record()).await?;
         let answers = self.0.read().await?;
         if let Some(below) = prune_below(&answers, ENTRIES_MAX) {
             self.0.prune(FencingToken::default(), below).await?;
@@ -129,8 +129,7 @@ pub(crate) fn time_below(times: &[u64], kept: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
-    use std::time::Duration;
+    use crate::node::LedgerState;
 
     fn operation(at: u64) -> Operation {
         Operation {
@@ -149,9 +148,8 @@ mod tests {
         let record = |operation: &Operation| {
             (format!("{:020}/x", operation.at.as_micros()).into(), operation.to_record())
         };
-        let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
         let records = operations.iter().map(record).collect();
-        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
     }
 
     #[test]

@@ -1,17 +1,17 @@
-use super::{LedgerError, Memory, WriteTally, WriteVerdict, gather::gather, pages::Pages};
+use super::{
+    LedgerError,
+    gather::gather,
+    pages::Pages,
+    tally::{WriteTally, WriteVerdict},
+};
 use crate::{
     config::SettingError,
     env::WallTime,
-    node::{Cursor, FencingToken, LedgerState, NodeTime, Record, Reply, Request},
+    node::{Cursor, FencingToken, LedgerState, Record, Reply, Request},
     quorum::Quorum,
-    sabotage::Sabotage,
-    trust::NodeEpoch,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
 use std::{fmt, sync::Arc, time::Duration};
-
-/// A time that every memory of a node covers, for records that no earlier record can contradict.
-pub(crate) const FOR_ANY_MEMORY: u64 = u64::MAX;
 
 /// The ledger of one group, or a part of it.
 #[derive(Clone, Debug)]
@@ -33,10 +33,15 @@ pub(crate) trait WriteObserver: fmt::Debug + Send + Sync {
 /// The ledger as one node stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
-    /// The memory of the node.
-    pub memory: Memory,
     /// The records that the node stores.
     pub state: LedgerState,
+}
+
+impl Answered {
+    /// Returns the record under `key`.
+    pub(crate) fn record(&self, key: &str) -> Option<&Record> {
+        self.state.records.iter().find(|(found, _)| **found == *key).map(|(_, record)| record)
+    }
 }
 
 impl Ledger {
@@ -77,53 +82,32 @@ impl Ledger {
         Self { observer: Some(observer), ..self }
     }
 
-    fn observe<T>(&self, result: Result<T, LedgerError>) -> Result<T, LedgerError> {
+    /// Returns the full name of the ledger.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.group
+    }
+
+    /// Informs the observer that a write is done.
+    pub(super) fn note_written(&self) {
         if let Some(observer) = &self.observer {
-            match &result {
-                Ok(_) => observer.written(),
-                Err(LedgerError::NoMajority(report)) if report.is_inability() => observer.not_written(report),
-                Err(_) => {}
-            }
+            observer.written();
+        }
+    }
+
+    /// Informs the observer of the outcomes of the nodes, if so many of them are unable that no majority is left.
+    pub(super) fn note_not_written(&self, report: &NoMajority) {
+        if let Some(observer) = self.observer.as_ref().filter(|_| report.is_inability()) {
+            observer.not_written(report);
+        }
+    }
+
+    fn observe<T>(&self, result: Result<T, LedgerError>) -> Result<T, LedgerError> {
+        match &result {
+            Ok(_) => self.note_written(),
+            Err(LedgerError::NoMajority(report)) => self.note_not_written(report),
+            Err(_) => {}
         }
         result
-    }
-
-    /// Seals the ledger with `term`: from now on a majority refuses writes of older terms. Returns the records
-    /// of every node that answered.
-    ///
-    /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed it; [`LedgerError::NoMajority`] if too few nodes
-    /// answered.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, some nodes may be sealed. This affects only older terms.
-    pub async fn seal(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
-        let sealed = self.seal_pages(term).await?;
-        Ok(sealed.into_iter().map(|pages| self.answered(pages.into_state())).collect())
-    }
-
-    /// Seals the ledger in the same way as [`Ledger::seal`], but returns the records of each node in the order in which
-    /// they came. A record may occur twice; the later copy counts.
-    pub(crate) async fn seal_unsorted(&self, term: FencingToken) -> Result<Vec<Answered>, LedgerError> {
-        let sealed = self.seal_pages(term).await?;
-        Ok(sealed.into_iter().map(|pages| self.answered(pages.into_unsorted())).collect())
-    }
-
-    async fn seal_pages(&self, term: FencingToken) -> Result<Vec<Pages>, LedgerError> {
-        let reads_only = self.quorum.config().sabotaged(Sabotage::PlainRead);
-        let request = |ledger, after| match reads_only {
-            true => Request::Read { ledger, after, key: None },
-            false => Request::Seal { ledger, term, after },
-        };
-        let read = self.observe(self.pages(request).await)?;
-        let name = |(node, _): &(usize, Pages)| self.quorum.pool().name(*node);
-        tracing::debug!(
-            group = &*self.group,
-            term = term.get(),
-            nodes = ?read.iter().map(name).collect::<Vec<_>>(),
-            "sealed the ledger"
-        );
-        Ok(read.into_iter().map(|(_, pages)| pages).collect())
     }
 
     /// Reads the records of every node that answers, without a seal. A leader may write at the same time, and a
@@ -137,32 +121,29 @@ impl Ledger {
     /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
-        Ok(read.into_iter().map(|(_, pages)| self.answered(pages.into_state())).collect())
+        Ok(read.into_iter().map(|(_, pages)| Answered { state: pages.into_state().1 }).collect())
     }
 
-    /// Reads the records under `keys`: for each key the memory and the record of every node that answered. Waits until
-    /// every node has answered for every key, or has timed out.
+    /// Reads the records under `keys`, from every node that answers for each of them. Waits until every node has answered, or
+    /// has timed out.
     ///
     /// # Errors
-    /// [`LedgerError::NoMajority`] if fewer than a majority answered for some key.
+    /// [`LedgerError::NoMajority`] if fewer than a majority answered.
     ///
     /// # Cancel safety
     /// Safe: the call only reads.
-    pub(crate) async fn read_keys(
-        &self,
-        keys: &[Arc<str>],
-    ) -> Result<Vec<Vec<(Memory, Option<Record>)>>, LedgerError> {
+    pub(crate) async fn read_keys(&self, keys: &[Arc<str>]) -> Result<Vec<Answered>, LedgerError> {
         let pool = self.quorum.pool();
         let (sender, mut votes) = vote_channel();
         for node in 0..pool.len() {
-            for (ticket, key) in (0..).zip(keys) {
+            for key in keys {
                 let (ledger, key) = (Arc::clone(&self.group), Some(Arc::clone(key)));
                 let request = Request::Read { ledger, after: None, key };
-                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket });
+                pool.ask(node, request, ReplyTo { sender: sender.clone(), ticket: 0 });
             }
         }
         drop(sender);
-        let mut found: Vec<Vec<(Memory, Option<Record>)>> = keys.iter().map(|_| Vec::new()).collect();
+        let mut found = vec![(0, Answered { state: LedgerState::default() }); pool.len()];
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
@@ -170,53 +151,34 @@ impl Ledger {
             if vote.memory.epoch != pool.epoch(vote.node) {
                 continue;
             }
-            if let Answer::Reply(Reply::Ledger(page)) = vote.answer
-                && let (Some(of_key), Some(key)) =
-                    (found.get_mut(vote.ticket as usize), keys.get(vote.ticket as usize))
-            {
-                let record = page.state.records.into_iter().find(|(found, _)| found == key);
-                of_key.push((self.memory(vote.memory.since), record.map(|(_, record)| record)));
+            if let Answer::Reply(Reply::Ledger(page)) = vote.answer {
+                let (answers, of_node) = &mut found[vote.node];
+                *answers += 1;
+                of_node.state.records.extend(page.state.records);
             }
         }
-        if found.iter().any(|of_key| of_key.len() < pool.majority()) {
+        let answered = found.into_iter().filter(|(answers, _)| *answers == keys.len());
+        let answered: Vec<Answered> = answered.map(|(_, of_node)| of_node).collect();
+        if answered.len() < pool.majority() {
             return Err(LedgerError::NoMajority(pool.report(outcomes)));
         }
-        Ok(found)
+        Ok(answered)
     }
 
     /// Writes `record` under `key`. A node accepts the write only if it stores the record `seen` there, or, if
-    /// `seen` is `None`, no record. The call succeeds once a majority of nodes has stored the record. A node
-    /// counts only if its memory covers the record's time.
+    /// `seen` is `None`, no record. The call succeeds once a majority of nodes has stored the record.
     ///
     /// # Errors
-    /// One of the following. After an error a minority may store the record.
-    ///
-    /// * [`LedgerError::Superseded`] if a later term has sealed the ledger.
-    /// * [`LedgerError::Standing`] if a node stores another record, and no majority has stored `record`.
-    /// * [`LedgerError::Forgotten`] if no majority is left because so many nodes have pruned the record's time,
-    ///   or lost their memory of it.
-    /// * [`LedgerError::NoMajority`] if too few nodes answered.
+    /// [`LedgerError::Standing`] if nodes store another record; [`LedgerError::NoMajority`] if too few nodes
+    /// answered. After an error, some nodes may store the record.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the record may have been written on all nodes, on some, or on none.
+    /// If the future is dropped, the record may be stored on all nodes, on some, or on none.
     pub async fn write(
         &self,
         key: &Arc<str>,
         seen: Option<&Record>,
         record: &Record,
-    ) -> Result<(), LedgerError> {
-        self.write_remembered(key, seen, record, record.at).await
-    }
-
-    /// Writes a record like [`Ledger::write`], with another memory rule: a node counts if its memory covers
-    /// the time `remembered`, in microseconds since the epoch. The time of the record does not matter for
-    /// this rule.
-    pub(crate) async fn write_remembered(
-        &self,
-        key: &Arc<str>,
-        seen: Option<&Record>,
-        record: &Record,
-        remembered: u64,
     ) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let votes = pool.ask_all(Request::Write {
@@ -227,7 +189,7 @@ impl Ledger {
             record: record.clone(),
         });
         votes.wake_after(pool.majority());
-        self.observe(self.settle(votes, WriteTally::new(pool.len(), remembered)).await)
+        self.observe(self.settle(votes, WriteTally::new(pool.len())).await)
     }
 
     /// Removes the records before the time `below`, in microseconds since the epoch, as the leader of `term`.
@@ -248,10 +210,6 @@ impl Ledger {
         request: impl Fn(Arc<str>, Option<Cursor>) -> Request,
     ) -> Result<Vec<(usize, Pages)>, LedgerError> {
         gather(self.quorum.pool(), |after| request(Arc::clone(&self.group), after)).await
-    }
-
-    fn answered(&self, (memory, state): (NodeEpoch, LedgerState)) -> Answered {
-        Answered { memory: self.memory(memory.since), state }
     }
 
     /// Sets how long the ledger is kept after its last seal, write or prune, or after the last call of this
@@ -284,23 +242,15 @@ impl Ledger {
     async fn settle(&self, mut votes: VoteReceiver, mut tally: WriteTally) -> Result<(), LedgerError> {
         let pool = self.quorum.pool();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
-        while tally.settled().is_none() {
+        while !tally.is_settled() {
             let Some(vote) = votes.recv().await else { break };
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
-            tally.count(self.memory(vote.memory.since), &vote.answer);
+            tally.count(&vote.answer);
         }
         match tally.verdict() {
             WriteVerdict::Written => Ok(()),
-            WriteVerdict::Superseded(by) => Err(LedgerError::Superseded { by }),
             WriteVerdict::Conflict(record) => Err(LedgerError::Standing(record)),
-            WriteVerdict::Forgotten => Err(LedgerError::Forgotten(pool.report(outcomes))),
             WriteVerdict::NoMajority => Err(LedgerError::NoMajority(pool.report(outcomes))),
         }
-    }
-
-    fn memory(&self, since: NodeTime) -> Memory {
-        let ignores_memory = self.quorum.config().sabotaged(Sabotage::NoMemoryRule);
-        let since = if ignores_memory { NodeTime::default() } else { since };
-        Memory { since, max_clock_offset: self.quorum.config().max_clock_offset }
     }
 }

@@ -36,6 +36,22 @@ pub(crate) fn majority_has_reached(
     Some(WallTime::from_micros(time.as_micros()))
 }
 
+/// Returns the time that the clocks of no majority of the nodes have passed when the boot clock shows `now`. A clock without
+/// a sample may show any time. Returns `None` if a majority may.
+///
+/// A majority that has shown a later time before would have as many clocks past the result, since clocks run forward.
+pub(crate) fn no_majority_is_past(
+    now: BootTime,
+    samples: impl IntoIterator<Item = Option<ClockOffset>>,
+) -> Option<WallTime> {
+    let shows = |offset: ClockOffset| std::cmp::Reverse(offset.node_time_at_least(now));
+    let mut shown: Vec<_> = samples.into_iter().map(|offset| offset.map(shows)).collect();
+    // `None` comes first, and the latest times come before the earlier ones.
+    shown.sort_unstable();
+    let time = shown.get(majority(shown.len()) - 1).copied().flatten()?.0;
+    Some(WallTime::from_micros(time.as_micros()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +129,22 @@ mod tests {
             let reached = truth.iter().filter(|ahead| (now + *ahead) * 1_000 >= wall.as_micros());
             assert!(reached.count() >= majority(nodes), "{truth:?}: {wall:?}");
         }
+    }
+
+    #[test]
+    fn unknown_clocks_may_be_the_latest() {
+        let past = |nodes: &[Option<ClockOffset>]| {
+            let wall = no_majority_is_past(ms(2_000), nodes.iter().copied())?;
+            Some(
+                (i64::try_from(wall.as_micros()).unwrap() + 1).div_euclid(1_000)
+                    - i64::try_from(HOUR).unwrap(),
+            )
+        };
+        let all = [heard(HOUR, 1_999), heard(HOUR + 500, 1_999), heard(2 * HOUR, 1_999)];
+        let median = past(&all).unwrap();
+        assert!((2_499..=2_501).contains(&median), "{median}");
+        assert!(past(&[all[0], all[1], None]).unwrap() >= median, "one clock is unknown");
+        assert!(past(&[all[0], all[2], None]).unwrap() > 1_000_000);
+        assert_eq!(past(&[all[0], None, None]), None);
     }
 }

@@ -54,6 +54,13 @@ struct NodeEntry {
     clock: Mutex<Option<ClockOffset>>,
 }
 
+impl NodeEntry {
+    /// Returns the best sample of the node's clock.
+    fn sample(&self) -> Option<ClockOffset> {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Debug)]
 struct RegistryState {
     states: Vec<NodeState>,
@@ -374,11 +381,15 @@ impl NodeRegistry {
     /// `now`. Returns `None` before a majority has replied. If two names in the node list belong to one server,
     /// neither counts.
     pub(crate) fn majority_has_reached(&self, now: BootTime, drift_rate: f64) -> Option<WallTime> {
-        let samples = self.entries.iter().map(|entry| {
-            let clock = *entry.clock.lock().unwrap_or_else(PoisonError::into_inner);
-            clock.filter(|_| !entry.twin.load(Ordering::Acquire))
-        });
+        let counts = |entry: &&NodeEntry| !entry.twin.load(Ordering::Acquire);
+        let samples = self.entries.iter().map(|entry| entry.sample().filter(|_| counts(&entry)));
         quorum_clock::majority_has_reached(now, drift_rate, samples)
+    }
+
+    /// Returns the time that the clocks of no majority of the nodes have passed when the boot clock shows `now`. Returns `None`
+    /// before a majority has replied.
+    pub(crate) fn no_majority_is_past(&self, now: BootTime) -> Option<WallTime> {
+        quorum_clock::no_majority_is_past(now, self.entries.iter().map(NodeEntry::sample))
     }
 
     /// Returns the signal that wakes the driver of `node` when the state of another node has changed.

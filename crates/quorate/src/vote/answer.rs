@@ -219,7 +219,9 @@ impl NoMajority {
                 outcome,
                 NodeOutcome::Unreachable(_)
                     | NodeOutcome::Untrusted(_)
-                    | NodeOutcome::Refused(Refusal::Unable(_) | Refusal::Failed(_) | Refusal::WrongType(_))
+                    | NodeOutcome::Refused(
+                        Refusal::Unable(_) | Refusal::Failed(_) | Refusal::WrongType(_) | Refusal::Incomplete
+                    )
             )
         };
         self.nodes.len() - self.count(unable) < self.needed

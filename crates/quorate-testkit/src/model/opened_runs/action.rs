@@ -17,17 +17,21 @@ pub enum Action {
     Decides(u8, u8, Choice),
     /// An actor makes this choice without answers of nodes.
     Goes(u8, Choice),
-    /// A leader that writes a record finds a later record on a node than the one that it has seen. The leader
-    /// continues from that later record.
-    Meets(u8, Name),
+    /// A leader takes the ledger over, and decides from the run's record.
+    TakesOver(u8, Choice),
+    /// A leader's record takes effect in the ledger.
+    Writes(u8),
+    /// A leader removes the run's record from the ledger.
+    Prunes(u8),
+    /// A worker reads the run's record in the ledger. If a leader is given, the worker reads the record that this
+    /// leader writes, on the only node that the write has reached.
+    Reads(u8, Option<u8>),
     /// An actor's lease on a slot is over by the actor's own clock.
     Over(u8),
     /// On a node, the lease on the slot of this generation expires.
     Expires(u8, Name),
     /// A node forgets everything.
     Forgets(Name),
-    /// A node comes back with the run's record, and without its seals and slots.
-    Returns(Name),
     /// On a node, the horizon of the next slot passes, and the node removes the row of that slot.
     Horizon(Name),
 }
@@ -35,14 +39,6 @@ pub enum Action {
 /// A request of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A worker reads the ledger.
-    Read,
-    /// A leader seals the ledger.
-    Seal,
-    /// A leader writes its record.
-    Write,
-    /// A leader's delayed write of its last *open* record runs.
-    WriteLate,
     /// An actor acquires the claim of the slot.
     Acquire,
     /// An actor extends its claim. A delayed acquire has the same effect, so this step covers it too.
@@ -59,8 +55,6 @@ pub enum Ask {
     Look,
     /// A leader checks whether the slot is free, and nothing else.
     LookFree,
-    /// A leader prunes the tick.
-    Prune,
 }
 
 /// A decision of an actor.
@@ -90,12 +84,15 @@ impl fmt::Debug for Action {
                 write!(f, "{} decides by {}: {choice:?}", who(a), names(nodes))
             }
             Self::Goes(a, choice) => write!(f, "{}: {choice:?}", who(a)),
-            Self::Meets(a, node) => write!(f, "{} goes on from what {node:?} has", who(a)),
+            Self::TakesOver(a, choice) => write!(f, "{} takes the ledger over: {choice:?}", who(a)),
+            Self::Writes(a) => write!(f, "{} writes its record", who(a)),
+            Self::Prunes(a) => write!(f, "{} prunes the run", who(a)),
+            Self::Reads(a, None) => write!(f, "{} reads the record", who(a)),
+            Self::Reads(a, Some(leader)) => write!(f, "{} reads what {} writes", who(a), who(leader)),
             Self::Over(a) => write!(f, "{}'s lease is over", who(a)),
             Self::Expires(1, node) => write!(f, "{node:?}'s lease expires"),
             Self::Expires(generation, node) => write!(f, "{node:?}'s lease of {generation} expires"),
             Self::Forgets(node) => write!(f, "{node:?} forgets"),
-            Self::Returns(node) => write!(f, "{node:?} returns with the record"),
             Self::Horizon(node) => write!(f, "{node:?} passes the horizon"),
         }
     }

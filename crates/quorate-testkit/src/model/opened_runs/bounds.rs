@@ -8,14 +8,13 @@ use super::{
     state::{LEADERS, WORKERS},
 };
 
-/// The property that a generation starts at most once. For an at-least-once job, this property holds only
-/// while no memory is lost.
+/// The property that a generation starts at most once.
 pub const ONCE: &str = "a generation starts once";
 /// The property that a run which a leader ended as *skipped* never starts, neither before nor after this end.
 pub const SKIPPED: &str = "a skipped run never starts";
 /// The property that a run has the end *done* only if a handler of the run has ended.
 pub const DONE: &str = "a run that is done was executed to its end";
-/// The property that all leaders that end the run give it the same end. It holds while no memory is lost.
+/// The property that all leaders that end the run give it the same end.
 pub const AGREED: &str = "a run has one end";
 /// The property that no handler starts after the history has the end. It holds while no memory is lost and
 /// leases exclude each other.
@@ -26,10 +25,10 @@ pub const ALONE: &str = "generations do not overlap";
 /// The property that a run which a leader finds pruned has ended.
 pub const ENDED: &str = "a run is not forgotten before its end";
 /// The property that no later leader concludes that a started run was *skipped*. It is checked for one more
-/// leader that seals the ledger now.
+/// leader that takes the ledger over now.
 pub const NEXT: &str = "no later leader finds a started run as skipped";
 /// The property that every later leader finds the end that the history has. It is checked for one more leader
-/// that seals the ledger now. It holds while no memory is lost.
+/// that takes the ledger over now.
 pub const FINAL: &str = "every later leader finds the end in the history";
 
 /// One model, within bounds.
@@ -43,8 +42,6 @@ pub struct OpenedRuns {
     pub generations: u8,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
-    /// The number of times that a node comes back with its present record, and without its seals and slots.
-    pub returns: u8,
     /// True if leases exclude each other. Otherwise a lease may expire at any moment, and its holder does not
     /// notice.
     pub timed: bool,
@@ -57,42 +54,20 @@ pub struct OpenedRuns {
     pub prunes: bool,
     /// The steps that have already been taken when a search begins.
     pub from: From,
-    /// The choices of each leader for a run of which it finds no record.
-    pub plans: [Plan; LEADERS],
     /// The rule that is left out.
     pub without: Option<Rule>,
-}
-
-/// The choice that a leader has for a run of which it finds no record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// The leader may open the run or skip it, and with [`OpenedRuns::direct`] it may execute the run itself.
-    Any,
-    /// The leader opens the run.
-    Opens,
-    /// The leader skips the run.
-    Skips,
 }
 
 /// A rule of the protocol, with its number in `docs/design/scheduler.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// R1. A leader seals the ledger before it decides. Without this rule, the leader only reads the ledger.
-    Seal,
-    /// R2. If a node's memory began after the tick, the absence of a record on the node proves nothing.
-    SealMemory,
-    /// R2b. A *skipped* record counts as *lost*, unless a majority of nodes whose memory began before the
-    /// tick has answered the seal.
-    SkipMemory,
-    /// R2c. A leader that found no record may open the first generation only if a majority of nodes whose
-    /// memory began before the tick has answered its seal. Otherwise it opens the second generation.
+    /// R1. The nodes refuse the write of a leader after a later leader has taken the ledger over.
+    Fence,
+    /// R2c. If a leader finds a *started* record, the generation that it opens is the second, because the leader that
+    /// wrote the record may have started the run.
     UnknownNext,
     /// R3. A worker takes a run only if a majority shows the run as open.
     OpenMajority,
-    /// R3. Only nodes whose memory began before the generation's `at` count for this majority.
-    OpenMemory,
-    /// R3. All nodes of this majority show a record of the same term.
-    OpenTerm,
     /// R4. Before a worker starts the run, the nodes must count its attempt in the slot.
     Count,
     /// R4. A worker starts the run only if a majority has stored the count of its attempt.
@@ -123,28 +98,12 @@ pub enum Rule {
     HorizonFree,
     /// R10. A majority stores the *closed* record before the end is entered in the history.
     ClosedFirst,
-    /// R10. Only nodes whose memory began before the tick and before the leader's term count for the majority
-    /// that stores the *closed* record.
-    ClosedMemory,
     /// R11. Only the owner of a slot records the end in the slot.
     OwnEnd,
-    /// R11b. The record of the highest term decides. Without this rule, a closed record has precedence over all
-    /// others.
-    Latest,
-    /// R14. A leader may find a later record on a node than the one it has seen. If no majority of nodes
-    /// whose memory began before the tick answered the leader's seal, the leader does not overwrite that
-    /// record. It continues from that record.
-    MeetsLater,
-    /// R14. Within a term, the records that a leader writes only go forward. After it has written *closed*, a
-    /// leader never continues from an *open* record.
-    Forward,
     /// R12. A run is pruned only after it is closed.
     PruneClosed,
-    /// R13. The `at` of a generation is the later of two times: the beginning of the term that opens the
-    /// generation, and the time of the tick. Without this rule, `at` is the time of opening.
-    AtOfTerm,
     /// R13. The `at` of a generation never changes. Without this rule, a leader that continues the generation
-    /// sets a new `at`.
+    /// sets a new `at`: the beginning of its own term.
     AtStays,
 }
 
@@ -158,13 +117,11 @@ impl OpenedRuns {
             leaders,
             generations: 1,
             forgets: 0,
-            returns: 0,
             timed: false,
             horizon: false,
             direct: false,
             prunes: false,
             from: From::Nothing,
-            plans: [Plan::Any; LEADERS],
             without: None,
         }
     }
@@ -198,11 +155,6 @@ impl OpenedRuns {
         self.without == Some(rule)
     }
 
-    /// Returns `true` if the property [`ONCE`] is guaranteed within these bounds.
-    pub(super) fn counts_starts(&self) -> bool {
-        self.generations == 1 || self.remembers()
-    }
-
     /// Returns `true` if a leader may learn from a majority of the nodes that no worker can take a slot any
     /// more. This is possible after the slot's horizon, or if these nodes have lost their memory since the
     /// generation was opened (R9c).
@@ -211,6 +163,6 @@ impl OpenedRuns {
     }
 
     pub(super) fn remembers(&self) -> bool {
-        self.forgets + self.returns == 0
+        self.forgets == 0
     }
 }

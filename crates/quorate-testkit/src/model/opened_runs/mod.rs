@@ -1,13 +1,15 @@
-//! Opened runs: a leader opens a run in the sealed ledger, and a worker takes the run through a *slot*. A
-//! slot is a claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the
-//! protocol. Each [`Rule`] names its number on that page.
+//! Opened runs: a leader opens a run in its ledger, and a worker takes the run through a *slot*. A slot is a
+//! claim of which at most one attempt is ever counted. `docs/design/scheduler.md` describes the protocol. Each
+//! [`Rule`] names its number on that page.
 //!
 //! # Status
 //!
-//! These parts are the shipped code: the engine, the tallies of acquires, of writes and of slots, the turn of
-//! an attempt, the verdict of a seal, and the memory rule. The other decisions are in `proposed.rs`, on
-//! packed records. The tests of `proposed.rs` compare them with the shipped decisions for every pair of
-//! records.
+//! These parts are the shipped code: the engine, the tallies of acquires and of slots, the turn of an attempt, the
+//! memory rule, the check of an *open* record, and the decisions about generations and their ends.
+//!
+//! The ledger is not: here it is one record of the run, which the leader of the latest term writes in one step, and
+//! which no loss of a node's memory removes. The model [`copies`](crate::model::copies) shows that the nodes' copies
+//! amount to this.
 //!
 //! # Not covered
 //!
@@ -18,54 +20,55 @@
 //! * fencing tokens: every grant has the same token, so only the owner check can refuse a *complete*. The
 //!   model thus permits more than the engine;
 //! * quarantine: a node that forgot serves at once. This also permits more than the engine;
-//! * the leader's lease: no leader stops because its term is over.
+//! * the leader's lease: no leader stops because its term is over;
+//! * a run that is executed by several leaders, one after another;
+//! * the founding of a new ledger, after a majority of the nodes has forgotten at once.
 //!
 //! # Scope
 //!
 //! The model has three nodes, one run, up to three workers, and up to three leaders. The terms of the leaders
-//! are unique and grow. A request runs at any later moment or never, and its answer arrives at once. An actor
+//! are unique and grow. A leader's write takes effect at any later moment or never, and no longer once a later leader
+//! has taken the ledger over. A worker reads the record and acts on it at any later moment. A request to a slot runs at
+//! any later moment or never, and its answer arrives at once. An actor
 //! decides at any later moment, on the answers of any majority. A late decision therefore covers the case of
 //! a late reply. The following requests may run after the actor's phase has ended: acquires, extensions,
-//! counts, *void*, *done*, and the write of a leader's last *open* record.
+//! counts, *void* and *done*.
 //!
 //! A lease on a slot expires on each node at any moment. If the model is *timed*, the lease expires only after its
 //! owner's own deadline. At that deadline the owner stops acquiring and does not start the run.
 //!
-//! A node may forget everything, or come back with an *open* record and nothing else. Memories are ordered by
-//! number: the model stores for each node after which loss its memory began. The `at` of an *open* record is
-//! such a number of losses too ([`Rule::AtOfTerm`]). The horizon of a slot passes on each node at any moment.
-//! The node then removes the slot's row.
+//! A node may forget all its slots. Memories are ordered by number: the model stores for each node after which loss its
+//! memory began. The `at` of an *open* record is such a number of losses too ([`memory_needed`]). The horizon of a slot
+//! passes on each node at any moment. The node then removes the slot's row.
 //!
-//! The properties [`NEXT`] and [`FINAL`] ask which state one more leader would find if it sealed any two
-//! nodes now. A model of two leaders therefore covers the seal of a third leader.
+//! The properties [`NEXT`] and [`FINAL`] ask what one more leader would find if it took the ledger over now. A model of
+//! two leaders therefore covers the decision of a third one.
+//!
+//! [`memory_needed`]: quorate::internals::memory_needed
 
 mod action;
 mod bounds;
 mod leader;
 mod node;
-mod proposed;
 mod record;
 mod script;
 mod state;
 mod worker;
 
 pub use action::{Action, Ask, Choice};
-pub use bounds::{AGREED, ALONE, CLOSED, DONE, ENDED, FINAL, NEXT, ONCE, OpenedRuns, Plan, Rule, SKIPPED};
+pub use bounds::{AGREED, ALONE, CLOSED, DONE, ENDED, FINAL, NEXT, ONCE, OpenedRuns, Rule, SKIPPED};
 pub use record::{End, GENERATIONS};
 pub use script::From;
 pub use state::{LEADERS, State, WORKERS};
 
 use super::{NODES, Name};
-use leader::SealedState;
-use node::{Core, RequestOptions, Row};
-use proposed::inherited;
-use record::{Mark, Stage};
-use state::{Broken, Found, Leader, LeaderPhase, Site, Worker, WorkerPhase};
+use node::{Core, Row};
+use state::{Broken, Leader, LeaderPhase, Ledger, Site, Worker, WorkerPhase};
 use stateright::{Model, Property};
 
 impl OpenedRuns {
-    fn options(&self) -> RequestOptions {
-        RequestOptions { finals: self.leaves_out(Rule::Latest), horizon: !self.leaves_out(Rule::Horizon) }
+    fn keeps_horizon(&self) -> bool {
+        !self.leaves_out(Rule::Horizon)
     }
 
     /// Counts the start of a handler, of a worker or of a leader. If the start breaks a property, notes that
@@ -75,7 +78,7 @@ impl OpenedRuns {
         *starts = (*starts + 1).min(2);
         let excludes = self.timed && self.remembers() && worker.is_some();
         let runs = |other: usize| state.workers[other].phase == WorkerPhase::Running && !state.is_over(other);
-        if state.starts[usize::from(generation) - 1] > 1 && self.counts_starts() {
+        if state.starts[usize::from(generation) - 1] > 1 {
             state.breaks(Broken::Once);
         } else if state.history == Some(End::Skipped) {
             state.breaks(Broken::Skipped);
@@ -101,51 +104,13 @@ impl OpenedRuns {
                     actions.push(Action::Expires(generation, site.name));
                 }
             }
-            if state.epoch - state.returned < self.forgets {
+            if state.epoch < self.forgets {
                 actions.push(Action::Forgets(site.name));
-            }
-            let open = matches!(site.core.mark.stage(), Some(Stage::Open { .. }));
-            if state.returned < self.returns && open {
-                actions.push(Action::Returns(site.name));
             }
             if self.horizon && site.core.late < self.generations {
                 actions.push(Action::Horizon(site.name));
             }
         }
-    }
-
-    /// Returns `true` if one more leader could now find a state for which `wrong` returns `true`, by sealing
-    /// two of the nodes.
-    fn any_next(&self, state: &State, wrong: impl Fn(SealedState) -> bool) -> bool {
-        let found = state.sites.map(|site| Found {
-            mark: site.core.mark,
-            older: site.since == 0,
-            pruned: site.core.pruned,
-        });
-        let pairs = [[0, 1], [0, 2], [1, 2]];
-        pairs.into_iter().any(|pair| self.says(&pair.map(|at| found[at])).is_some_and(&wrong))
-    }
-
-    fn finds_skipped(&self, state: &State) -> bool {
-        let skipped = |site: &Site| site.core.mark.end() == Some(End::Skipped);
-        state.started()
-            && state.sites.iter().any(skipped)
-            && self.any_next(state, |says| match says {
-                SealedState::Record(mark, remembering) => {
-                    let remembering = remembering || self.leaves_out(Rule::SkipMemory);
-                    mark.end().map(|end| inherited(end, remembering)) == Some(End::Skipped)
-                }
-                _ => false,
-            })
-    }
-
-    fn finds_other_end(&self, state: &State) -> bool {
-        let Some(end) = state.history else { return false };
-        self.any_next(state, |says| match says {
-            SealedState::Record(mark, _) => mark.end() != Some(end),
-            SealedState::Pruned => false,
-            SealedState::Absent | SealedState::Unknown => true,
-        })
     }
 }
 
@@ -160,14 +125,14 @@ impl Model for OpenedRuns {
         if self.remembers() {
             // While no memory is lost, the moment of an election makes no difference. All leaders are
             // therefore elected at the beginning, which makes the search smaller.
-            leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Sealing);
+            leaders[..self.leaders].iter_mut().for_each(|leader| leader.phase = LeaderPhase::Elected);
         }
         let first = State {
+            ledger: Ledger::default(),
             sites,
             workers: [Worker::default(); WORKERS],
             leaders,
             epoch: 0,
-            returned: 0,
             over: 0,
             starts: [0; GENERATIONS],
             finished: false,
@@ -193,7 +158,7 @@ impl Model for OpenedRuns {
         match action {
             Action::Elected(actor) => {
                 let it = &mut state.leaders[leader(actor)?];
-                (it.phase, it.at) = (LeaderPhase::Sealing, last.epoch);
+                (it.phase, it.began) = (LeaderPhase::Elected, last.epoch);
             }
             Action::Asks(actor, ask, node) => match leader(actor) {
                 Some(leader) => self.leader_asks(&mut state, leader, ask, at(node)?)?,
@@ -210,20 +175,21 @@ impl Model for OpenedRuns {
                     state.workers[usize::from(actor)].phase = WorkerPhase::Completing;
                 }
             },
-            Action::Meets(actor, node) => self.leader_meets(&mut state, leader(actor)?, at(node)?)?,
+            Action::TakesOver(actor, choice) => self.leader_takes_over(&mut state, leader(actor)?, choice)?,
+            Action::Writes(actor) => self.leader_writes(&mut state, leader(actor)?)?,
+            Action::Prunes(actor) => self.leader_prunes(&mut state, leader(actor)?)?,
+            Action::Reads(worker, by) => {
+                self.worker_reads(&mut state, worker.into(), by.and_then(leader))?;
+            }
             Action::Over(actor) => state.over |= 1 << actor,
             Action::Expires(generation, node) => {
                 state.sites[at(node)?].core.slots[usize::from(generation) - 1].owner = 0;
             }
-            Action::Forgets(node) | Action::Returns(node) => {
-                let returns = matches!(action, Action::Returns(_));
+            Action::Forgets(node) => {
                 state.epoch += 1;
-                state.returned += u8::from(returns);
-                let epoch = state.epoch;
                 let site = &mut state.sites[at(node)?];
-                let mark = if returns { site.core.mark } else { Mark::NONE };
-                site.core = Core { mark, late: site.core.late, ..Core::default() };
-                site.since = epoch;
+                site.core = Core { late: site.core.late, ..Core::default() };
+                site.since = state.epoch;
             }
             Action::Horizon(node) => {
                 let core = &mut state.sites[at(node)?].core;
@@ -242,7 +208,10 @@ impl Model for OpenedRuns {
         let mut properties = vec![
             of(SKIPPED, |_, state: &State| state.broken != Some(Broken::Skipped)),
             of(DONE, |_, state: &State| state.broken != Some(Broken::Done)),
-            of(NEXT, |model, state| !model.finds_skipped(state)),
+            of(ONCE, |_, state| state.broken != Some(Broken::Once)),
+            of(AGREED, |_, state| state.broken != Some(Broken::Agreed)),
+            of(NEXT, |_, state| !state.finds_skipped()),
+            of(FINAL, |_, state| !state.finds_other_end()),
             Property::sometimes("a worker started it", |_, state: &State| state.starts[0] == 1),
             Property::sometimes("it was closed as done", |_, state: &State| state.history == Some(End::Done)),
             Property::sometimes("it was closed as lost", |_, state: &State| state.history == Some(End::Lost)),
@@ -250,13 +219,6 @@ impl Model for OpenedRuns {
                 state.history == Some(End::Skipped)
             }),
         ];
-        if self.counts_starts() {
-            properties.push(of(ONCE, |_, state: &State| state.broken != Some(Broken::Once)));
-        }
-        if self.remembers() {
-            properties.push(of(AGREED, |_, state: &State| state.broken != Some(Broken::Agreed)));
-            properties.push(of(FINAL, |model, state| !model.finds_other_end(state)));
-        }
         if self.remembers() && self.timed {
             properties.push(of(CLOSED, |_, state: &State| state.broken != Some(Broken::Closed)));
             properties.push(of(ALONE, |_, state: &State| state.broken != Some(Broken::Alone)));

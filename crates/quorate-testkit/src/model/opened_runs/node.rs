@@ -1,15 +1,15 @@
-//! One node's ledger record and slots, on which the shipped engine runs.
+//! One node's slots, on which the shipped engine runs.
 //!
 //! The engine is a pure function, and a search asks for the same replies again and again. The replies are
 //! therefore cached, by the node's state and the request.
 
-use super::record::{GENERATIONS, Mark, TICK};
+use super::record::GENERATIONS;
 use crate::model::{
     lease_store::owner,
     store::{ModelStore, run},
 };
 use quorate::node::{
-    AttemptCount, DoneRecord, FencingToken, LedgerState, NodeTime, Refusal, Reply, Request, Resource,
+    AttemptCount, DoneRecord, FencingToken, NodeTime, Refusal, Reply, Request, Resource,
     engine::{ClaimRecord, ClaimRow, Clocks, CounterRow, LeaseRow},
 };
 use std::{
@@ -27,8 +27,6 @@ const BETWEEN: u64 = 100;
 const TOKEN: FencingToken = FencingToken::new(7);
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-static GROUP: LazyLock<Arc<str>> = LazyLock::new(|| "g".into());
-static KEY: LazyLock<Arc<str>> = LazyLock::new(|| "tick".into());
 static RESULTS: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| ["done".into(), "void".into()]);
 static SLOTS: LazyLock<[Resource; GENERATIONS]> = LazyLock::new(|| {
     let claim = |generation| Resource::claim("slot", &format!("job/tick/{generation}"));
@@ -59,11 +57,6 @@ pub(super) struct Slot {
 /// The data in a node's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Core {
-    /// The highest term that has sealed or written.
-    pub(super) term: u8,
-    pub(super) mark: Mark,
-    /// True if the tick is below the low-water mark.
-    pub(super) pruned: bool,
     /// The number of generations whose horizons have passed on this node.
     pub(super) late: u8,
     pub(super) slots: [Slot; GENERATIONS],
@@ -77,19 +70,11 @@ impl Core {
     pub(super) fn is_past_horizon(&self, generation: u8) -> bool {
         self.late >= generation
     }
-
-    pub(super) fn low_water(&self) -> u64 {
-        if self.pruned { TICK + 1 } else { 0 }
-    }
 }
 
-/// A request in packed form. Terms, owners and generations are small numbers, and records are [`Mark`]s.
+/// A request in packed form. Owners and generations are small numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Question {
-    Seal(u8),
-    Read,
-    Write { term: u8, seen: Mark, mark: Mark },
-    Prune(u8),
     Acquire { generation: u8, owner: u8 },
     Extend { generation: u8, owner: u8 },
     Count { generation: u8, owner: u8, withdraw: bool },
@@ -97,21 +82,9 @@ pub(super) enum Question {
     Inspect { generation: u8 },
 }
 
-/// The options of a model that change the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RequestOptions {
-    /// True if closed records are written as final. The engine never overwrites a final record.
-    pub(super) finals: bool,
-    /// True if acquires and counts of a slot must not run after the slot's horizon.
-    pub(super) horizon: bool,
-}
-
 /// The part of a reply that the model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeReply {
-    Ledger,
-    Written,
-    Conflict(Mark),
     Granted {
         counted: bool,
     },
@@ -122,22 +95,23 @@ pub(super) enum NodeReply {
     },
     /// The reply to an inspection. The caller reads the holder and the row from the node's [`Core`].
     State,
-    /// The node has done what was requested: extended, completed or pruned.
+    /// The node has done what was requested: extended or completed.
     Agreed,
     Refused,
 }
 
-/// Runs `question` on the shipped engine.
-pub(super) fn ask(core: &mut Core, question: Question, options: RequestOptions) -> NodeReply {
+/// Runs `question` on the shipped engine. If `horizon` is true, acquires and counts of a slot do not run after the
+/// slot's horizon.
+pub(super) fn ask(core: &mut Core, question: Question, horizon: bool) -> NodeReply {
     #[expect(clippy::disallowed_types, reason = "it is looked up, and never iterated")]
-    type Known = std::collections::HashMap<(Core, Question, RequestOptions), (Core, NodeReply)>;
+    type Known = std::collections::HashMap<(Core, Question, bool), (Core, NodeReply)>;
     thread_local! {
         static KNOWN: RefCell<Known> = RefCell::default();
     }
-    let key = (*core, question, options);
+    let key = (*core, question, horizon);
     let known = KNOWN.with_borrow(|known| known.get(&key).copied());
     let (after, node_reply) = known.unwrap_or_else(|| {
-        let served = serve(*core, question, options);
+        let served = serve(*core, question, horizon);
         KNOWN.with_borrow_mut(|known| known.insert(key, served));
         served
     });
@@ -145,36 +119,22 @@ pub(super) fn ask(core: &mut Core, question: Question, options: RequestOptions) 
     node_reply
 }
 
-fn serve(core: Core, question: Question, options: RequestOptions) -> (Core, NodeReply) {
+fn serve(core: Core, question: Question, horizon: bool) -> (Core, NodeReply) {
     let wall = NodeTime::from_micros(NOW + BETWEEN * u64::from(core.late));
     let not_after = match question {
-        Question::Acquire { generation, .. } | Question::Count { generation, .. } if options.horizon => {
+        Question::Acquire { generation, .. } | Question::Count { generation, .. } if horizon => {
             NodeTime::from_micros(NOW + BETWEEN * u64::from(generation) - BETWEEN / 2)
         }
         _ => NodeTime::from_micros(u64::MAX),
     };
-    let mut store = NodeStore { core, finals: options.finals };
-    let reply = run(&mut store, request(question, options), Clocks { wall, lease_nanos: 0 }, not_after);
-    (store.core, node_reply(&reply))
+    let mut store = NodeStore(core);
+    let reply = run(&mut store, request(question), Clocks { wall, lease_nanos: 0 }, not_after);
+    (store.0, node_reply(&reply))
 }
 
-fn request(question: Question, options: RequestOptions) -> Request {
-    let ledger = || Arc::clone(&GROUP);
-    let term = |term: u8| FencingToken::new(term.into());
+fn request(question: Question) -> Request {
     let slot = |generation: u8| SLOTS[usize::from(generation) - 1].clone();
     match question {
-        Question::Seal(by) => Request::Seal { ledger: ledger(), term: term(by), after: None },
-        Question::Read => Request::Read { ledger: ledger(), after: None, key: None },
-        Question::Write { term: by, seen, mark } => Request::Write {
-            ledger: ledger(),
-            term: term(by),
-            key: Arc::clone(&KEY),
-            seen: seen.record(options.finals),
-            record: mark.record(options.finals).unwrap_or_else(|| unreachable!("a record is written")),
-        },
-        Question::Prune(by) => {
-            Request::Prune { ledger: ledger(), term: term(by), below: TICK + 1, after: None }
-        }
         Question::Acquire { generation, owner: by } => Request::Acquire {
             resource: slot(generation),
             owner: owner(by),
@@ -210,9 +170,6 @@ fn request(question: Question, options: RequestOptions) -> Request {
 
 fn node_reply(reply: &Reply) -> NodeReply {
     match reply {
-        Reply::Ledger(_) => NodeReply::Ledger,
-        Reply::Written => NodeReply::Written,
-        Reply::Conflict(record) => NodeReply::Conflict(Mark::of_record(record)),
         Reply::Granted { begun, .. } => {
             NodeReply::Granted { counted: begun.as_ref().is_some_and(|begun| begun.attempts > 0) }
         }
@@ -220,26 +177,23 @@ fn node_reply(reply: &Reply) -> NodeReply {
         Reply::Refused(Refusal::Superseded) => NodeReply::Superseded,
         Reply::Done(done) => NodeReply::Done { void: &*done.result == "void" },
         Reply::State { .. } => NodeReply::State,
-        Reply::Extended | Reply::Completed | Reply::Pruned { .. } => NodeReply::Agreed,
+        Reply::Extended | Reply::Completed => NodeReply::Agreed,
         _ => NodeReply::Refused,
     }
 }
 
 /// The data of a node, as a store on which the engine runs.
-struct NodeStore {
-    core: Core,
-    finals: bool,
-}
+struct NodeStore(Core);
 
 impl NodeStore {
     fn slot(&mut self, resource: &Resource) -> &mut Slot {
         let at = SLOTS.iter().position(|slot| slot == resource);
-        &mut self.core.slots[at.unwrap_or_else(|| unreachable!("{resource} is no slot"))]
+        &mut self.0.slots[at.unwrap_or_else(|| unreachable!("{resource} is no slot"))]
     }
 
     fn slot_of(&self, resource: &Resource) -> Slot {
         let at = SLOTS.iter().position(|slot| slot == resource);
-        self.core.slots[at.unwrap_or_else(|| unreachable!("{resource} is no slot"))]
+        self.0.slots[at.unwrap_or_else(|| unreachable!("{resource} is no slot"))]
     }
 }
 
@@ -282,18 +236,5 @@ impl ModelStore for NodeStore {
             Some(ClaimRecord::Done(done)) if &*done.result == "void" => Row::Void,
             Some(ClaimRecord::Done(_)) => Row::Done,
         };
-    }
-
-    fn ledger(&self) -> LedgerState {
-        let record = self.core.mark.record(self.finals);
-        let records = record.map(|record| (Arc::clone(&KEY), record)).into_iter().collect();
-        let term = FencingToken::new(self.core.term.into());
-        LedgerState { term, low_water: self.core.low_water(), records }
-    }
-
-    fn set_ledger(&mut self, state: LedgerState) {
-        self.core.term = u8::try_from(state.term.get()).unwrap_or(u8::MAX);
-        self.core.pruned = state.low_water > TICK;
-        self.core.mark = state.records.first().map_or(Mark::NONE, |(_, record)| Mark::of_record(record));
     }
 }

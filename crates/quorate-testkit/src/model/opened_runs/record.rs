@@ -1,23 +1,27 @@
-//! The record of the run in the sealed ledger, packed into a byte.
+//! The record of the run in the ledger, and the shipped decisions that depend on it.
 
-use quorate::node::{FencingToken, Record};
-use std::{
-    fmt,
-    sync::{Arc, LazyLock},
+use quorate::{
+    env::WallTime,
+    internals::{self, Incarnation, OpenRun, RunRecord},
+    ledger::Answered,
+    node::{
+        FencingToken, LedgerState, Record,
+        copy::{HEADER_KEY, Header, Seal},
+    },
+    scheduler::{Delivery, RunCause, RunOutcome},
 };
+use std::sync::LazyLock;
 
-/// The time at which the tick is due, in microseconds. It is the [`Record::at`] of all records of the tick.
+/// The time at which the tick is due, in microseconds.
 pub(super) const TICK: u64 = 100;
+/// The time between two memory losses, in microseconds.
+const EPOCH: u64 = 10;
 /// The maximum number of generations of a run.
 pub const GENERATIONS: usize = 2;
 /// The maximum number of memory losses, of all nodes together.
 pub(super) const FAULTS: u8 = 2;
-/// The maximum number of terms.
-const TERMS: u8 = 3;
-
-const EPOCHS: u8 = FAULTS + 1;
-const FIRST_CLOSED: u8 = 1 + GENERATIONS as u8 * EPOCHS;
-const STAGES: u8 = FIRST_CLOSED + 3;
+/// The number of values that the `at` of an *open* record can have.
+const EPOCHS: usize = FAULTS as usize + 1;
 
 /// The end of a run, as the ledger and the history store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,12 +34,8 @@ pub enum End {
     Skipped,
 }
 
-impl End {
-    pub(super) const ALL: [Self; 3] = [Self::Done, Self::Lost, Self::Skipped];
-}
-
-/// The content of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The content of the run's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     /// The leader was about to start the run itself.
     Started,
@@ -48,89 +48,85 @@ pub(super) enum Stage {
     Closed(End),
 }
 
-/// A record packed into a byte. Zero means that there is no record. Records are ordered by term, and within a
-/// term by the order in which the leader writes them. Of two records, the greater one decides.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(super) struct Mark(u8);
-
-static VALUES: LazyLock<[Arc<str>; STAGES as usize]> =
-    LazyLock::new(|| std::array::from_fn(|stage| format!("{stage}").into()));
-
-impl Mark {
-    pub(super) const NONE: Self = Self(0);
-
-    pub(super) fn new(term: u8, stage: Stage) -> Self {
-        let stage = match stage {
-            Stage::Started => 0,
-            Stage::Open { generation, at } => 1 + (generation - 1) * EPOCHS + at,
-            Stage::Closed(end) => FIRST_CLOSED + end as u8,
-        };
-        Self(1 + (term - 1) * STAGES + stage)
-    }
-
-    pub(super) fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn term(self) -> u8 {
-        if self.is_none() { 0 } else { 1 + (self.0 - 1) / STAGES }
-    }
-
-    pub(super) fn stage(self) -> Option<Stage> {
-        let stage = self.0.checked_sub(1)? % STAGES;
-        Some(match stage {
-            0 => Stage::Started,
-            closed if closed >= FIRST_CLOSED => Stage::Closed(End::ALL[usize::from(closed - FIRST_CLOSED)]),
-            open => Stage::Open { generation: 1 + (open - 1) / EPOCHS, at: (open - 1) % EPOCHS },
-        })
-    }
-
+impl Stage {
     pub(super) fn end(self) -> Option<End> {
-        match self.stage() {
-            Some(Stage::Closed(end)) => Some(end),
-            _ => None,
+        match self {
+            Self::Closed(end) => Some(end),
+            Self::Started | Self::Open { .. } => None,
         }
     }
 
-    /// Returns the byte of the packed record.
-    pub(super) fn code(self) -> u8 {
-        self.0
-    }
-
-    pub(super) fn of_code(code: u8) -> Self {
-        debug_assert!(code <= TERMS * STAGES);
-        Self(code)
-    }
-
-    /// Returns the record that the engine stores. If `finals` is true, a closed record is final, so that the
-    /// engine never overwrites it.
-    pub(super) fn record(self, finals: bool) -> Option<Record> {
-        let stage = self.0.checked_sub(1)? % STAGES;
-        Some(Record {
-            at: TICK,
-            term: FencingToken::new(self.term().into()),
-            last: finals && self.end().is_some(),
-            value: Arc::clone(&VALUES[usize::from(stage)]),
-        })
-    }
-
-    pub(super) fn of_record(record: &Record) -> Self {
-        let stage: u8 = record.value.parse().unwrap_or_else(|e| unreachable!("{e}"));
-        let term = u8::try_from(record.term.get()).unwrap_or(TERMS);
-        Self(1 + (term - 1) * STAGES + stage)
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::Open { .. })
     }
 }
 
-impl fmt::Debug for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.stage() {
-            None => write!(f, "nothing"),
-            Some(Stage::Started) => write!(f, "started by L{}", self.term()),
-            Some(Stage::Open { generation, at: 0 }) => write!(f, "open {generation} by L{}", self.term()),
-            Some(Stage::Open { generation, at }) => {
-                write!(f, "open {generation} (at {at}) by L{}", self.term())
-            }
-            Some(Stage::Closed(end)) => write!(f, "closed {end:?} by L{}", self.term()),
-        }
+/// Returns the time at which `epoch` began, in microseconds on every node's clock. An epoch begins with the
+/// loss of a node's memory. The new memory of this node begins shortly before the returned time.
+pub(super) fn time_of(epoch: u8) -> u64 {
+    TICK + EPOCH * u64::from(epoch)
+}
+
+fn epoch_of(time: WallTime) -> u8 {
+    ((time.as_micros() - TICK) / EPOCH) as u8
+}
+
+/// Returns the `at` of a generation that a leader opens. The leader's term began in the epoch `began`.
+pub(super) fn memory_needed(began: u8) -> u8 {
+    let at = WallTime::from_micros;
+    epoch_of(internals::memory_needed(at(TICK), at(time_of(began))))
+}
+
+/// Returns the generation that a leader opens if it found no *open* record. `known` is true if the run has not
+/// started.
+pub(super) fn first_opened(known: bool) -> u8 {
+    internals::first_opened(known) as u8
+}
+
+/// Returns the end of a generation that a leader ended through its slot. The library gives a later generation
+/// the end *cancelled*, because its leader knows that it ended the generation. Here this is *lost*: an earlier
+/// generation may have been started.
+pub(super) fn voided(generation: u8) -> End {
+    match internals::voided(generation.into(), RunOutcome::SkippedMisfire).is_skipped() {
+        true => End::Skipped,
+        false => End::Lost,
     }
+}
+
+/// Returns the generation that a worker may take, and the `at` of this generation, if `shown` of `nodes` nodes
+/// show a record with the content `stage`.
+pub(super) fn takes(stage: Stage, shown: usize, nodes: usize) -> Option<(u8, u8)> {
+    let Stage::Open { generation, at } = stage else { return None };
+    let copy = &OPENED[usize::from(generation) - 1][usize::from(at)];
+    let open = internals::is_open(&vec![copy.clone(); shown], KEY, nodes)?;
+    Some((open.generation as u8, epoch_of(open.at)))
+}
+
+const KEY: &str = "tick";
+const TERM: FencingToken = FencingToken::new(1);
+
+/// The copy of the ledger on a node that has the record of a generation, for each generation and each `at`.
+static OPENED: LazyLock<[[Answered; EPOCHS]; GENERATIONS]> = LazyLock::new(|| {
+    std::array::from_fn(|generation| std::array::from_fn(|at| opened(generation as u32 + 1, at as u8)))
+});
+
+fn opened(generation: u32, at: u8) -> Answered {
+    let open = OpenRun {
+        generation,
+        at: WallTime::from_micros(time_of(at)),
+        not_before: WallTime::default(),
+        take_by: WallTime::default(),
+        horizon: WallTime::default(),
+        delivery: Delivery::AtLeastOnce,
+        cause: RunCause::Scheduled,
+        term: TERM,
+        state: None,
+        cancel: None,
+    };
+    let record = Record { at: TICK, term: TERM, last: false, value: RunRecord::Open(open).to_value() };
+    let seal = Some(Seal { term: TERM, leader: 1 });
+    let header = Header { seal, mark: Some(TERM), ..Header::empty(Incarnation::default()) };
+    let header = header.to_record().map(|header| (HEADER_KEY.into(), header));
+    let records = [(KEY.into(), record)].into_iter().chain(header).collect();
+    Answered { state: LedgerState { records, ..LedgerState::default() } }
 }

@@ -17,7 +17,6 @@ const Z: u8 = 4;
 /// The numbers of the leaders.
 const L1: u8 = WORKERS as u8;
 const L2: u8 = L1 + 1;
-const L3: u8 = L1 + 2;
 /// The numbers of the first two workers.
 const W1: u8 = 0;
 const W2: u8 = 1;
@@ -27,7 +26,7 @@ const W2: u8 = 1;
 pub enum From {
     /// Nothing has happened yet.
     Nothing,
-    /// The first leader has opened the run at x and y.
+    /// The first leader has opened the run.
     Opened,
     /// Like [`Self::Opened`]. All workers have also read the record, perhaps long ago.
     Read,
@@ -42,69 +41,44 @@ pub enum From {
     /// Like [`Self::Read`]. The first worker has also taken the run at x and z, and then given up the run.
     /// The second worker has taken the run at x and y, and executes it.
     GivenUp,
-    /// The first leader has decided to skip the run, and has written nothing yet. The second leader has
-    /// opened the run at x and y, and all workers have read its record.
+    /// The first leader has decided to skip the run, and its record is on its way. The second leader has opened the
+    /// run, and all workers have read its record.
     Split,
-    /// Like [`Self::Split`]. The first leader has also written *skipped* at z.
-    SplitWritten,
-    /// The first leader has opened the run only at x. The second leader has skipped the run at y and z.
-    Deposed,
-    /// The first leader has opened the run only at x. The second leader has written *skipped* only at z.
-    Minorities,
-    /// Like [`Self::Minorities`]. The third leader has also found the open run, and has written its own record
-    /// only at y so far.
-    Mixed,
-    /// The first leader has opened the run only at y. The second leader has skipped the run at x and z. Then x
-    /// has forgotten. The third leader has sealed x and y, and is about to continue the open run.
-    Forgotten,
-    /// Like [`Self::Started`]. Then y has forgotten. The second leader has sealed x and y, and continued the
-    /// run at x and z. The second worker has read the record there.
+    /// The first leader has started the run itself. The second leader has opened the second generation.
+    Executed,
+    /// Like [`Self::Started`]. Then y has forgotten. The second leader has continued the run, and the second worker
+    /// has read the record.
     Adopted,
     /// Like [`Self::Opened`]. The first worker has started the run at x and y, and the worker's lease is
     /// over. The leader has written the count to y and z, treated the generation as lost, and opened the
-    /// second generation at x and y.
+    /// second generation.
     Second,
-    /// Like [`Self::Started`]. Then y has forgotten. The second leader has found no record at y and z. The
-    /// second leader has opened the run at these nodes, and holds the claim there.
-    Reopened,
-    /// Like [`Self::Read`]. The second leader has continued the run at y and z. The first leader holds the
-    /// claim at these nodes, and has not counted an attempt.
+    /// Like [`Self::Read`]. The second leader has continued the run. The first leader holds the claim at y and z, and
+    /// has not counted an attempt.
     Claimed,
-    /// Like [`Self::Opened`], with these further steps. The second leader has continued the run at y and z,
-    /// and has ended the run there before any worker started the run. The first leader holds the claim of the
-    /// run at x and y, and has counted an attempt there. Then y has forgotten its data.
+    /// Like [`Self::Read`], with these further steps. The second leader has continued the run, and has ended it through
+    /// the slot at y and z before any worker started it. Then y has forgotten.
     Voided,
 }
 
 impl From {
     fn script(self, workers: u8) -> Vec<Action> {
-        let skip = Choice::Close(End::Skipped);
-        let opened = [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, X | Y)].concat();
-        let read = |of| (0..workers).flat_map(move |worker| reads(worker, of));
-        let first_skips = || [vec![elected(L1)], seals(L1, X | Y, skip)].concat();
-        let opens_at = |node| [vec![elected(L1)], seals(L1, X | Y, Choice::Open), writes(L1, node)].concat();
-        let second_opens = || [vec![elected(L2)], seals(L2, X | Y, Choice::Open), writes(L2, X | Y)].concat();
-        let second_skips = |of, at| [vec![elected(L2)], seals(L2, of, skip), writes(L2, at)].concat();
-        let second_adopts =
-            || [vec![elected(L2)], seals(L2, Y | Z, Choice::Follow), writes(L2, Y | Z)].concat();
+        let opens = |leader| leads(leader, Choice::Open);
+        let opened = || [vec![elected(L1)], opens(L1)].concat();
+        let read = || [opened(), (0..workers).map(reads).collect()].concat();
+        let second_adopts = || [vec![elected(L2)], leads(L2, Choice::Follow)].concat();
+        let follow = |leader| vec![Action::Goes(leader, Choice::Follow)];
         let more: Vec<Vec<Action>> = match self {
             Self::Nothing => vec![],
-            Self::Opened => vec![opened],
-            Self::Read => vec![opened, read(X | Y).collect()],
-            Self::Started => vec![opened, read(X | Y).collect(), takes(W1, X | Y)],
-            Self::Counting => vec![
-                opened,
-                read(X | Y).collect(),
-                claims(W1, X | Z),
-                asks(W1, Ask::Count, Z),
-                asks(W2, Ask::Acquire, Y),
-            ],
-            Self::Counted => {
-                vec![opened, read(X | Y).collect(), claims(W1, X | Z), asks(W1, Ask::Count, X | Z)]
+            Self::Opened => vec![opened()],
+            Self::Read => vec![read()],
+            Self::Started => vec![read(), takes(W1, X | Y)],
+            Self::Counting => {
+                vec![read(), claims(W1, X | Z), asks(W1, Ask::Count, Z), asks(W2, Ask::Acquire, Y)]
             }
+            Self::Counted => vec![read(), claims(W1, X | Z), asks(W1, Ask::Count, X | Z)],
             Self::GivenUp => vec![
-                opened,
-                read(X | Y).collect(),
+                read(),
                 claims(W1, X | Z),
                 asks(W1, Ask::Count, X | Z),
                 vec![Action::Decides(W1, X | Z, Choice::GiveUp)],
@@ -112,69 +86,36 @@ impl From {
                 vec![Action::Expires(1, name(X))],
                 takes(W2, X | Y),
             ],
-            Self::Split => vec![first_skips(), second_opens(), read(X | Y).collect()],
-            Self::SplitWritten => {
-                vec![first_skips(), writes(L1, Z), second_opens(), read(X | Y).collect()]
+            Self::Split => vec![
+                vec![elected(L1), Action::TakesOver(L1, Choice::Close(End::Skipped)), elected(L2)],
+                opens(L2),
+                (0..workers).map(reads).collect(),
+            ],
+            Self::Executed => {
+                vec![vec![elected(L1)], leads(L1, Choice::Direct), follow(L1), vec![elected(L2)], opens(L2)]
             }
-            Self::Deposed => vec![opens_at(X), second_skips(Y | Z, Y | Z)],
-            Self::Minorities => vec![opens_at(X), second_skips(Y | Z, Z)],
-            Self::Mixed => vec![
-                opens_at(X),
-                second_skips(Y | Z, Z),
-                vec![elected(L3)],
-                seals(L3, X | Y, Choice::Follow),
-                writes(L3, Y),
-            ],
-            Self::Forgotten => vec![
-                opens_at(Y),
-                second_skips(X | Z, X | Z),
-                vec![Action::Forgets(name(X)), elected(L3)],
-                seals(L3, X | Y, Choice::Follow),
-            ],
             Self::Adopted => vec![
-                opened,
-                takes_after_reading(W1, X | Y),
-                vec![Action::Forgets(name(Y)), elected(L2)],
-                seals(L2, X | Y, Choice::Follow),
-                writes(L2, X | Z),
-                reads(W2, X | Z),
+                opened(),
+                vec![reads(W1)],
+                takes(W1, X | Y),
+                vec![Action::Forgets(name(Y))],
+                second_adopts(),
+                vec![reads(W2)],
             ],
             Self::Second => vec![
-                opened,
-                takes_after_reading(W1, X | Y),
-                vec![Action::Over(W1), Action::Expires(1, name(Y)), Action::Goes(L1, Choice::Follow)],
+                opened(),
+                vec![reads(W1)],
+                takes(W1, X | Y),
+                vec![Action::Over(W1), Action::Expires(1, name(Y))],
+                follow(L1),
                 claims(L1, Y | Z),
                 asks(L1, Ask::Count, Y | Z),
-                vec![Action::Decides(L1, Y | Z, Choice::Open)],
-                writes(L1, X | Y),
+                vec![Action::Decides(L1, Y | Z, Choice::Open), Action::Writes(L1)],
             ],
-            Self::Reopened => vec![
-                opened,
-                takes_after_reading(W1, X | Y),
-                vec![Action::Forgets(name(Y)), elected(L2)],
-                seals(L2, Y | Z, Choice::Open),
-                writes(L2, Y | Z),
-                vec![Action::Goes(L2, Choice::Follow)],
-                claims(L2, Y | Z),
-            ],
-            Self::Claimed => vec![
-                opened,
-                read(X | Y).collect(),
-                second_adopts(),
-                vec![Action::Goes(L1, Choice::Follow)],
-                claims(L1, Y | Z),
-            ],
-            Self::Voided => vec![
-                opened,
-                second_adopts(),
-                vec![Action::Goes(L2, Choice::Follow)],
-                takes(L2, Y | Z),
-                writes(L2, Y | Z),
-                vec![Action::Goes(L1, Choice::Follow), Action::Expires(1, name(Y))],
-                claims(L1, X | Y),
-                asks(L1, Ask::Count, X | Y),
-                vec![Action::Forgets(name(Y))],
-            ],
+            Self::Claimed => vec![read(), second_adopts(), follow(L1), claims(L1, Y | Z)],
+            Self::Voided => {
+                vec![read(), second_adopts(), follow(L2), takes(L2, Y | Z), vec![Action::Forgets(name(Y))]]
+            }
         };
         more.concat()
     }
@@ -215,16 +156,13 @@ fn then(mut actions: Vec<Action>, actor: u8, nodes: u8, choice: Choice) -> Vec<A
     actions
 }
 
-fn seals(leader: u8, nodes: u8, choice: Choice) -> Vec<Action> {
-    then(asks(leader, Ask::Seal, nodes), leader, nodes, choice)
+/// Lets a leader take the ledger over, make this choice, and write its record.
+fn leads(leader: u8, choice: Choice) -> Vec<Action> {
+    vec![Action::TakesOver(leader, choice), Action::Writes(leader)]
 }
 
-fn writes(leader: u8, nodes: u8) -> Vec<Action> {
-    then(asks(leader, Ask::Write, nodes), leader, nodes, Choice::Follow)
-}
-
-fn reads(worker: u8, nodes: u8) -> Vec<Action> {
-    then(asks(worker, Ask::Read, nodes), worker, nodes, Choice::Follow)
+fn reads(worker: u8) -> Action {
+    Action::Reads(worker, None)
 }
 
 fn claims(actor: u8, nodes: u8) -> Vec<Action> {
@@ -233,8 +171,4 @@ fn claims(actor: u8, nodes: u8) -> Vec<Action> {
 
 fn takes(actor: u8, nodes: u8) -> Vec<Action> {
     [claims(actor, nodes), then(asks(actor, Ask::Count, nodes), actor, nodes, Choice::Follow)].concat()
-}
-
-fn takes_after_reading(worker: u8, nodes: u8) -> Vec<Action> {
-    [reads(worker, nodes), takes(worker, nodes)].concat()
 }

@@ -1,9 +1,9 @@
 //! The state of the model of opened runs. The *open* record of a generation contains `at`: a node counts for
-//! the generation only if its memory began before `at`. Records are packed into [`Mark`]s.
+//! the generation only if its memory began before `at`.
 
 use super::{
     node::Core,
-    record::{End, GENERATIONS, Mark},
+    record::{End, GENERATIONS, Stage},
 };
 use crate::model::{NODES, Name};
 
@@ -14,16 +14,15 @@ pub const LEADERS: usize = 3;
 /// The maximum number of actors: workers and leaders.
 pub(super) const ACTORS: usize = WORKERS + LEADERS;
 
-/// The states of nodes, workers and leaders.
+/// The states of the ledger, of nodes, workers and leaders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
+    pub(super) ledger: Ledger,
     pub(super) sites: [Site; NODES],
     pub(super) workers: [Worker; WORKERS],
     pub(super) leaders: [Leader; LEADERS],
     /// The number of memory losses so far. The model uses this number as the time at which a memory begins.
     pub(super) epoch: u8,
-    /// The number of times that a node came back with its record alone.
-    pub(super) returned: u8,
     /// The actors whose leases are over by their own clocks, each as a bit.
     pub(super) over: u8,
     /// For each generation, the number of its starts so far.
@@ -48,7 +47,18 @@ pub(super) enum Broken {
     Ended,
 }
 
-/// One node, and its answers to each actor.
+/// The ledger, whose safety the model [`copies`](crate::model::copies) shows: one record of the run, which only the
+/// leader of the latest term writes, and which stays although nodes forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Ledger {
+    /// The term that took the ledger over last.
+    pub(super) term: u8,
+    pub(super) record: Option<Stage>,
+    /// True if the run was pruned.
+    pub(super) pruned: bool,
+}
+
+/// One node's slots, and its answers to each actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) struct Site {
     pub(super) core: Core,
@@ -70,8 +80,7 @@ pub(super) struct Worker {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) enum WorkerPhase {
-    /// The worker reads the ledger. An answer is the *open* record of a node, and whether the node's memory
-    /// began before the record's `at`.
+    /// The worker reads the ledger.
     #[default]
     Reading,
     /// The worker acquires the claim. An answer is [`FREE`] or [`COUNTED`].
@@ -92,26 +101,27 @@ pub(super) enum WorkerPhase {
 /// has.
 pub(super) const FREE: u8 = 1;
 pub(super) const COUNTED: u8 = 2;
-/// The two answers of a node that accepted a count or a write: either the node's memory is old enough for the
+/// The two answers of a node that accepted a count: either the node's memory is old enough for the
 /// answer to count, or it is too young.
 pub(super) const OLD: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
+
+/// The bits of a node's answer to a leader that watches a slot: the claim is free; it is free after the slot's horizon;
+/// the node's memory is too young for the generation; the claim is free and no attempt is counted (only without
+/// [`Rule::VoidByClaim`](super::Rule::VoidByClaim)).
+pub(super) const IS_FREE: u8 = 1;
+pub(super) const IS_LATE: u8 = 2;
+pub(super) const FORGOT: u8 = 4;
+pub(super) const IS_UNTAKEN: u8 = 8;
 
 /// A leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Leader {
     pub(super) phase: LeaderPhase,
-    /// The value of [`State::epoch`] when the leader's term began. Only a node whose memory began earlier
-    /// counts for the leader's writes.
-    pub(super) at: u8,
-    /// True if a majority of the nodes in the leader's seal had memories that began before the tick.
-    pub(super) remembering: bool,
-    /// The record that the leader writes or has written.
-    pub(super) target: Mark,
-    /// The record that the leader has seen, and that `target` replaces.
-    pub(super) seen: Mark,
-    /// The last *open* record that the leader wrote, and the record that it replaced. This write may run late.
-    pub(super) opened: [Mark; 2],
+    /// The value of [`State::epoch`] when the leader's term began.
+    pub(super) began: u8,
+    /// The record that the leader writes or has written, or has found.
+    pub(super) target: Option<Stage>,
     /// The generation whose slot the leader owns, and in which it records *void*. It is 0 if there is none.
     pub(super) voids: u8,
 }
@@ -121,13 +131,14 @@ pub(super) enum LeaderPhase {
     /// The leader is not elected yet.
     #[default]
     Waiting,
-    /// The leader seals the ledger. An answer is a [`Found`] of one node, packed into a number.
-    Sealing,
-    /// The leader writes `target`. An answer is [`OLD`] or [`YOUNG`].
+    /// The leader is elected, and takes the ledger over.
+    Elected,
+    /// The leader writes `target`.
     Writing,
-    /// The leader has opened the run and watches its slot. A node answers [`FREE`] under two conditions: the
-    /// claim is free, and either the slot's horizon has passed or the node's memory is too young for the
-    /// generation.
+    /// `target` is in the ledger: the leader starts the run itself, or enters its end in the history.
+    Written,
+    /// The leader has opened the run and watches its slot. An answer has a bit for each fact that the node shows, such
+    /// as [`IS_FREE`].
     Watching,
     /// The leader acquires the claim to end the run. An answer is [`FREE`] or [`COUNTED`].
     Claiming,
@@ -143,25 +154,6 @@ pub(super) enum LeaderPhase {
     Ended,
 }
 
-/// One node's answer to a seal or a read. It can be packed into a number for [`Site::lines`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) mark: Mark,
-    pub(super) older: bool,
-    pub(super) pruned: bool,
-}
-
-impl Found {
-    pub(super) fn line(self) -> u8 {
-        1 + (self.mark.code() << 2 | u8::from(self.older) << 1 | u8::from(self.pruned))
-    }
-
-    pub(super) fn of_line(line: u8) -> Option<Self> {
-        let bits = line.checked_sub(1)?;
-        Some(Self { mark: Mark::of_code(bits >> 2), older: bits & 2 != 0, pruned: bits & 1 != 0 })
-    }
-}
-
 impl State {
     /// Clears the answers for an actor that begins a new phase, because answers to its earlier requests no
     /// longer count.
@@ -175,6 +167,17 @@ impl State {
 
     pub(super) fn started(&self) -> bool {
         self.starts.iter().any(|starts| *starts > 0)
+    }
+
+    /// Returns `true` if a leader that takes the ledger over now finds the run as skipped, although it has started.
+    pub(super) fn finds_skipped(&self) -> bool {
+        self.started() && self.ledger.record == Some(Stage::Closed(End::Skipped))
+    }
+
+    /// Returns `true` if a leader that takes the ledger over now does not find the end in the history.
+    pub(super) fn finds_other_end(&self) -> bool {
+        let found = self.ledger.record.and_then(Stage::end);
+        self.history.is_some() && !self.ledger.pruned && found != self.history
     }
 
     pub(super) fn breaks(&mut self, property: Broken) {

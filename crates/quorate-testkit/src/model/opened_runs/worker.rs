@@ -4,29 +4,21 @@ use super::{
     action::{Action, Ask, Choice},
     bounds::{OpenedRuns, Rule},
     node::{NodeReply, Question, Row, ask},
-    proposed::is_open,
-    record::{Mark, Stage, TICK},
-    state::{COUNTED, FREE, Found, OLD, Site, State, WorkerPhase, YOUNG},
+    record::{Stage, TICK, takes, time_of},
+    state::{COUNTED, FREE, LEADERS, Leader, LeaderPhase, OLD, Site, State, WORKERS, WorkerPhase, YOUNG},
 };
 use crate::model::NODES;
 use quorate::{
-    claim::SlotTally,
+    claim::{Memory, SlotTally},
     env::BootTime,
     internals::{
         Answer, ClaimTally, NodeEpoch, Verdict, Vote,
         attempts::{Turn, turn},
         majority,
     },
-    ledger::Memory,
     node::{AttemptCount, FencingToken, NodeTime, Reply},
 };
 use std::time::Duration;
-
-/// Returns the time at which `epoch` began, in microseconds on every node's clock. An epoch begins with the
-/// loss of a node's memory. The new memory of this node begins shortly before the returned time.
-pub(super) fn time_of(epoch: u8) -> u64 {
-    TICK + 10 * u64::from(epoch)
-}
 
 /// Returns the memory of a node that lost its data at the beginning of the epoch `since`. If `since` is 0, the
 /// memory began before the tick.
@@ -83,7 +75,6 @@ impl OpenedRuns {
             let slot = || *site.core.slot(it.generation);
             let mut asks = |ask| actions.push(Action::Asks(number, ask, site.name));
             match it.phase {
-                WorkerPhase::Reading => asks(Ask::Read),
                 WorkerPhase::Acquiring if !answered(site) => asks(Ask::Acquire),
                 WorkerPhase::Counting => {
                     if !answered(site) {
@@ -112,9 +103,16 @@ impl OpenedRuns {
             }
         }
         match it.phase {
-            WorkerPhase::Reading | WorkerPhase::Acquiring => {
-                self.decides(state, worker, &[Choice::Follow], actions);
+            WorkerPhase::Reading => {
+                let open = |stage: Option<Stage>| stage.is_some_and(Stage::is_open);
+                if open(state.ledger.record) {
+                    actions.push(Action::Reads(number, None));
+                }
+                let writes = |it: &Leader| it.phase == LeaderPhase::Writing && open(it.target);
+                let writing = (0..LEADERS).filter(|leader| writes(&state.leaders[*leader]));
+                actions.extend(writing.map(|leader| Action::Reads(number, Some((WORKERS + leader) as u8))));
             }
+            WorkerPhase::Acquiring => self.decides(state, worker, &[Choice::Follow], actions),
             WorkerPhase::Counting => {
                 self.decides(state, worker, &[Choice::Follow], actions);
                 if self.leaves_out(Rule::Kept) {
@@ -126,21 +124,27 @@ impl OpenedRuns {
         }
     }
 
+    /// Lets a worker read the record in the ledger, which a majority of the nodes shows, or the record that a leader
+    /// writes, which one node shows.
+    pub(super) fn worker_reads(&self, state: &mut State, worker: usize, leader: Option<usize>) -> Option<()> {
+        let (record, shown) = match leader {
+            None => (state.ledger.record?, majority(NODES)),
+            Some(leader) => (state.leaders[leader].target?, 1),
+        };
+        let nodes = if self.leaves_out(Rule::OpenMajority) { 1 } else { NODES };
+        let (generation, at) = takes(record, shown, nodes)?;
+        let it = &mut state.workers[worker];
+        (it.phase, it.generation, it.at) = (WorkerPhase::Acquiring, generation, at);
+        Some(())
+    }
+
     pub(super) fn worker_asks(&self, state: &mut State, worker: usize, what: Ask, at: usize) -> Option<()> {
         let it = state.workers[worker];
         let (generation, owner) = (it.generation, worker as u8 + 1);
         let live = self.is_live(state, worker);
         let site = &mut state.sites[at];
-        let mut serve = |question| ask(&mut site.core, question, self.options());
+        let mut serve = |question| ask(&mut site.core, question, self.keeps_horizon());
         match what {
-            Ask::Read => {
-                serve(Question::Read);
-                let mark = site.core.mark;
-                if let Some(Stage::Open { at, .. }) = mark.stage() {
-                    let older = memory(site.since).covers(time_of(at));
-                    site.lines[worker] = Found { mark, older, pruned: false }.line();
-                }
-            }
             Ask::Acquire if live => match serve(Question::Acquire { generation, owner }) {
                 NodeReply::Granted { counted } => site.lines[worker] = if counted { COUNTED } else { FREE },
                 NodeReply::Done { .. } => self.worker_is_off(state, worker),
@@ -178,11 +182,6 @@ impl OpenedRuns {
     ) -> Option<()> {
         let it = state.workers[worker];
         match it.phase {
-            WorkerPhase::Reading => {
-                let (generation, at) = self.reads_open(state, worker, nodes)?;
-                let it = &mut state.workers[worker];
-                (it.phase, it.generation, it.at) = (WorkerPhase::Acquiring, generation, at);
-            }
             WorkerPhase::Acquiring => match turn_of(state, worker, nodes)? {
                 Turn::Begins(_) if self.leaves_out(Rule::Count) => self.worker_starts(state, worker),
                 Turn::Begins(_) => state.workers[worker].phase = WorkerPhase::Counting,
@@ -210,7 +209,7 @@ impl OpenedRuns {
     /// Adds the decisions that an actor can make now: each of `choices`, with the answers of each majority.
     pub(super) fn decides(&self, state: &State, actor: usize, choices: &[Choice], actions: &mut Vec<Action>) {
         let least = match self.without {
-            Some(Rule::OpenMajority | Rule::CountMajority) => 1,
+            Some(Rule::CountMajority) => 1,
             _ => majority(NODES) as u32,
         };
         let answered = state.sites.iter().filter(|site| site.lines[actor] != 0);
@@ -218,24 +217,6 @@ impl OpenedRuns {
         for nodes in (1..8_u8).filter(|nodes| nodes & !all == 0 && nodes.count_ones() >= least) {
             actions.extend(choices.iter().map(|choice| Action::Decides(actor as u8, nodes, *choice)));
         }
-    }
-
-    fn reads_open(&self, state: &State, worker: usize, nodes: u8) -> Option<(u8, u8)> {
-        let of = state.sites.iter().filter(|site| nodes >> site.name.0 & 1 == 1);
-        let found = of.filter_map(|site| Found::of_line(site.lines[worker]));
-        let mut shown: Vec<(Mark, bool)> = found.map(|found| (found.mark, found.older)).collect();
-        if self.leaves_out(Rule::OpenTerm) {
-            // Without this rule, records count as equal even if their terms differ. Here all records get the
-            // same term.
-            for (mark, _) in &mut shown {
-                *mark = mark.stage().map_or(*mark, |stage| Mark::new(1, stage));
-            }
-        }
-        if self.leaves_out(Rule::OpenMemory) {
-            shown.iter_mut().for_each(|(_, older)| *older = true);
-        }
-        let nodes = if self.leaves_out(Rule::OpenMajority) { 1 } else { NODES };
-        is_open(&shown, nodes)
     }
 
     fn worker_starts(&self, state: &mut State, worker: usize) {

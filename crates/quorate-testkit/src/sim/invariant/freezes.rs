@@ -14,7 +14,6 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     internals::JobAction,
-    node::{FencingToken, Reply, Request},
     scheduler::{Delivery, HistoryEntry, RequestId, RunOutcome},
 };
 use std::{
@@ -52,7 +51,7 @@ pub(super) struct Freezes {
     /// The spans in which freezes were in force. No tick in such a span needs a run.
     spans: Vec<Span>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
-    newest_term: FencingToken,
+    newest_term: u64,
     judged: u64,
     survived: u64,
     prevented: BTreeSet<RunOf>,
@@ -71,7 +70,7 @@ struct Freeze {
     /// The end of the freeze. Ticks that are due then or later may start.
     until: WallTime,
     /// The term under which the freeze was accepted, or a later one.
-    term: FencingToken,
+    term: u64,
 }
 
 /// The ticks after `from` and before `until`.
@@ -99,18 +98,11 @@ impl Invariant for Freezes {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.memories.see(true_wall(now), event);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
+            self.newest_term = stored.term.max(self.newest_term);
+            self.note_survival(true_wall(now));
+        }
         match event {
-            Event::Forgot { .. } => {
-                let lost =
-                    |freeze: &Freeze| Excuse::FreezesForgotten.excuses(self.log.freezes().is_lost(freeze.id));
-                self.in_force = self.in_force.take().filter(|freeze| !lost(freeze));
-            }
-            Event::Ran { request: Request::Write { ledger, record, .. }, reply: Reply::Written, .. }
-                if **ledger == *POOL =>
-            {
-                self.newest_term = record.term.max(self.newest_term);
-                self.note_survival(true_wall(now));
-            }
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => match &asked.ask {
                 JobAction::Freeze { until, .. } => self.ends(*until),
@@ -191,8 +183,10 @@ impl Freezes {
         };
         let Some(spec) = self.log.spec(job) else { return Ok(()) };
         let was_open = spec.is_any_worker() && was_open_before(freeze, start);
+        let is_lost = Excuse::FreezesForgotten.excuses(self.log.freezes().is_lost(freeze.id));
         if cause.request().is_some()
             || *at >= freeze.until
+            || is_lost
             || Excuse::FreezesGoesOn.excuses(self.goes_on(freeze, spec, start))
             || Excuse::FreezesOpen.excuses(was_open)
         {

@@ -3,7 +3,6 @@
 
 use super::{
     Event, Invariant, MAJORITY,
-    memories::Memories,
     pool_log::{OFFSET, PoolLog, Run, RunOf},
 };
 use crate::sim::{
@@ -22,14 +21,6 @@ use std::{
     time::Duration,
 };
 
-/// The beginnings of the reasons in entries of ticks that a pause, a freeze, or the overlap or misfire rule left out.
-const LEFT_OUT: [&str; 5] = [
-    "the job was paused",
-    "the group was frozen",
-    "it came due while",
-    "it waited for longer",
-    "they were missed",
-];
 /// The time within which the leader must enter the end of a run that another worker executed. The leader
 /// inspects the slot at least once a second, closes the run, and then writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
@@ -55,7 +46,6 @@ const ENTERED_IN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Histories {
     log: PoolLog,
-    memories: Memories,
     /// For each ledger that stores a history, the name of the job.
     parts: BTreeMap<String, &'static str>,
     /// For each job, the history entries that servers store, by key.
@@ -83,7 +73,6 @@ impl Default for Histories {
         let part = |spec: &PoolSpec| (format!("{POOL}{{{}}}", HistoryEntry::part(spec.name)), spec.name);
         Self {
             log: PoolLog::default(),
-            memories: Memories::default(),
             parts: pool_specs().iter().map(part).collect(),
             stored: BTreeMap::new(),
             read: BTreeMap::new(),
@@ -98,13 +87,11 @@ impl Invariant for Histories {
     }
 
     fn judged(&self) -> Vec<(&'static str, u64)> {
-        let forgotten = self.log.resumptions().forgotten();
-        vec![("history entry judged", self.judged), ("resumption forgotten by servers", forgotten)]
+        vec![("history entry judged", self.judged)]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        self.memories.see(true_wall(now), event);
         match event {
             Event::Forgot { node } => {
                 for stored in self.stored.values_mut().flat_map(BTreeMap::values_mut) {
@@ -187,20 +174,10 @@ impl Histories {
             RunOutcome::Lost => {
                 spec.delivery == Delivery::AtMostOnce
                     || Excuse::HistoriesAnyWorker.excuses(spec.is_any_worker())
-                    || Excuse::HistoriesLost.excuses(self.may_be_lost_after_a_skip(entry))
             }
             _ => return self.not_skipped(spec, entry),
         };
         (!has).then(|| format!("no handler ended so, of {} runs", self.log.of(&of).count()))
-    }
-
-    /// Returns `true` if a leader may have recorded the tick as skipped, and the next leader as lost: servers lost data
-    /// since, so too few of them remember that the run was not started (rule R2b).
-    fn may_be_lost_after_a_skip(&self, entry: &HistoryEntry) -> bool {
-        let skipped = LEFT_OUT.iter().position(|reason| entry.reason.starts_with(reason));
-        let forgot = || self.memories.forgot().any(|forgot| entry.tick <= forgot + OFFSET * 2);
-        let is_paused = || self.log.may_be_paused(&entry.job, entry.tick);
-        skipped.is_some_and(|which| which > 1 || is_paused()) && forgot()
     }
 
     /// Returns the error in an entry of skipped ticks, or `None` if the entry is correct.

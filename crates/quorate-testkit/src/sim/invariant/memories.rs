@@ -36,11 +36,6 @@ impl Memories {
         }
     }
 
-    /// Returns the time at which a server's memory began, according to its marker.
-    pub(super) fn began(&self, node: &str) -> Option<WallTime> {
-        self.began.get(node).copied()
-    }
-
     /// Returns the number of servers that remember the time `at`: their memory began before it, even if clocks
     /// differ by `offset`. A server without a marker counts, because it has kept its data since the simulation
     /// began.
@@ -51,6 +46,26 @@ impl Memories {
     /// Returns, for each server, the last time at which it lost data or received the marker of a new memory.
     pub(super) fn forgot(&self) -> impl Iterator<Item = WallTime> {
         self.forgot.values().copied()
+    }
+}
+
+/// The times at which a leader founded the ledger of a group, because a majority of the servers had forgotten it.
+#[derive(Debug, Default)]
+pub(super) struct Foundings(BTreeMap<u64, WallTime>);
+
+impl Foundings {
+    /// Handles an event at the true time `now`. `group` is the name of the group.
+    pub(super) fn see(&mut self, now: WallTime, group: &str, event: &Event<'_>) {
+        if let Event::Founded { group: of, term } = event
+            && *of == group
+        {
+            self.0.insert(*term, now);
+        }
+    }
+
+    /// Returns `true` if the ledger may have been founded after the time `at`, so that an earlier record may be lost.
+    pub(super) fn any_since(&self, at: WallTime) -> bool {
+        self.0.values().any(|founded| at <= *founded)
     }
 }
 
@@ -83,10 +98,8 @@ mod tests {
         mark(&mut memories, 1, 1);
         mark(&mut memories, 7, 1);
         assert_eq!(forgot(&memories), [at(1)]);
-        assert_eq!(memories.began("a"), Some(at(1)));
         mark(&mut memories, 9, 8);
         assert_eq!(forgot(&memories), [at(9)]);
-        assert_eq!(memories.began("a"), Some(at(8)));
         assert_eq!(memories.remembering(at(8), Duration::ZERO), NODES);
         assert_eq!(memories.remembering(at(8), Duration::from_micros(1)), NODES - 1);
     }

@@ -28,7 +28,6 @@ mod readers;
 mod release;
 mod requests;
 mod reservations;
-mod resumptions;
 mod runs;
 mod slots;
 mod step_down;

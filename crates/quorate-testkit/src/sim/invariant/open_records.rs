@@ -8,10 +8,13 @@ use crate::sim::worker::POOL;
 use quorate::{
     env::WallTime,
     internals::{RunKey, RunRecord},
-    node::{Record, Reply, Request},
+    node::{Reply, Request},
     scheduler::RequestId,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The records of open runs that the servers store.
 ///
@@ -55,16 +58,12 @@ impl OpenRecords {
                     self.ends.entry(slot).or_default().insert((*node).to_owned());
                 }
             }
-            Event::Ran {
-                node,
-                request: Request::Write { ledger, key, record, .. },
-                reply: Reply::Written,
-            } if **ledger == *POOL => {
-                if let Some(run) = run_of(key) {
-                    self.written(run, node, record);
-                }
-            }
             _ => {}
+        }
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL)
+            && let (Some(run), Some(value)) = (run_of(stored.key), stored.value)
+        {
+            self.written(run, stored.node, value);
         }
     }
 
@@ -82,8 +81,8 @@ impl OpenRecords {
         open.any(|record| memories.remembering(record.at, OFFSET) < MAJORITY)
     }
 
-    fn written(&mut self, run: RunOf, node: &str, record: &Record) {
-        let (generation, at) = match &*parsed::run_record(&record.value) {
+    fn written(&mut self, run: RunOf, node: &str, value: &Arc<str>) {
+        let (generation, at) = match &*parsed::run_record(value) {
             Ok(RunRecord::Open(open)) => (open.generation, open.at),
             Ok(RunRecord::Closed { .. }) => {
                 self.runs.entry(run).or_default().closed = true;
@@ -134,7 +133,7 @@ mod tests {
     };
 
     /// Returns the value of an open record of this generation.
-    fn open_at(generation: u32, opened: u64) -> String {
+    fn open_at(generation: u32, opened: u64) -> Arc<str> {
         let at = made::at(0);
         let open = OpenRun {
             generation,
@@ -148,7 +147,7 @@ mod tests {
             state: None,
             cancel: None,
         };
-        RunRecord::Open(open).into_record(at, FencingToken::new(1)).value.to_string()
+        RunRecord::Open(open).to_value()
     }
 
     #[test]
@@ -156,16 +155,8 @@ mod tests {
         let mut records = OpenRecords::default();
         let mut memories = Memories::default();
         let key = RunKey::new("j", made::at(0)).key();
-        let write = |records: &mut OpenRecords, value: &str| {
-            ["n0", "n1", "n2"].iter().for_each(|node| {
-                let record = Record {
-                    at: made::at(0).as_micros(),
-                    term: FencingToken::new(1),
-                    last: false,
-                    value: value.into(),
-                };
-                records.written(run_of(&key).unwrap(), node, &record);
-            });
+        let write = |records: &mut OpenRecords, value: &Arc<str>| {
+            ["n0", "n1", "n2"].iter().for_each(|node| records.written(run_of(&key).unwrap(), node, value));
         };
         write(&mut records, &open_at(1, 0));
         let mark = |memories: &mut Memories, node: &str| {
@@ -177,8 +168,8 @@ mod tests {
         assert!(!records.is_untakable("j", &memories), "three servers remember it");
         mark(&mut memories, "n0");
         assert!(records.is_untakable("j", &memories) && !records.is_untakable("other", &memories));
-        let closed = RunRecord::closed("w0", RunOutcome::Lost, "");
-        write(&mut records, &closed.into_record(made::at(0), FencingToken::new(2)).value);
+        let under = (FencingToken::new(2), made::at(0));
+        write(&mut records, &RunRecord::closed("w0", (RunOutcome::Lost, ""), None, under).to_value());
         assert!(!records.is_untakable("j", &memories));
     }
 
@@ -186,9 +177,8 @@ mod tests {
     fn a_generation_that_was_opened_again_after_servers_lost_its_end_excuses_an_overlap() {
         let key = RunKey::new("j", made::at(0)).key();
         let write = |records: &mut OpenRecords, opened: u64| {
-            let term = FencingToken::new(1);
-            let record = Record { at: 0, term, last: false, value: open_at(2, opened).into() };
-            ["n0", "n1", "n2"].iter().for_each(|node| records.written(run_of(&key).unwrap(), node, &record));
+            let value = open_at(2, opened);
+            ["n0", "n1", "n2"].iter().for_each(|node| records.written(run_of(&key).unwrap(), node, &value));
         };
         let excused = |ended_on: &[&str], opened: u64| {
             let mut records = OpenRecords::default();

@@ -1,6 +1,6 @@
 //! The invariant of skipped ticks in the histories of both groups of the simulation.
 
-use super::{Event, Invariant, MAJORITY, memories::Memories, pool_log::OFFSET, runs::covers};
+use super::{Event, Invariant, MAJORITY, memories::Foundings, pool_log::OFFSET, runs::covers};
 use crate::sim::{
     Excuse,
     scenario::true_wall,
@@ -8,7 +8,6 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
-    node::{Record, Reply, Request},
     scheduler::{HistoryEntry, RunOutcome},
 };
 use std::{
@@ -33,7 +32,7 @@ pub(super) struct Outcomes {
     received: BTreeMap<(&'static str, Arc<str>), BTreeSet<String>>,
     /// For each job, the entries of skipped ticks that a majority has received.
     skipped: BTreeMap<&'static str, Vec<HistoryEntry>>,
-    memories: Memories,
+    foundings: [Foundings; 2],
     judged: u64,
 }
 
@@ -47,7 +46,7 @@ impl Default for Outcomes {
             parts: first.chain(pool).collect(),
             received: BTreeMap::new(),
             skipped: BTreeMap::new(),
-            memories: Memories::default(),
+            foundings: Default::default(),
             judged: 0,
         }
     }
@@ -63,16 +62,16 @@ impl Invariant for Outcomes {
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
-        self.memories.see(true_wall(now), event);
+        for (foundings, group) in self.foundings.iter_mut().zip([GROUP, POOL]) {
+            foundings.see(true_wall(now), group, event);
+        }
+        if let Some(stored) = event.stored()
+            && let Some((job, _)) = self.parts.get(stored.ledger).copied()
+            && let Some(value) = stored.value
+        {
+            return self.written(stored.node, job, stored.key, value);
+        }
         match event {
-            Event::Ran {
-                node,
-                request: Request::Write { ledger, key, record, .. },
-                reply: Reply::Written,
-            } => {
-                let Some((job, _)) = self.parts.get(&**ledger).copied() else { return Ok(()) };
-                self.written(node, job, key, record)
-            }
             Event::TickStarted(start) => self.started(&start.job, start.at),
             Event::RunStarted(start) if start.cause.request().is_none() => self.started(&start.job, start.at),
             _ => Ok(()),
@@ -81,14 +80,8 @@ impl Invariant for Outcomes {
 }
 
 impl Outcomes {
-    fn written(
-        &mut self,
-        node: &str,
-        job: &'static str,
-        key: &Arc<str>,
-        record: &Record,
-    ) -> Result<(), String> {
-        let entry = HistoryEntry::parse(&record.value).map_err(|error| error.to_string())?;
+    fn written(&mut self, node: &str, job: &'static str, key: &Arc<str>, value: &str) -> Result<(), String> {
+        let entry = HistoryEntry::parse(value).map_err(|error| error.to_string())?;
         if !matches!(entry.end, RunOutcome::SkippedOverlap | RunOutcome::SkippedMisfire) {
             return Ok(());
         }
@@ -126,7 +119,7 @@ impl Outcomes {
 
     /// Returns `true` if a server lost data after the tick was due.
     fn is_forgotten(&self, tick: WallTime) -> bool {
-        self.memories.forgot().any(|forgot| tick <= forgot + OFFSET * 2)
+        self.foundings.iter().any(|foundings| foundings.any_since(tick - OFFSET))
     }
 }
 
@@ -190,10 +183,14 @@ mod tests {
         let starts = |at| after(&|outcomes| made::started(outcomes, at, &made::start(1, "led", at)));
         assert!(starts(4_000).unwrap_err().contains("starts after"));
         assert!(starts(6_000).is_ok());
-        let forgot = after(&|outcomes| {
-            made::see(outcomes, 5_500, &Event::Forgot { node: "n0" })?;
-            written(outcomes, &again, 5)
-        });
-        assert!(forgot.is_ok(), "a server lost data");
+        let founded = |group| {
+            after(&|outcomes| {
+                made::see(outcomes, 5_500, &Event::Forgot { node: "n0" })?;
+                made::founded(outcomes, 5_500, group, 2)?;
+                written(outcomes, &again, 5)
+            })
+        };
+        assert!(founded("another").is_err(), "the ledger goes on");
+        assert!(founded(POOL).is_ok(), "a majority has forgotten the run");
     }
 }

@@ -30,15 +30,17 @@ pub(super) fn run_record(value: &Arc<str>) -> Parsed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate::{env::WallTime, node::FencingToken};
 
     #[test]
     fn a_value_is_parsed_once_and_is_not_mistaken_for_another() {
-        let value =
-            |worker: &str| -> Arc<str> { format!(r#"{{"state":"started","worker":"{worker}"}}"#).into() };
+        let record =
+            |worker: &str| RunRecord::started(worker, (FencingToken::new(1), WallTime::from_micros(5)));
+        let value = |worker: &str| record(worker).to_value();
         let (one, other) = (value("a"), value("b"));
         let parsed = run_record(&one);
-        assert_eq!(*parsed, Ok(RunRecord::Started { worker: "a".into() }));
-        assert_eq!(*run_record(&other), Ok(RunRecord::Started { worker: "b".into() }));
+        assert_eq!(*parsed, Ok(record("a")));
+        assert_eq!(*run_record(&other), Ok(record("b")));
         assert!(Rc::ptr_eq(&parsed, &run_record(&one)));
         assert!(run_record(&"no record".into()).is_err());
         (0..KEPT).for_each(|number| drop(run_record(&value(&number.to_string()))));

@@ -1,4 +1,4 @@
-use super::{Event, freeze_rows::FreezeRows, resumptions::Resumptions};
+use super::{Event, freeze_rows::FreezeRows};
 use crate::sim::{
     Asked, Excuse, RunEnd, RunStart, Told,
     worker::{PoolSpec, VALID_FOR, pool_specs},
@@ -19,7 +19,6 @@ pub(super) struct PoolLog {
     runs: BTreeMap<u64, Run>,
     of: BTreeMap<RunOf, Vec<u64>>,
     asks: BTreeMap<u64, Request>,
-    resumptions: Resumptions,
     freezes: FreezeRows,
 }
 
@@ -103,7 +102,6 @@ impl Default for PoolLog {
             runs: BTreeMap::new(),
             of: BTreeMap::new(),
             asks: BTreeMap::new(),
-            resumptions: Resumptions::default(),
             freezes: FreezeRows::default(),
         }
     }
@@ -112,8 +110,7 @@ impl Default for PoolLog {
 impl PoolLog {
     /// Records an event that happens at the true wall time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
-        self.resumptions.see(now, event);
-        self.freezes.see(event);
+        self.freezes.see(now, event);
         match event {
             Event::RunStarted(start) => {
                 self.of.entry(RunOf::started(start)).or_default().push(start.run);
@@ -195,7 +192,7 @@ impl PoolLog {
             // this end.
             !resumes(pause.latest()).any(|resume| {
                 let is_over = resume.latest() + OFFSET + noticed < tick;
-                let is_forgotten = || self.resumptions.is_forgotten_since(job, resume.asked.at);
+                let is_forgotten = || self.freezes.is_founded_since(resume.asked.at);
                 is_over && !Excuse::PauseEndForgotten.excuses(is_forgotten())
             })
         });
@@ -254,11 +251,6 @@ impl PoolLog {
         &self.freezes
     }
 
-    /// Returns the record of the resumptions that servers have lost.
-    pub(super) fn resumptions(&self) -> &Resumptions {
-        &self.resumptions
-    }
-
     /// Returns `true` if an operator may have cancelled runs of a job that were active or waiting between these true
     /// times.
     pub(super) fn may_be_cancelled(&self, job: &str, from: WallTime, until: WallTime) -> bool {
@@ -291,10 +283,13 @@ pub(super) mod made {
     use quorate::{
         env::WallTime,
         internals::{JobAction, JobRow, Paused},
-        node::{FencingToken, Record, Reply, Request},
+        node::{
+            FencingToken, Incarnation, Record, Reply, Request,
+            copy::{LeadAct, Seal},
+        },
         scheduler::{RequestId, RunCause},
     };
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     /// Returns the true wall time `ms` milliseconds after the simulation began.
     pub(crate) fn at(ms: u64) -> WallTime {
@@ -356,6 +351,23 @@ pub(super) mod made {
     ) -> Result<(), String> {
         see(invariant, ms, &Event::Asked(&Asked { number: ms, ask, at: at(ms) }))?;
         see(invariant, ms, &Event::Answered { number: ms, told: &told })
+    }
+
+    /// Returns the request with which the leader of `term` stores a record in a ledger that it leads.
+    pub(crate) fn put(ledger: &str, term: u64, key: &str, value: Arc<str>) -> Request {
+        let act = LeadAct::Put { key: key.into(), seq: 1, assignment: None, value: Some(value) };
+        let seal = Seal { term: FencingToken::new(term), leader: 1 };
+        Request::Lead { ledger: ledger.into(), seal, memory: Incarnation::default(), act }
+    }
+
+    /// Reports to the invariant that the leader of `term` founds the ledger of `group`.
+    pub(crate) fn founded(
+        invariant: &mut dyn Invariant,
+        ms: u64,
+        group: &str,
+        term: u64,
+    ) -> Result<(), String> {
+        see(invariant, ms, &Event::Founded { group, term })
     }
 
     /// Reports to the invariant that the first `servers` servers store a record.

@@ -5,7 +5,6 @@ use super::{
     Event, Invariant, MAJORITY,
     memories::Memories,
     open_records::OpenRecords,
-    parsed,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
@@ -15,8 +14,7 @@ use crate::sim::{
 };
 use quorate::{
     env::WallTime,
-    internals::{JobAction, JobRow, RunRecord},
-    node::{Record, Reply, Request},
+    internals::{JobAction, JobRow},
     scheduler::{Delivery, HistoryEntry, RequestId},
 };
 use std::{
@@ -45,7 +43,7 @@ pub(super) struct Requests {
     log: PoolLog,
     /// For each request, the servers that store its record. A flag says whether the record was on a majority
     /// once and on fewer servers later.
-    stored: BTreeMap<RequestId, Stored>,
+    stored: BTreeMap<RequestId, BTreeSet<String>>,
     /// For each job, the servers that store the job's row as paused.
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// For each job whose accepted pause is in force, that pause.
@@ -70,14 +68,6 @@ struct Pause {
     until: Option<WallTime>,
 }
 
-#[derive(Debug, Default)]
-struct Stored {
-    on: BTreeSet<String>,
-    ever: BTreeSet<String>,
-    had_majority: bool,
-    forgotten: bool,
-}
-
 impl Invariant for Requests {
     fn name(&self) -> &'static str {
         "requests"
@@ -96,15 +86,10 @@ impl Invariant for Requests {
         self.log.see(true_wall(now), event);
         self.memories.see(true_wall(now), event);
         self.open_records.see(event);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
+            self.written(stored);
+        }
         match event {
-            Event::Forgot { node } => {
-                self.forget(node);
-            }
-            Event::Ran {
-                node,
-                request: Request::Write { ledger, key, record, .. },
-                reply: Reply::Written,
-            } if **ledger == *POOL => self.written(node, key, record),
             Event::RunStarted(start) => return self.started(now, start),
             Event::Asked(asked) => {
                 // The operator sends a request to resume the job. From now on its ticks may start again.
@@ -124,38 +109,22 @@ impl Invariant for Requests {
 }
 
 impl Requests {
-    fn forget(&mut self, node: &str) {
-        for stored in self.stored.values_mut() {
-            stored.on.remove(node);
-            stored.forgotten |= stored.had_majority && stored.on.len() < MAJORITY;
-        }
-        for (job, on) in &mut self.paused {
-            on.remove(node);
-            if on.len() < MAJORITY {
-                self.in_force.remove(job);
-            }
-        }
-    }
-
-    fn written(&mut self, node: &str, key: &str, record: &Record) {
-        if let Some(job) = key.strip_prefix(JobRow::PREFIX) {
-            let Ok(row) = JobRow::parse(&record.value) else { return };
+    fn written(&mut self, stored: crate::sim::Stored<'_>) {
+        let node = stored.node.to_owned();
+        if let Some(job) = stored.key.strip_prefix(JobRow::PREFIX) {
+            let Some(Ok(row)) = stored.value.map(|value| JobRow::parse(value)) else { return };
             let on = self.paused.entry(job.into()).or_default();
             match row.paused {
-                Some(_) => on.insert(node.to_owned()),
-                None => on.remove(node),
+                Some(_) => on.insert(node),
+                None => on.remove(&node),
             };
             return;
         }
         // Every record that belongs to a request has the request's id as a part of its key.
-        let id = key.split('/').find_map(|part| part.parse::<RequestId>().ok());
-        let closed = || parsed::run_record(&record.value).as_ref().as_ref().is_ok_and(RunRecord::is_closed);
-        let ended = record.last || key.starts_with("run/") && closed();
-        let Some(id) = id.filter(|_| !ended) else { return };
-        let stored = self.stored.entry(id).or_default();
-        stored.on.insert(node.to_owned());
-        stored.ever.insert(node.to_owned());
-        stored.had_majority |= stored.on.len() >= MAJORITY;
+        let id = stored.key.split('/').find_map(|part| part.parse::<RequestId>().ok());
+        if let Some(id) = id.filter(|_| stored.value.is_some()) {
+            self.stored.entry(id).or_default().insert(node);
+        }
     }
 
     fn answered(&mut self, now: Duration, number: u64, told: &Told) -> Result<(), String> {
@@ -166,7 +135,7 @@ impl Requests {
         let (ask, job) = (&sent.asked.ask, sent.asked.ask.job());
         match ask {
             JobAction::Trigger { .. } | JobAction::Backfill { .. } => {
-                let on = self.stored.get(id).map_or(0, |stored| stored.ever.len());
+                let on = self.stored.get(id).map_or(0, BTreeSet::len);
                 if on < MAJORITY {
                     return Err(format!("{id} ({ask:?}) was accepted, and stored on {on} servers"));
                 }
@@ -222,18 +191,13 @@ impl Requests {
         let Some(pause) = self.in_force.get(&start.job).filter(|pause| pause.noticed <= now) else {
             return false;
         };
-        if pause.until.is_some_and(|until| until <= start.at) {
+        let is_lost = self.log.freezes().is_founded_since(pause.accepted);
+        if is_lost || pause.until.is_some_and(|until| until <= start.at) {
             return false;
         }
         let Some(spec) = self.log.spec(&start.job) else { return false };
         let goes_on = spec.delivery == Delivery::AtLeastOnce && start.at < pause.accepted + OFFSET;
         !Excuse::RequestsGoesOn.excuses(goes_on)
-    }
-
-    /// Returns `true` if a server may have lost data since the request was sent. Such a server does not remember
-    /// the time of the request, so it does not count for the runs of the request.
-    fn has_forgotten_since(&self, sent: &Sent) -> bool {
-        self.memories.forgot().any(|forgot| sent.asked.at <= forgot + OFFSET * 2)
     }
 
     /// Checks that each run of every accepted request has started, or has a history entry.
@@ -243,11 +207,7 @@ impl Requests {
             let (ask, job) = (&sent.asked.ask, sent.asked.ask.job());
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
-            let forgotten = self.stored.get(&id).is_none_or(|stored| stored.forgotten);
-            // If a server lost data after the request, too few servers may remember an at-most-once run of
-            // the request. The history may then lack the run's entry.
-            let forgotten =
-                forgotten || spec.delivery == Delivery::AtMostOnce && self.has_forgotten_since(sent);
+            let forgotten = self.log.freezes().is_founded_since(sent.asked.at);
             let untakable = self.open_records.is_untakable(job, &self.memories);
             self.untakable += u64::from(untakable);
             (self.judged, self.forgotten) =

@@ -14,7 +14,6 @@ use crate::sim::{
 use quorate::{
     env::WallTime,
     internals::JobRow,
-    node::{Record, Reply, Request},
     scheduler::{Delivery, HistoryEntry, Overlap, RunOutcome},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -70,13 +69,13 @@ impl Invariant for Runs {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.open_records.see(event);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL)
+            && let Some(value) = stored.value
+        {
+            self.written(stored.key, value);
+        }
         match event {
             Event::RunStarted(start) => return self.started(start),
-            Event::Ran {
-                request: Request::Write { ledger, key, record, .. }, reply: Reply::Written, ..
-            } if ledger.starts_with(POOL) => {
-                self.written(key, record);
-            }
             Event::HistoryRead { job, entries, .. } => {
                 self.histories.insert((*job).into(), entries.to_vec());
             }
@@ -88,9 +87,9 @@ impl Invariant for Runs {
 }
 
 impl Runs {
-    fn written(&mut self, key: &str, record: &Record) {
+    fn written(&mut self, key: &str, value: &str) {
         let job = key.strip_prefix(JobRow::PREFIX);
-        if let Some((job, row)) = job.and_then(|job| Some((job, JobRow::parse(&record.value).ok()?))) {
+        if let Some((job, row)) = job.and_then(|job| Some((job, JobRow::parse(value).ok()?))) {
             let since = self.since.entry(job.into()).or_default();
             *since = row.since.max(*since);
         }

@@ -7,13 +7,17 @@ use crate::node::{
     copy::{AssignmentId, LeadAct, Seal},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 /// The number of records that a leader sends to one node before the node has answered. So a long ledger is copied beside
 /// other requests.
 const WINDOW: usize = 256;
+
+/// The value of a record that was removed. Without it, a node that has missed the removal would bring the record back. A
+/// later leader removes it once it leads: no node that decides then has the record from before.
+pub(super) const REMOVED: &str = "";
 
 /// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
 /// It performs no I/O. The caller asks for the [requests](Keeper::requests) after each event, sends them, and reports
@@ -29,8 +33,14 @@ pub struct Keeper {
     map: BTreeMap<Arc<str>, Entry>,
     founded: FencingToken,
     seq: u64,
-    /// The writes that are not stored at a majority of marked nodes yet: the keys by the numbers of the writes.
-    open: BTreeMap<u64, Arc<str>>,
+    /// The numbers of the writes of each key that are not stored at a majority of marked nodes yet.
+    open: BTreeMap<Arc<str>, Vec<OpenWrite>>,
+    /// The number of those that are urgent.
+    urgent: usize,
+    /// The keys of the removed records that this leader has found, and has not removed itself.
+    removed: BTreeSet<Arc<str>>,
+    /// The numbers of the writes that were stored since the last [`Keeper::take_written`].
+    written: Vec<u64>,
     /// The requests that are not answered yet, by ticket. A seal is none of them.
     asked: BTreeMap<u64, (usize, LeadAct)>,
     tickets: u64,
@@ -46,10 +56,12 @@ struct NodeCopy {
     content: Option<Content>,
     /// The content came while other nodes were asked to confirm, so it takes no part in this try to decide.
     is_late: bool,
-    /// The keys that the node lacks, with the numbers of the writes that it needs.
-    lacks: BTreeMap<Arc<str>, u64>,
-    /// Those of them that have not been sent. A key may occur twice.
+    /// The keys that the node lacks, with the writes that it needs.
+    lacks: BTreeMap<Arc<str>, Lack>,
+    /// Those of them that have not been sent, in the order in which they are sent. A key may occur twice.
     unsent: VecDeque<Arc<str>>,
+    /// In the same way, the keys of urgent writes. They are sent first, and however many are sent already.
+    urgent: VecDeque<Arc<str>>,
     /// The number of records that are sent and not answered.
     in_flight: usize,
     is_asked_to_seal: bool,
@@ -60,6 +72,33 @@ struct NodeCopy {
     is_mark_sent: bool,
     /// The node did not answer a request. It is not asked before the caller says so.
     is_paused: bool,
+}
+
+/// A write that is not done.
+#[derive(Clone, Copy, Debug)]
+struct OpenWrite {
+    seq: u64,
+    is_urgent: bool,
+}
+
+/// A write that a node needs.
+#[derive(Clone, Copy, Debug)]
+struct Lack {
+    seq: u64,
+    is_sent: bool,
+}
+
+/// A write of one record.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The key of the record.
+    pub key: Arc<str>,
+    /// The value. `None` removes the record: an empty one takes its place until a later leader leads.
+    pub value: Option<Arc<str>>,
+    /// The record is a new assignment.
+    pub assigns: bool,
+    /// The write is sent before those that are not urgent.
+    pub is_urgent: bool,
 }
 
 /// A request to one node.
@@ -98,6 +137,9 @@ impl Keeper {
             founded: FencingToken::default(),
             seq: 0,
             open: BTreeMap::new(),
+            urgent: 0,
+            removed: BTreeSet::new(),
+            written: Vec::new(),
             asked: BTreeMap::new(),
             tickets: 0,
             superseded: None,
@@ -130,32 +172,49 @@ impl Keeper {
         copy.is_known().then_some(copy.lacks.len())
     }
 
-    /// Begins a write of the record under `key`, or removes the record with `None`. With `assigns`, the record is a new
-    /// assignment. Returns the number of the write. The write is done once [`Keeper::is_written`].
-    pub fn write(&mut self, key: &Arc<str>, value: Option<Arc<str>>, assigns: bool) -> u64 {
+    /// Begins a write. Returns its number, which [`Keeper::take_written`] returns once the write is done.
+    pub fn write(&mut self, write: Write) -> u64 {
+        let Write { key, value, assigns, is_urgent } = write;
         let seq = self.next_seq();
         let id = AssignmentId { term: self.seal.term, seq };
-        match value {
-            Some(value) => {
-                let kept = self.map.get(key).and_then(|entry| entry.assignment);
-                let assignment = if assigns { Some(id) } else { kept };
-                self.map.insert(Arc::clone(key), Entry { value, assignment });
-            }
-            None => {
-                self.map.remove(key);
-            }
-        }
+        self.removed.remove(&key);
+        let kept = self.map.get(&key).and_then(|entry| entry.assignment);
+        let assignment = if assigns { Some(id) } else { kept.filter(|_| value.is_some()) };
+        let value = value.unwrap_or_else(|| REMOVED.into());
+        self.map.insert(Arc::clone(&key), Entry { value, assignment });
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
-            copy.lacks.insert(Arc::clone(key), seq);
-            copy.unsent.push_back(Arc::clone(key));
+            copy.lack(&key, seq, is_urgent);
         }
-        self.open.insert(seq, Arc::clone(key));
+        self.urgent += usize::from(is_urgent);
+        self.open.entry(key).or_default().push(OpenWrite { seq, is_urgent });
         seq
     }
 
-    /// Returns whether the write with this number is stored at a majority of marked nodes.
-    pub fn is_written(&self, seq: u64) -> bool {
-        !self.open.contains_key(&seq)
+    /// Returns whether each urgent write is stored at a majority of marked nodes.
+    pub fn has_written_urgent(&self) -> bool {
+        self.urgent == 0
+    }
+
+    /// Removes the records for which `is_outdated` returns true. Nothing is left of them. So a later leader may find one again,
+    /// on a node that has missed its removal: these must be records that do no harm then.
+    pub fn prune(&mut self, is_outdated: impl Fn(&str, &str) -> bool) {
+        let outdated = self.map.iter().filter(|(key, entry)| is_outdated(key, &entry.value));
+        let outdated: Vec<Arc<str>> = outdated.map(|(key, _)| Arc::clone(key)).collect();
+        outdated.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Removes a record, so that nothing is left of it.
+    fn remove(&mut self, key: &Arc<str>) {
+        let seq = self.next_seq();
+        self.map.remove(key);
+        for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
+            copy.lack(key, seq, false);
+        }
+    }
+
+    /// Returns the numbers of the writes that were stored at a majority of marked nodes since the last call.
+    pub fn take_written(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.written)
     }
 
     /// Returns the requests to send now, each with its node.
@@ -223,7 +282,7 @@ impl Keeper {
         let copy = &mut self.copies[node];
         copy.is_paused = true;
         (copy.is_asked_to_seal, copy.confirm, copy.mark) = (false, None, None);
-        copy.unsent = copy.lacks.keys().cloned().collect();
+        copy.send_again();
     }
 
     /// Lets the leader ask `node` again after a failure.
@@ -257,11 +316,12 @@ impl Keeper {
             Takeover::Found => true,
         };
         let deciding = || heard.iter().filter(|(heard, _)| counts(heard)).map(|(_, content)| content);
-        let records = merge(deciding());
+        let mut records = merge(deciding());
         if let Takeover::Continue { .. } = takeover {
             self.founded = deciding().map(|content| content.header.founded).max().unwrap_or_default();
             self.adopt(records.clone());
         }
+        records.retain(|_, entry| *entry.value != *REMOVED);
         Some(Adopted { takeover, records })
     }
 
@@ -272,6 +332,8 @@ impl Keeper {
     }
 
     fn adopt(&mut self, records: BTreeMap<Arc<str>, Entry>) {
+        let removed = records.iter().filter(|(_, entry)| *entry.value == *REMOVED);
+        self.removed = removed.map(|(key, _)| Arc::clone(key)).collect();
         self.map = records;
         for node in 0..self.copies.len() {
             if std::mem::take(&mut self.copies[node].is_late) {
@@ -317,8 +379,7 @@ impl Keeper {
         let copy = &mut copies[node];
         if let Some(content) = copy.content.take() {
             let lacks = differences(map, &content);
-            copy.unsent = lacks.iter().cloned().collect();
-            copy.lacks = lacks.into_iter().map(|key| (key, seq)).collect();
+            lacks.iter().for_each(|key| copy.lack(key, seq, false));
         }
     }
 
@@ -407,15 +468,20 @@ impl Keeper {
                 }
             }
             LeadAct::Put { key, seq, .. } => {
-                if copy.lacks.get(key) == Some(seq) {
+                if copy.lacks.get(key).is_some_and(|lack| lack.seq == *seq) {
                     copy.lacks.remove(key);
-                    self.close_writes();
+                    self.close_writes_of(key);
                 }
             }
             LeadAct::Mark { .. } => {
                 copy.mark = None;
                 self.leadership.on_marked(node);
-                self.close_writes();
+                if self.leads() {
+                    let removed = std::mem::take(&mut self.removed);
+                    removed.iter().for_each(|key| self.remove(key));
+                }
+                let keys: Vec<Arc<str>> = self.open.keys().cloned().collect();
+                keys.iter().for_each(|key| self.close_writes_of(key));
             }
             LeadAct::Confirm | LeadAct::Void { .. } => {}
         }
@@ -427,11 +493,9 @@ impl Keeper {
         let seq = self.next_seq();
         let copy = &mut self.copies[node];
         if let LeadAct::Put { key, seq: refused, .. } = act
-            && let Some(lacked) = copy.lacks.get_mut(key)
-            && *lacked == *refused
+            && copy.lacks.get(key).is_some_and(|lack| lack.seq == *refused)
         {
-            *lacked = seq;
-            copy.unsent.push_back(Arc::clone(key));
+            copy.lack(key, seq, true);
         }
     }
 
@@ -443,14 +507,16 @@ impl Keeper {
         }
     }
 
-    /// Ends the writes that a majority of marked nodes has stored.
-    fn close_writes(&mut self) {
-        let Self { open, copies, leadership, .. } = self;
-        let needed = crate::config::majority(copies.len());
-        open.retain(|_, key| {
-            let has = |(copy, standing): &(&NodeCopy, &Standing)| standing.marked && copy.has(key);
-            copies.iter().zip(leadership.nodes()).filter(has).count() < needed
-        });
+    /// Ends the writes of `key`, if a majority of marked nodes has stored the last of them.
+    fn close_writes_of(&mut self, key: &Arc<str>) {
+        let has = |(copy, standing): &(&NodeCopy, &Standing)| standing.marked && copy.has(key);
+        let stored = self.copies.iter().zip(self.leadership.nodes()).filter(has).count();
+        if stored >= crate::config::majority(self.copies.len()) {
+            for OpenWrite { seq, is_urgent } in self.open.remove(key).into_iter().flatten() {
+                self.urgent -= usize::from(is_urgent);
+                self.written.push(seq);
+            }
+        }
     }
 }
 
@@ -468,20 +534,38 @@ impl NodeCopy {
         self.is_known() && self.lacks.is_empty()
     }
 
+    /// Notes that the node lacks the write `seq` of `key`.
+    fn lack(&mut self, key: &Arc<str>, seq: u64, is_urgent: bool) {
+        self.lacks.insert(Arc::clone(key), Lack { seq, is_sent: false });
+        let queue = if is_urgent { &mut self.urgent } else { &mut self.unsent };
+        queue.push_back(Arc::clone(key));
+    }
+
+    /// Sends again what the node lacks.
+    fn send_again(&mut self) {
+        self.lacks.values_mut().for_each(|lack| lack.is_sent = false);
+        self.unsent = self.lacks.keys().cloned().collect();
+        self.urgent.clear();
+    }
+
     /// Returns the records to send next.
     fn puts(&mut self, map: &BTreeMap<Arc<str>, Entry>) -> Vec<LeadAct> {
         let mut puts = Vec::new();
-        while self.in_flight < WINDOW
-            && let Some(key) = self.unsent.pop_front()
-        {
-            let Some(seq) = self.lacks.get(&key).copied() else { continue };
+        while let Some(key) = self.next_key() {
+            let Some(lack) = self.lacks.get_mut(&key).filter(|lack| !lack.is_sent) else { continue };
+            lack.is_sent = true;
             self.in_flight += 1;
             let entry = map.get(&key);
             let (assignment, value) =
                 (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
-            puts.push(LeadAct::Put { key, seq, assignment, value });
+            puts.push(LeadAct::Put { key, seq: lack.seq, assignment, value });
         }
         puts
+    }
+
+    fn next_key(&mut self) -> Option<Arc<str>> {
+        let has_room = self.in_flight < WINDOW;
+        self.urgent.pop_front().or_else(|| if has_room { self.unsent.pop_front() } else { None })
     }
 }
 

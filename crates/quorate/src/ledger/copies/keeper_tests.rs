@@ -7,6 +7,8 @@ use crate::node::{
 
 const NODES: usize = 3;
 const KEYS: [&str; 3] = ["run/a", "job/b", "freeze"];
+/// The key of records that are pruned. One may come back, so they are not judged.
+const OLD: &str = "tick/old";
 
 /// Random numbers with a seed: SplitMix64.
 struct Dice(u64);
@@ -67,7 +69,6 @@ struct Leader {
     known: [u64; NODES],
     /// Each request, with the memory in which the leader believed the node to be.
     sent: Vec<(usize, u64, Asked)>,
-    open: Vec<u64>,
     has_decided: bool,
 }
 
@@ -97,14 +98,7 @@ impl World {
         let seal = Seal { term: FencingToken::new(number + 2), leader: number };
         let known = std::array::from_fn(|node| self.servers[node].memory);
         let keeper = Keeper::new(NODES, seal);
-        self.leaders.push(Leader {
-            keeper,
-            seal,
-            known,
-            sent: Vec::new(),
-            open: Vec::new(),
-            has_decided: false,
-        });
+        self.leaders.push(Leader { keeper, seal, known, sent: Vec::new(), has_decided: false });
     }
 
     /// Sends what each leader has to send, and lets it decide.
@@ -132,9 +126,13 @@ impl World {
     fn judge_adoption(&self, at: usize, records: &BTreeMap<Arc<str>, Entry>) {
         for (key, (stamp, _)) in &self.committed {
             if stamp.term < self.leaders[at].seal.term {
-                let value = records.get(&**key).map(|entry| entry.value.to_string());
+                let value = value_in(records, key);
                 let later = |(of, written): &Written| of >= stamp && *written == value;
-                assert!(self.writes[key].iter().any(later), "{key}: {value:?} in place of {stamp:?}");
+                assert!(
+                    self.writes[key].iter().any(later),
+                    "{key}: {value:?} in place of {stamp:?}: {:?}",
+                    self.writes[key]
+                );
             }
         }
     }
@@ -142,17 +140,14 @@ impl World {
     /// Notes the writes on which the leader may act now. Fails if a later leader has decided without one of them.
     fn judge_commits(&mut self, at: usize) {
         let term = self.leaders[at].seal.term;
-        let keeper = &self.leaders[at].keeper;
-        let (open, done): (Vec<u64>, Vec<u64>) =
-            self.leaders[at].open.iter().partition(|seq| !keeper.is_written(**seq));
-        self.leaders[at].open = open;
+        let done = self.leaders[at].keeper.take_written();
         for stamp in done.into_iter().map(|seq| Stamp { term, seq }) {
             let of_key = |(key, writes): (&String, &Vec<Written>)| {
                 writes.iter().find(|(of, _)| *of == stamp).map(|written| (key.clone(), written.clone()))
             };
-            let (key, written) = self.writes.iter().find_map(of_key).unwrap();
+            let Some((key, written)) = self.writes.iter().find_map(of_key) else { continue };
             for later in self.leaders[at + 1..].iter().filter(|later| later.has_decided) {
-                let value = later.keeper.map().get(&*key).map(|entry| entry.value.to_string());
+                let value = value_in(later.keeper.map(), &key);
                 let follows = |(of, written): &Written| *of >= stamp && *written == value;
                 assert!(self.writes[&key].iter().any(follows), "{stamp:?} of {key} after {:?}", later.seal);
             }
@@ -166,10 +161,16 @@ impl World {
         if !leader.keeper.leads() {
             return;
         }
+        if dice.roll(6) == 0 {
+            let (key, value) = (OLD.into(), Some("v".into()));
+            leader.keeper.write(Write { key, value, assigns: false, is_urgent: false });
+            return leader.keeper.prune(|key, _| key == OLD && dice.0.is_multiple_of(2));
+        }
         let key = KEYS[dice.roll(KEYS.len())];
         let value = (dice.roll(4) > 0).then(|| format!("{}:{}", leader.seal.term, dice.roll(1000)));
-        let seq = leader.keeper.write(&key.into(), value.clone().map(Into::into), dice.roll(3) == 0);
-        leader.open.push(seq);
+        let (assigns, is_urgent) = (dice.roll(3) == 0, dice.roll(2) == 0);
+        let stored = value.clone().map(Into::into);
+        let seq = leader.keeper.write(Write { key: key.into(), value: stored, assigns, is_urgent });
         let stamp = Stamp { term: leader.seal.term, seq };
         self.writes.entry(key.to_owned()).or_default().push((stamp, value));
     }
@@ -200,6 +201,16 @@ impl World {
             },
             (None, Some(Reply::Refused(Refusal::Sealed { by }))) => leader.keeper.on_superseded(by),
             (None, _) => leader.keeper.on_failed(node),
+        }
+    }
+
+    /// Carries out the requests of one leader that `may` accepts, and those that follow from them.
+    fn deliver_all(&mut self, at: usize, may: impl Fn(usize, &Asked) -> bool) {
+        loop {
+            self.turn();
+            let next = self.leaders[at].sent.iter().position(|(node, _, asked)| may(*node, asked));
+            let Some(which) = next else { return };
+            self.deliver(at, which, false);
         }
     }
 
@@ -257,6 +268,11 @@ impl World {
     }
 }
 
+/// Returns the value under `key`. `None` if the record does not exist, or was removed.
+fn value_in(records: &BTreeMap<Arc<str>, Entry>, key: &str) -> Option<String> {
+    records.get(key).map(|entry| entry.value.to_string()).filter(|value| value != REMOVED)
+}
+
 #[test]
 fn no_leader_misses_a_write_on_which_another_may_have_acted() {
     let (mut committed, mut forgotten, mut led) = (0, 0, 0);
@@ -279,13 +295,43 @@ fn a_long_ledger_is_copied_a_window_at_a_time() {
     world.settle(0);
     let leader = &mut world.leaders[0];
     for number in 0..1_000 {
-        leader.keeper.write(&format!("job/{number}").into(), Some("v".into()), false);
+        let (key, value) = (format!("job/{number}").into(), Some("v".into()));
+        leader.keeper.write(Write { key, value, assigns: false, is_urgent: false });
     }
     assert_eq!(leader.keeper.lacking(0), Some(1_000));
     assert_eq!(leader.keeper.requests().len(), NODES * WINDOW);
     assert!(leader.keeper.requests().is_empty(), "until they are answered");
+    let urgent = Write { key: "run/a".into(), value: Some("v".into()), assigns: false, is_urgent: true };
+    leader.keeper.write(urgent);
+    assert_eq!(leader.keeper.requests().len(), NODES, "an urgent write does not wait");
     world.elect();
     world.settle(1);
 
     assert!(world.leaders[1].keeper.map().is_empty(), "nothing was sent");
+}
+
+/// Tests that the second leader, which dies before it marks a node, leaves enough of the removal: the third one hears a node
+/// that has missed it.
+#[test]
+fn a_removed_record_does_not_come_back_after_a_leader_that_has_marked_no_node() {
+    let mut world = World::new();
+    world.deliver_all(0, |_, _| true);
+    for (value, reaches) in [(Some("v"), 3), (None, 2)] {
+        let Leader { keeper, seal, .. } = &mut world.leaders[0];
+        let stored = value.map(Into::into);
+        let seq =
+            keeper.write(Write { key: "freeze".into(), value: stored, assigns: false, is_urgent: true });
+        let written = (Stamp { term: seal.term, seq }, value.map(str::to_owned));
+        world.writes.entry("freeze".to_owned()).or_default().push(written);
+        world.deliver_all(0, |node, _| node < reaches);
+    }
+    assert_eq!(world.committed["freeze"].1, None, "a majority has removed it");
+    world.elect();
+    let is_mark = |asked: &Asked| matches!(asked, Asked::Lead { act: LeadAct::Mark { .. }, .. });
+    world.deliver_all(1, |node, asked| node < 2 && !is_mark(asked));
+    world.elect();
+    world.deliver_all(2, |node, _| node > 0);
+    assert!(world.leaders.iter().all(|leader| leader.has_decided));
+    world.settle(0);
+    assert_eq!(value_in(world.leaders[2].keeper.map(), "freeze"), None);
 }

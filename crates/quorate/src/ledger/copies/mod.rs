@@ -1,7 +1,10 @@
-//! The second version of the ledger: the decisions of a leader, which makes the nodes' [copies](crate::node::copy) equal to
-//! its own. No I/O, no clock. The leader counts to a majority of all nodes, and a node that may have forgotten is down until
-//! a leader has copied everything to it. So nothing depends on the age of a memory, or on a clock. Only the test-kit uses
-//! these decisions yet; the ledger of [`super`] is the one that schedulers use.
+//! The led ledger: its leader makes the nodes' [copies](crate::node::copy) equal to its own. The leader counts to a majority
+//! of all nodes, and a node that may have forgotten is down until the leader has copied everything to it. So nothing depends
+//! on the age of a memory, or on a clock.
+//!
+//! [`Leadership`] decides about nodes, and [`Keeper`] is the state machine of a whole term; both perform no I/O and read no
+//! clock. `TermLedger` is the task of a term that carries out what [`Keeper`] decides. `LedgerView` is the ledger as a
+//! reader sees it.
 //!
 //! # Names of the rules
 //!
@@ -11,7 +14,11 @@
 mod content;
 mod keeper;
 mod leadership;
+mod term_ledger;
+mod view;
 
 pub use content::{Content, Entry};
-pub use keeper::{Adopted, Asked, Keeper};
+pub use keeper::{Adopted, Asked, Keeper, Write};
 pub use leadership::{Heard, Leadership, Phase, Standing, Takeover};
+pub(crate) use term_ledger::{FOUNDED, TermLedger};
+pub(crate) use view::LedgerView;

@@ -131,7 +131,7 @@ fn entries(answers: &[Answered]) -> Vec<AuditEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState};
+    use crate::node::LedgerState;
     use std::time::Duration;
 
     fn entry(at: u64, what: JobAction) -> AuditEntry {
@@ -149,8 +149,7 @@ mod tests {
     fn node(entries: &[AuditEntry]) -> Answered {
         let mut records: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.to_record())).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
-        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
     }
 
     #[test]

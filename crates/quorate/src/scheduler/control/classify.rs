@@ -8,7 +8,7 @@ use crate::{
     node::{FencingToken, Record},
     scheduler::{
         job::RequestId,
-        store::{JobRequest, JobResponse, RecordError, verdict::rank},
+        store::{JobRequest, JobResponse, RecordError},
     },
 };
 use std::{
@@ -72,7 +72,7 @@ impl Classification {
             match read(key, record) {
                 Ok(None) => {}
                 Ok(Some((id, InboxItem::Answer(answer)))) => {
-                    if answered.get(&id).is_none_or(|(known, _)| rank(record) > rank(known)) {
+                    if answered.get(&id).is_none_or(|(known, _)| record.value > known.value) {
                         answered.insert(id, (record, answer));
                     }
                 }
@@ -147,7 +147,7 @@ pub(super) fn answer_to(answers: &[Answered], id: RequestId) -> Option<Result<Jo
     let key = id.key();
     let found =
         records(answers).filter(|(other, record)| **other == key && record.last).map(|(_, record)| record);
-    found.max_by_key(|record| rank(record)).map(|record| parse_answer(&record.value))
+    found.max_by_key(|record| &record.value).map(|record| parse_answer(&record.value))
 }
 
 fn records(answers: &[Answered]) -> impl Iterator<Item = (&Arc<str>, &Record)> {
@@ -183,7 +183,7 @@ fn parse_answer(value: &str) -> Result<JobResponse, RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState, scheduler::store::JobAction};
+    use crate::{node::LedgerState, scheduler::store::JobAction};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -206,10 +206,9 @@ mod tests {
     }
 
     fn node(records: &[(Arc<str>, Record)]) -> Answered {
-        let memory = Memory { since: WallTime::default(), max_clock_offset: SECOND };
         let mut records = records.to_vec();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
     }
 
     fn stored(request: &JobRequest) -> (Arc<str>, Record) {

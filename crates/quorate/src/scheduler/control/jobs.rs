@@ -3,7 +3,7 @@ mod send;
 use crate::{
     claim::{SlotId, Slots},
     env::WallTime,
-    ledger::{Ledger, LedgerError},
+    ledger::{Ledger, LedgerError, LedgerView},
     quorum::Quorum,
     scheduler::{
         alert::JobAlert,
@@ -340,9 +340,7 @@ impl Jobs {
     /// Reads the row of a job, without those of the other jobs. Only the error for an unknown job reads them all, to
     /// suggest a name.
     async fn row(&self, job: &str) -> Result<JobRow, JobsError> {
-        let found = answers(self.ledger.read_keys(&[JobRow::key(job)]).await)?;
-        let records = found.iter().flatten().filter_map(|(_, record)| record.as_ref());
-        match status::newest_row(records) {
+        match self.stored_row(JobRow::key(job)).await? {
             Some(row) => Ok(row),
             None => self.find(job).await.map(|found| found.row),
         }
@@ -360,18 +358,21 @@ impl Jobs {
 
     /// Reads the last freeze of the group, which may have ended.
     pub(super) async fn last_freeze(&self) -> Result<Option<Paused>, JobsError> {
-        let found = answers(self.ledger.read_keys(&[JobRow::FREEZE.into()]).await)?;
-        let records = found.iter().flatten().filter_map(|(_, record)| record.as_ref());
-        Ok(status::newest_freeze(records))
+        Ok(self.stored_row(JobRow::FREEZE.into()).await?.and_then(|row| row.paused))
+    }
+
+    async fn stored_row(&self, key: Arc<str>) -> Result<Option<JobRow>, JobsError> {
+        let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
+        Ok(ledger.records.get(&key).and_then(|value| JobRow::parse(value).ok()))
     }
 
     /// Reads the jobs of the group.
     pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
-        let answers = answers(self.ledger.read().await)?;
-        let mut jobs = status::jobs(&answers);
-        let decided = status::decided(&answers).filter(|decided| self.is_ahead(*decided));
+        let ledger = LedgerView::of(answers(self.ledger.read().await)?);
+        let mut jobs = status::jobs(&ledger);
+        let decided = status::decided(&ledger).filter(|decided| self.is_ahead(*decided));
         jobs.values_mut().for_each(|job| job.decided = decided);
-        let open = status::open(&answers);
+        let open = status::open(&ledger);
         let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
         let slots = Slots::look(&self.quorum, &self.group, &slots).await;
         for (tick, slot) in open.into_iter().zip(slots) {
@@ -428,8 +429,8 @@ impl Jobs {
 /// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
 fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
     read.map_err(|error| match error {
-        LedgerError::NoMajority(report) | LedgerError::Forgotten(report) => JobsError::NoMajority(report),
-        LedgerError::Superseded { .. } | LedgerError::Standing(_) => {
+        LedgerError::NoMajority(report) => JobsError::NoMajority(report),
+        LedgerError::Superseded { .. } | LedgerError::Standing(_) | LedgerError::Ended => {
             JobsError::NoMajority(NoMajority::new(0, Vec::new()))
         }
     })

@@ -2,22 +2,18 @@
 
 use crate::{
     env::WallTime,
-    ledger::Answered,
-    node::{FencingToken, Record},
+    ledger::LedgerView,
+    node::FencingToken,
     scheduler::{
         alert::{AlertKind, JobAlert},
         job::RequestId,
         plan::planner::MARK,
         policy::Placement,
         schedule::{InvalidSchedule, Schedule},
-        store::{FOR_EVER, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord, verdict::rank},
+        store::{HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
     },
 };
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The status of a job, from [`Jobs::list`](super::Jobs::list) and [`Jobs::show`](super::Jobs::show).
 #[derive(Clone, Debug, PartialEq)]
@@ -197,95 +193,44 @@ pub(super) fn schedule(row: &JobRow) -> Result<Schedule, InvalidSchedule> {
     row.spec.as_ref().map_or(Err(InvalidSchedule::NotStored), Schedule::from_spec)
 }
 
-/// Returns the row that counts, of those that nodes store for one job. `None` if they store none, or if the job was
-/// removed.
-pub(super) fn newest_row<'a>(records: impl Iterator<Item = &'a Record>) -> Option<JobRow> {
-    let rows = records.filter_map(|record| Some((record, JobRow::parse(&record.value).ok()?)));
-    let (record, row) = rows.max_by_key(|(record, row)| (record.term, row.rev))?;
-    is_kept(record).then_some(row)
-}
-
-/// Returns whether the job of a row exists. When a job is removed, its row is written with a time, so that pruning
-/// removes it. The row of any other job has the time `FOR_EVER`.
-fn is_kept(record: &Record) -> bool {
-    record.at == FOR_EVER.as_micros()
-}
-
-/// Returns the jobs in the ledger, by name. If the nodes have several rows of a job, the row with the highest
-/// term and revision counts.
-pub(super) fn jobs(answers: &[Answered]) -> BTreeMap<Arc<str>, RegisteredJob> {
-    let mut rows: BTreeMap<&str, ((FencingToken, u64), JobRow, bool)> = BTreeMap::new();
-    for (key, record) in records(answers) {
-        let Some(name) = key.strip_prefix(JobRow::PREFIX) else { continue };
-        // This version cannot read rows that a later version wrote. Such a row is left out.
-        let Ok(row) = JobRow::parse(&record.value) else { continue };
-        let rank = (record.term, row.rev);
-        let found = (rank, row, is_kept(record));
-        match rows.entry(name) {
-            Entry::Vacant(entry) => drop(entry.insert(found)),
-            Entry::Occupied(mut entry) if entry.get().0 < rank => drop(entry.insert(found)),
-            Entry::Occupied(_) => {}
-        }
-    }
-    let mut running = running(answers);
-    let frozen = freeze(answers);
-    rows.into_iter()
-        .filter(|(_, (_, _, is_kept))| *is_kept)
-        .map(|(name, (_, row, _))| {
-            let running = running.remove(name).unwrap_or_default();
-            let frozen = frozen.clone();
-            (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new(), decided: None })
-        })
-        .collect()
-}
-
-/// Returns the last freeze of the group, which may have ended.
-fn freeze(answers: &[Answered]) -> Option<Paused> {
-    let rows = records(answers).filter(|(key, _)| *key == JobRow::FREEZE);
-    newest_freeze(rows.map(|(_, record)| record))
+/// Returns the jobs in the ledger, by name. Rows of a later version, which this version cannot read, are left out.
+pub(super) fn jobs(ledger: &LedgerView) -> BTreeMap<Arc<str>, RegisteredJob> {
+    let mut running = running(ledger);
+    let frozen = ledger.records.get(JobRow::FREEZE).and_then(|row| JobRow::parse(row).ok()?.paused);
+    let rows = ledger
+        .records
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix(JobRow::PREFIX)?, JobRow::parse(value).ok()?)));
+    let registered = |(name, row): (&str, JobRow)| {
+        let running = running.remove(name).unwrap_or_default();
+        let frozen = frozen.clone();
+        (name.into(), RegisteredJob { row, frozen, running, waiting: Vec::new(), decided: None })
+    };
+    rows.map(registered).collect()
 }
 
 /// Returns the time up to which a leader has decided on all ticks, by its mark.
-pub(super) fn decided(answers: &[Answered]) -> Option<WallTime> {
-    let marks = records(answers).filter(|(key, _)| *key == MARK);
-    let (_, newest) = marks.max_by_key(|(_, record)| record.term)?;
-    newest.value.parse().ok().map(WallTime::from_micros)
+pub(super) fn decided(ledger: &LedgerView) -> Option<WallTime> {
+    ledger.records.get(MARK)?.parse().ok().map(WallTime::from_micros)
 }
 
-/// Returns the freeze in the row that counts, of the rows that nodes store.
-pub(super) fn newest_freeze<'a>(rows: impl Iterator<Item = &'a Record>) -> Option<Paused> {
-    let rows = rows.filter_map(|record| Some((record.term, JobRow::parse(&record.value).ok()?)));
-    rows.max_by_key(|(term, row)| (*term, row.rev)).and_then(|(_, row)| row.paused)
-}
-
-/// Returns the deciding record of each key: the record of the highest [`rank`] that a node has.
-fn newest(answers: &[Answered]) -> BTreeMap<&str, &Record> {
-    let mut newest: BTreeMap<&str, &Record> = BTreeMap::new();
-    for (key, record) in records(answers) {
-        let known = newest.entry(key).or_insert(record);
-        if rank(record) > rank(known) {
-            *known = record;
-        }
-    }
-    newest
+/// Returns the runs of the ledger, each with its request, if it has one.
+fn runs(ledger: &LedgerView) -> impl Iterator<Item = (&Arc<str>, Option<RequestId>, RunKey, RunRecord)> {
+    ledger.records.iter().filter_map(|(key, value)| {
+        let (request, of) = run_of(key)?;
+        Some((key, request, of, RunRecord::parse(value).ok()?))
+    })
 }
 
 /// Returns the active runs that a leader executes itself, by job. The ledger has a start of such a run, and no
 /// end.
-fn running(answers: &[Answered]) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
-    let sealed_by = answers.iter().map(|answer| answer.state.term).max().unwrap_or_default();
+fn running(ledger: &LedgerView) -> BTreeMap<Arc<str>, Vec<RunStatus>> {
     let mut running: BTreeMap<Arc<str>, Vec<RunStatus>> = BTreeMap::new();
-    for (key, record) in newest(answers) {
-        let Some((request, RunKey { job, tick })) = run_of(key) else { continue };
-        let Ok(RunRecord::Started { worker }) = RunRecord::parse(&record.value) else { continue };
-        let orphaned = record.term < sealed_by;
-        running.entry(job).or_default().push(RunStatus {
-            tick,
-            request,
-            worker,
-            term: record.term,
-            orphaned,
-        });
+    for (_, request, RunKey { job, tick }, record) in runs(ledger) {
+        if let RunRecord::Started { worker, term, .. } = record {
+            let orphaned = term < ledger.sealed_by;
+            running.entry(job).or_default().push(RunStatus { tick, request, worker, term, orphaned });
+        }
     }
     for runs in running.values_mut() {
         runs.sort_by_key(|run| (run.tick, run.request));
@@ -304,17 +249,12 @@ pub(super) struct OpenTick {
 }
 
 /// Returns the runs that the leader has opened to workers, including those that a worker has taken.
-pub(super) fn open(answers: &[Answered]) -> Vec<OpenTick> {
-    let open = newest(answers).into_iter().filter_map(|(key, record)| {
-        let (request, RunKey { job, tick }) = run_of(key)?;
-        let Ok(RunRecord::Open(open)) = RunRecord::parse(&record.value) else { return None };
-        Some(OpenTick { run: key.into(), job, tick, request, open })
+pub(super) fn open(ledger: &LedgerView) -> Vec<OpenTick> {
+    let open = runs(ledger).filter_map(|(run, request, RunKey { job, tick }, record)| {
+        let RunRecord::Open(open) = record else { return None };
+        Some(OpenTick { run: Arc::clone(run), job, tick, request, open })
     });
     open.collect()
-}
-
-fn records(answers: &[Answered]) -> impl Iterator<Item = (&str, &Record)> {
-    answers.iter().flat_map(|answer| &answer.state.records).map(|(key, record)| (&**key, record))
 }
 
 /// Returns the run to which a key of the ledger belongs. The key of a tick's run is `tick/JOB/MICROS`, and the
@@ -346,102 +286,57 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a Arc<str>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        ledger::Memory,
-        node::LedgerState,
-        scheduler::{
-            schedule::{at, delay, every},
-            store::Paused,
-        },
+    use crate::scheduler::{
+        job::RunOutcome,
+        schedule::{at, delay, every},
     };
 
     fn term(number: u64) -> FencingToken {
         FencingToken::new(number)
     }
 
-    fn row(rev: u64, schedule: &str, at: u64) -> (Arc<str>, Record) {
-        let value = format!(r#"{{"since":7,"rev":{rev},"schedule":"{schedule}","rules":""}}"#).into();
-        (JobRow::key("j"), Record { at: FOR_EVER.as_micros(), term: term(at), last: false, value })
+    fn row(schedule: &str) -> (Arc<str>, Arc<str>) {
+        let row = JobRow { schedule: schedule.into(), ..JobRow::default() };
+        (JobRow::key("j"), row.to_value())
     }
 
-    fn tick(at: u64, record: RunRecord, by: u64) -> (Arc<str>, Record) {
-        let tick = WallTime::from_micros(at);
-        (RunKey::new("j", tick).key(), record.into_record(tick, term(by)))
+    fn run(at: u64, record: &RunRecord) -> (Arc<str>, Arc<str>) {
+        (RunKey::new("j", WallTime::from_micros(at)).key(), record.to_value())
     }
 
-    fn node(sealed_by: u64, records: &[(Arc<str>, Record)]) -> Answered {
-        let mut records = records.to_vec();
-        records.sort_by(|a, b| a.0.cmp(&b.0));
-        let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
-        Answered { memory, state: LedgerState { term: term(sealed_by), records, ..LedgerState::default() } }
+    fn started(by: u64) -> RunRecord {
+        RunRecord::started("a", (term(by), WallTime::default()))
     }
 
-    #[test]
-    fn of_several_rows_the_highest_term_and_then_revision_counts() {
-        let schedule = |answers: &[Answered]| jobs(answers)["j"].row.schedule.to_string();
-        assert_eq!(schedule(&[node(1, &[row(9, "old", 1)]), node(1, &[row(2, "new", 2)])]), "new");
-        assert_eq!(schedule(&[node(1, &[row(2, "old", 2)]), node(1, &[row(3, "new", 2)])]), "new");
-        assert_eq!(schedule(&[node(1, &[row(3, "new", 2)]), node(1, &[row(2, "old", 2)])]), "new");
-        let mut removed = row(5, "gone", 2);
-        removed.1.at = 7;
-        assert_eq!(
-            jobs(&[node(1, &[row(4, "old", 2)]), node(1, &[removed])]).len(),
-            0,
-            "a job that was removed"
-        );
-        let garbage = (JobRow::key("k"), Record { value: "?".into(), ..row(1, "", 1).1 });
-        assert_eq!(jobs(&[node(1, &[garbage])]).len(), 0);
+    fn ledger<const N: usize>(sealed_by: u64, records: [(Arc<str>, Arc<str>); N]) -> LedgerView {
+        LedgerView { sealed_by: term(sealed_by), records: records.into() }
     }
 
     #[test]
-    fn a_row_that_is_read_alone_is_the_one_that_counts_among_all() {
-        let newest = |rows: &[(Arc<str>, Record)]| {
-            let alone = newest_row(rows.iter().map(|(_, record)| record)).map(|row| row.schedule);
-            let answers: Vec<_> = rows.iter().map(|row| node(1, std::slice::from_ref(row))).collect();
-            let among_all = jobs(&answers).remove("j").map(|job| job.row.schedule);
-            assert_eq!(alone, among_all);
-            alone.map(|schedule| schedule.to_string())
-        };
-        assert_eq!(newest(&[row(9, "old", 1), row(2, "new", 2)]).as_deref(), Some("new"));
-        assert_eq!(newest(&[row(3, "new", 2), row(2, "old", 2)]).as_deref(), Some("new"));
-        let mut removed = row(5, "gone", 2);
-        removed.1.at = 7;
-        assert_eq!(newest(&[row(4, "old", 2), removed]), None, "a job that was removed");
-        let garbage = (JobRow::key("j"), Record { value: "?".into(), ..row(9, "", 9).1 });
-        assert_eq!(newest(&[row(1, "readable", 1), garbage]).as_deref(), Some("readable"));
-        assert_eq!(newest(&[]), None);
+    fn each_row_that_can_be_read_is_a_job() {
+        let unreadable = (JobRow::key("k"), "?".into());
+        let frozen = JobRow { paused: Some(Paused::default()), ..JobRow::default() };
+        let found = jobs(&ledger(1, [row("s"), unreadable, (JobRow::FREEZE.into(), frozen.to_value())]));
+        assert_eq!(found.keys().map(|name| &**name).collect::<Vec<_>>(), ["j"]);
+        assert_eq!((&*found["j"].row.schedule, &found["j"].frozen), ("s", &frozen.paused));
     }
 
     #[test]
-    fn the_record_of_the_highest_term_decides_which_runs_are_active() {
-        let (started, done) = (RunRecord::started("a"), RunRecord::done("a", Duration::ZERO, ""));
-        let run = jobs(&[
-            node(
-                5,
-                &[
-                    row(1, "s", 5),
-                    tick(1, started.clone(), 5),
-                    tick(2, started.clone(), 5),
-                    tick(3, started.clone(), 4),
-                    tick(4, started.clone(), 5),
-                ],
-            ),
-            node(5, &[tick(1, done.clone(), 5), tick(3, started, 3), tick(4, done, 4)]),
-        ]);
-        let runs: Vec<_> = run["j"].running.iter().map(|run| (run.tick.as_micros(), run.orphaned)).collect();
-        assert_eq!(
-            runs,
-            [(2, false), (3, true), (4, false)],
-            "the term of the third is older than that of the seal"
-        );
-        assert_eq!(&*run["j"].running[0].worker, "a");
+    fn a_run_is_active_until_its_end_is_recorded_and_orphaned_once_a_later_term_has_begun() {
+        let under = (term(5), WallTime::default());
+        let done = RunRecord::closed("a", (RunOutcome::Done, ""), None, under);
+        let records = [row("s"), run(1, &done), run(2, &started(5)), run(3, &started(4))];
+        let found = jobs(&ledger(5, records));
+        let runs = found["j"].running.iter().map(|run| (run.tick.as_micros(), run.orphaned));
+        assert_eq!(runs.collect::<Vec<_>>(), [(2, false), (3, true)]);
+        assert_eq!(&*found["j"].running[0].worker, "a");
     }
 
     #[test]
     fn a_requested_run_is_shown_with_its_request() {
         let id = RequestId::from_u128(5);
-        let (_, record) = tick(9, RunRecord::started("a"), 5);
-        let found = jobs(&[node(5, &[row(1, "s", 5), (format!("run/{id}/j/{:020}", 9).into(), record)])]);
+        let requested = (format!("run/{id}/j/{:020}", 9).into(), started(5).to_value());
+        let found = jobs(&ledger(5, [row("s"), requested]));
         assert_eq!(found["j"].running[0].request, Some(id));
         assert_eq!(found["j"].running[0].tick, WallTime::from_micros(9));
     }

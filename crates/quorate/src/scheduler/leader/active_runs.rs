@@ -5,7 +5,7 @@ use crate::{
     claim::Slots,
     election::Term,
     env::{BootTime, ScopedTask, WallTime},
-    node::Record,
+    ledger::TermLedger,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
         leader::leading::Leading,
@@ -17,21 +17,21 @@ use crate::{
             opened::Opened,
             span::run_span,
         },
-        store::{
-            next_start::NextStart, open_list::OpenList, row_writer::RowWriter, run_writer::RunWriter,
-            snapshot::LedgerSnapshot,
-        },
+        store::{RunRecord, next_start::NextStart, open_list::OpenList, snapshot::LedgerSnapshot},
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The active runs of one term. Dropping this value drops the runs.
 pub(in crate::scheduler) struct ActiveRuns {
     term: Term,
     grace: Duration,
-    rows: RowWriter,
-    writer: RunWriter,
+    ledger: TermLedger,
     slots: Slots,
     list: OpenList,
     next_start: NextStart,
@@ -49,7 +49,7 @@ pub(in crate::scheduler) struct AbortedRun {
     pub(in crate::scheduler) began: WallTime,
     pub(in crate::scheduler) took: Duration,
     /// The *started* record of the run.
-    pub(in crate::scheduler) started: Record,
+    pub(in crate::scheduler) started: RunRecord,
 }
 
 /// The means to cancel or withdraw an active run.
@@ -70,17 +70,17 @@ impl ActiveRuns {
     pub(in crate::scheduler) fn new(
         leading: &Leading,
         sealed: &LedgerSnapshot,
-        rows: &RowWriter,
+        led: &TermLedger,
         next_start: NextStart,
     ) -> Self {
-        let Leading { ledger, term, ttl, grace, .. } = leading;
+        let Leading { term, ttl, grace, .. } = leading;
+        let open: BTreeSet<&str> = sealed.open_runs().map(|(key, _)| &**key).collect();
         Self {
             term: term.clone(),
             grace: *grace,
-            rows: rows.clone(),
-            writer: RunWriter::new(ledger, term),
+            ledger: led.clone(),
             slots: Slots::new(term.quorum(), term.group(), *ttl, *grace),
-            list: OpenList::new(rows, sealed.row(OpenList::KEY), &sealed.unfinished_keys()),
+            list: OpenList::new(led, sealed.row(OpenList::KEY), |key| open.contains(key)),
             next_start,
             tasks: FuturesUnordered::new(),
             controls: BTreeMap::new(),
@@ -95,9 +95,8 @@ impl ActiveRuns {
         let run = Run {
             job,
             start: run,
-            writer: self.writer.clone(),
+            ledger: self.ledger.clone(),
             term: self.term.clone(),
-            rows: self.rows.clone(),
             state,
             cancel,
             began,
@@ -120,10 +119,10 @@ impl ActiveRuns {
         let opened = Opened {
             job,
             start: run,
-            writer: self.writer.clone(),
+            ledger: self.ledger.clone(),
+            term: self.term.clone(),
             slots: self.slots.clone(),
             list: self.list.clone(),
-            rows: self.rows.clone(),
             state,
             cancel,
             withdraw,

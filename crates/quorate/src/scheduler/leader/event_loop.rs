@@ -3,6 +3,8 @@
 
 use crate::{
     env::{BootTime, Env, ScopedTask, WallTime},
+    ledger::{LedgerError, TermLedger},
+    node::FencingToken,
     sabotage::Sabotage,
     scheduler::{
         alert::JobAlert,
@@ -15,14 +17,18 @@ use crate::{
         plan::{
             effect::{Effect, RunCompletion},
             housekeeping::Housekeeping,
+            open_request::RequestRow,
             planner::{LeaderSettings, Planner},
             requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
         },
         registry::Phase,
         store::{
-            FOR_EVER, JobAction, JobResponse, JobRow, history_writer::HistoryWriter, next_start::NextStart,
-            retention::Retention, row_writer::RowWriter, snapshot::LedgerSnapshot,
+            JobAction, JobResponse, JobRow,
+            history_writer::HistoryWriter,
+            next_start::NextStart,
+            retention::Retention,
+            snapshot::{LOW_WATER, LedgerSnapshot, is_outdated},
         },
     },
 };
@@ -41,6 +47,8 @@ const WAKE_EVERY: Duration = Duration::from_millis(500);
 /// grace period, but at most this long.
 const FLUSH: Duration = Duration::from_millis(100);
 
+/// The rows of new jobs that are due within this time are written as fast as possible.
+const SOON: Duration = Duration::from_secs(10);
 /// The number of jobs that the warning about forgotten jobs names.
 const FORGOTTEN_NAMED: usize = 5;
 
@@ -52,7 +60,7 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     clock: StandStill,
     housekeeping: Housekeeping,
     retention: Retention,
-    rows: RowWriter,
+    led: TermLedger,
     history: HistoryWriter,
     runs: ActiveRuns,
     /// The tasks that register jobs in the ledger. Each returns the index of its job in the planner's table.
@@ -62,8 +70,8 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     /// The calls of jobs' functions for alerts. Each returns the alert that was reported, or `None` if the alert
     /// could not be stored.
     alerting: FuturesUnordered<BoxFuture<'static, Option<JobAlert>>>,
-    /// The task that prunes the ledger. Its result is the time before which the nodes have removed all records,
-    /// or `None` if the pruning failed.
+    /// The task that prunes the ledger. Its result is the time before which the leader has removed all records, or `None` if
+    /// the term has ended.
     pruning: Option<ScopedTask<Option<WallTime>>>,
     /// The task that finds the jobs that have ended. A job has ended when its data was not refreshed by any
     /// worker during the ledger's retention.
@@ -87,7 +95,7 @@ impl<'a> EventLoop<'a> {
     pub(in crate::scheduler) fn new(
         leading: &'a Leading,
         mut sealed: LedgerSnapshot,
-        rows: RowWriter,
+        led: TermLedger,
         history: HistoryWriter,
         next_start: NextStart,
     ) -> Self {
@@ -97,7 +105,7 @@ impl<'a> EventLoop<'a> {
             group: Arc::clone(term.group()),
             worker: Arc::clone(&term.quorum().config().worker),
             term: term.token(),
-            began: term.began(),
+            max_clock_offset: term.quorum().config().max_clock_offset,
             ttl: *ttl,
             max_running: *max_running,
             measures: leading.registry.counts().measures().clone(),
@@ -108,12 +116,12 @@ impl<'a> EventLoop<'a> {
         Self {
             leading,
             env,
-            runs: ActiveRuns::new(leading, &sealed, &rows, next_start),
+            runs: ActiveRuns::new(leading, &sealed, &led, next_start),
             planner: Planner::new(sealed, settings),
             clock: StandStill::new(term.quorum().config().max_clock_offset),
             housekeeping: Housekeeping::new(env.now(), retention.every()),
             retention,
-            rows,
+            led,
             history,
             registering: FuturesUnordered::new(),
             storing: FuturesUnordered::new(),
@@ -133,14 +141,7 @@ impl<'a> EventLoop<'a> {
         self.jobs_changed();
         self.serve(&mut requests).await;
         self.runs.next_start().set(None);
-        if self.planner.is_superseded() {
-            // A later term has sealed the ledger, so this leader can start no more runs. The resignation
-            // cancels the active runs and gives them the grace period to end. Otherwise a run that takes
-            // hours would keep the lease, and no leader could start runs.
-            self.leading.term.resign();
-        } else {
-            self.write_mark();
-        }
+        self.write_mark();
         self.await_last_runs().await;
     }
 
@@ -148,7 +149,7 @@ impl<'a> EventLoop<'a> {
         let step_down = self.leading.term.step_down_token().clone();
         let (mut changed, mut phase) = self.leading.registry.watch();
         let mut listens = true;
-        while !step_down.is_cancelled() && !self.planner.is_superseded() {
+        while !step_down.is_cancelled() {
             let Some((wake, latest)) = self.decide() else { break };
             let decided = self.env.now();
             tokio::select! { biased;
@@ -304,7 +305,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn registered(&mut self, place: usize) {
-        let effects = self.planner.registered(place, self.now());
+        let effects = self.planner.registered(place);
         self.carry_out(effects);
     }
 
@@ -314,7 +315,7 @@ impl<'a> EventLoop<'a> {
         if let JobAction::Freeze { until, .. } = &mut request.what
             && self.leaves_out(Sabotage::FreezeWithoutEnd)
         {
-            *until = FOR_EVER;
+            *until = WallTime::from_micros(FencingToken::MAX.get());
         }
         let is_open = self.leading.registry.phase() == Phase::Open;
         let (effects, asked) = self.planner.ask(request, is_open, self.now());
@@ -324,7 +325,7 @@ impl<'a> EventLoop<'a> {
             Asked::Answer(answer) => drop(reply.send(answer)),
             Asked::Store(granted) => {
                 let (key, value) = granted.to_store();
-                let written = self.rows.insist(&key, value);
+                let written = self.led.write(&key, value);
                 let end = written.map(move |written| StoreEnd { granted, stored: written.is_ok(), reply });
                 self.storing.push(end.boxed());
             }
@@ -347,18 +348,22 @@ impl<'a> EventLoop<'a> {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::PutRow { key, value } => self.rows.put(&key, value),
+                Effect::PutRow { key, value } => self.led.put(&key, Some(value)),
                 Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
                 Effect::Register { place, job, key, value, due } => {
                     if self.leading.registry.was_stored(&job) {
                         self.forgotten.push(Arc::clone(&job));
                     }
-                    let written = self.rows.register(&key, value, due).boxed();
+                    // The rows of new jobs may be many, so those that are not due soon give way to all other writes.
+                    let written = match due <= self.now() + SOON {
+                        true => self.led.write(&key, value).boxed(),
+                        false => self.led.write_later(&key, value).boxed(),
+                    };
                     self.register(place, job, written);
                 }
-                Effect::CloseRow { key, value, at, last } => self.rows.close(&key, value, at, last),
-                Effect::KeepState(state) => state.keep(&self.rows),
-                Effect::CloseState(state, now) => state.close(&self.rows, now),
+                Effect::RemoveRow { key } => self.led.put(&key, None),
+                Effect::KeepState(state) => state.keep(&self.led),
+                Effect::RemoveState(state) => state.remove(&self.led),
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
@@ -381,7 +386,7 @@ impl<'a> EventLoop<'a> {
     /// Reports alerts once a majority has stored them. So an alert of a leader that was replaced is not reported
     /// by it.
     fn alert(&mut self, job: &Job, key: &Arc<str>, value: Arc<str>, alerts: Vec<JobAlert>) {
-        let written = self.rows.insist(key, value).map(|written| written.is_ok()).shared();
+        let written = self.led.write(key, value).map(|written| written.is_ok()).shared();
         for alert in alerts {
             let Some(hook) = job.on_alert.clone() else { continue };
             let written = written.clone();
@@ -400,7 +405,12 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn register(&mut self, place: usize, job: Arc<str>, written: BoxFuture<'static, Result<(), Arc<str>>>) {
+    fn register(
+        &mut self,
+        place: usize,
+        job: Arc<str>,
+        written: BoxFuture<'static, Result<(), LedgerError>>,
+    ) {
         self.registering.push(Box::pin(async move {
             if let Err(error) = written.await {
                 tracing::warn!(job = &*job, "not registered in the ledger yet: {error}");
@@ -423,17 +433,18 @@ impl<'a> EventLoop<'a> {
         }
     }
 
+    /// Removes the records that no leader needs any more. A majority has the mark before: without it, a leader that does not
+    /// find a record would take the run for one that has not started.
     fn prune(&mut self) {
-        let below = self.planner.low_water(self.now());
-        let (ledger, term) = (self.leading.ledger.clone(), self.leading.term.clone());
+        let mark = self.planner.low_water(self.now());
+        let (led, key) = (self.led.clone(), LOW_WATER.into());
+        let marked = led.write(&key, mark.as_micros().to_string().into());
         self.pruning = Some(self.leading.term.spawn_scoped(async move {
-            match ledger.prune(term.token(), below.as_micros()).await {
-                Ok(()) => Some(below),
-                Err(error) => {
-                    tracing::debug!(group = &**term.group(), "not pruned: {error}");
-                    None
-                }
-            }
+            marked.await.ok()?;
+            led.prune(move |key, value| {
+                is_outdated(key, value, mark) || RequestRow::is_outdated(key, value, mark)
+            });
+            Some(mark)
         }));
     }
 
@@ -484,7 +495,7 @@ impl<'a> EventLoop<'a> {
         for run in self.runs.abort() {
             let AbortedRun { job, tick, cause, key, began, took, started } = run;
             let reporter = self.planner.reporter();
-            let report = reporter.aborted(&job, (tick, cause), key, (began, took), started);
+            let report = reporter.aborted(&job, (tick, cause), key, (began, took), &started);
             self.history.enter(report);
         }
     }

@@ -1,9 +1,9 @@
 //! One term of the leader: the leader seals the ledger, runs the event loop, and writes the ends of runs.
 
 use crate::{
+    claim::Slots,
     election::Term,
-    env::Env,
-    ledger::{Ledger, LedgerError},
+    ledger::TermLedger,
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
@@ -14,16 +14,12 @@ use crate::{
             next_start::NextStart,
             recorded_ends::{Ends, requested_ends},
             retention::Retention,
-            row_writer::RowWriter,
             snapshot::LedgerSnapshot,
         },
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use tokio::sync::mpsc;
-
-/// The pause after an attempt to seal that found no majority.
-const SEAL_AGAIN: Duration = Duration::from_millis(50);
 
 /// Plans and runs the registry's jobs under the term. Returns once the term must end and every run has ended.
 ///
@@ -37,21 +33,30 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     // is dropped when this function returns, or when its future is dropped. `SchedulerHandle::drain` waits
     // until then.
     let Some(_lead) = registry.lead() else { return };
-    let sealed = tokio::select! { biased;
-        // The draining began before the ledger was sealed. No run may start, so there is nothing to do.
+    let taken = tokio::select! { biased;
+        // The draining began before the ledger was taken over. No run may start, so there is nothing to do.
         () = registry.reached(Phase::Draining) => return,
-        sealed = seal(ledger, term, term.env()) => sealed,
+        () = term.step_down_token().cancelled() => return,
+        taken = TermLedger::take_over(ledger, term.token(), may_found(term)) => taken,
     };
-    let Some(sealed) = sealed else { return };
-    let (rows, mut writing) = RowWriter::start(ledger, term, &sealed);
+    let (led, adopted, mut copying) = match taken {
+        Ok(taken) => taken,
+        // A later leader has sealed the ledger. Either this term is over and this worker has not noticed
+        // yet, or fencing tokens went backwards. In the second case, only a new term can seal the ledger.
+        Err(error) => {
+            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
+            return term.resign();
+        }
+    };
+    let sealed = LedgerSnapshot::take(adopted, Slots::remembered_from(term.quorum())).await;
     let jobs = registry.jobs();
-    let causes = requests_in(&sealed).map(|(row, _)| (row.id(), row.cause())).collect();
+    let causes = requests_in(&sealed).map(|row| (row.id(), row.cause())).collect();
     let mut requested = requested_ends(&sealed, &causes);
     let mut find = |job: &str| Ends::find(jobs.get(job)?, &sealed, requested.remove(job).unwrap_or_default());
     let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();
     let (history, mut noting) =
-        HistoryWriter::start(ledger, term, registry.counts().clone(), ends, next_start.starts());
+        HistoryWriter::start((ledger, &led), term, registry.counts().clone(), ends, next_start.starts());
     // The worker vouches for its jobs from its start on, and may have set the lifetimes of the ledgers before the seal has
     // created this one. A ledger without a lifetime lasts for the nodes' default.
     let kept = async {
@@ -59,43 +64,31 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
             tracing::debug!(group = &**term.group(), "the lifetime of the ledger is not set yet: {error}");
         }
     };
-    tokio::join!(EventLoop::new(&leading, sealed, rows, history, next_start).run(requests), kept);
+    let event_loop = EventLoop::new(&leading, sealed, led, history, next_start);
+    let leads = async { tokio::join!(event_loop.run(requests), kept) };
+    let mut leads = std::pin::pin!(leads);
+    tokio::select! { biased;
+        // The task ends while its handle exists only if a later leader has sealed the ledger. So this leader can start no more
+        // runs. The resignation cancels the active runs and gives them the grace period to end. Otherwise a run that takes
+        // hours would keep the lease, and no leader could start runs.
+        _ = &mut copying => {
+            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: a later leader has the ledger");
+            term.resign();
+            leads.await;
+            return;
+        }
+        _ = &mut leads => {}
+    }
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
     // this function first waits for these writes, within the time that the term still allows.
-    let written = async { tokio::join!(&mut writing, &mut noting) };
+    let written = async { tokio::join!(&mut copying, &mut noting) };
     if let Some(until) = term.work_until() {
         term.env().before(until, written).await;
     }
 }
 
-/// Seals the ledger, and repeats the attempt until a majority has answered. Returns `None` if the term must end
-/// first.
-async fn seal(ledger: &Ledger, term: &Term, env: &Env) -> Option<LedgerSnapshot> {
-    let config = term.quorum().config();
-    let mut warned = false;
-    loop {
-        let sealed = tokio::select! { biased;
-            () = term.step_down_token().cancelled() => return None,
-            sealed = ledger.seal_unsorted(term.token()) => sealed,
-        };
-        match sealed {
-            Ok(answers) => {
-                let quorum = term.quorum().pool().majority();
-                return Some(LedgerSnapshot::take(answers, quorum, config.max_clock_offset).await);
-            }
-            // A later leader has sealed the ledger. Either this term is over and this worker has not noticed
-            // yet, or fencing tokens went backwards. In the second case, only a new term can seal the ledger.
-            Err(error @ LedgerError::Superseded { .. }) => {
-                tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
-                term.resign();
-                return None;
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut warned, true) {
-                    tracing::warn!(group = &**term.group(), "cannot seal the ledger yet: {error}");
-                }
-                env.sleep(SEAL_AGAIN).await;
-            }
-        }
-    }
+/// Returns whether the leader may found the ledger: whether its lease is valid.
+fn may_found(term: &Term) -> impl Fn() -> bool + Send + 'static {
+    let term = term.clone();
+    move || term.is_valid()
 }

@@ -3,15 +3,11 @@
 
 use crate::{
     env::WallTime,
-    node::Record,
     scheduler::{
-        job::{Job, RequestId, RunCause, RunOutcome},
+        job::{Job, RequestId, RunCause},
         policy::{Delivery, MisfiredTicks},
         run::pending_run::PendingRun,
-        store::{
-            OpenRun, RunRecord,
-            verdict::{SkipReason, inherited},
-        },
+        store::{OpenRun, RunRecord, verdict::SkipReason},
     },
 };
 use std::sync::Arc;
@@ -52,50 +48,27 @@ impl ActiveRun {
     }
 }
 
-/// The next step for a run that has a record of an earlier leader.
+/// The next step for a run that an earlier leader has begun.
 #[derive(Debug, PartialEq)]
 pub(in crate::scheduler) enum RecordedRun {
     /// The leader starts the run again. If the run is open, the leader continues to watch it.
     Continue(PendingRun),
-    /// The leader closes the run without executing it.
-    Close(RunToClose),
+    /// The run is lost: the leader closes it without executing it.
+    Lost(PendingRun),
 }
 
 impl PendingRun {
-    /// Returns the next step for the run after the leader has learnt that `record` decides on it.
-    pub(in crate::scheduler) fn decided_by(self, record: Record, delivery: Delivery) -> RecordedRun {
-        let written = RunRecord::parse(&record.value);
-        let run = Self { seen: Some(record), unknown: false, ..self };
-        match (written, delivery) {
-            (Ok(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
-                RecordedRun::Continue(Self { cause, not_before, ..run })
+    /// Returns the next step for this run, which has a record without an end.
+    pub(in crate::scheduler) fn next_step(self, delivery: Delivery) -> RecordedRun {
+        match (&self.seen, delivery) {
+            (Some(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
+                let (cause, not_before) = (*cause, *not_before);
+                RecordedRun::Continue(Self { cause, not_before, ..self })
             }
-            (Ok(RunRecord::Closed { end, outcome, .. }), _) => {
-                let inherited = inherited(end, run.remembering);
-                let why = match inherited == end {
-                    true => outcome,
-                    false => {
-                        format!("{outcome}; {end}, but too few nodes remember whether it was started since")
-                            .into()
-                    }
-                };
-                RecordedRun::Close(RunToClose { run, end: inherited, why: Some(why) })
-            }
-            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(run),
-            (_, Delivery::AtMostOnce) => {
-                RecordedRun::Close(RunToClose { run, end: RunOutcome::Lost, why: None })
-            }
+            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(self),
+            (_, Delivery::AtMostOnce) => RecordedRun::Lost(self),
         }
     }
-}
-
-/// A run that the leader closes without executing it.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) struct RunToClose {
-    pub(in crate::scheduler) run: PendingRun,
-    pub(in crate::scheduler) end: RunOutcome,
-    /// The reason for the end, if an earlier leader recorded one.
-    pub(in crate::scheduler) why: Option<Arc<str>>,
 }
 
 /// Ticks that do not run. The variant is the reason.

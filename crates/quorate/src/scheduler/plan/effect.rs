@@ -16,21 +16,19 @@ use std::{sync::Arc, time::Duration};
 /// in the order in which the planner returns them.
 #[derive(Debug)]
 pub(in crate::scheduler) enum Effect {
-    /// Writes a row of the ledger that pruning never removes.
+    /// Writes a row of the ledger.
     PutRow { key: Arc<str>, value: Arc<str> },
     /// Writes the row of a job, then reports these alerts to the job's function.
     Alert { job: Arc<Job>, key: Arc<str>, value: Arc<str>, alerts: Vec<JobAlert> },
     /// Writes the row of a new job. When the write has ended, the event loop passes the job's `place` in the
-    /// job table back to the planner.
-    /// `due` is the time of the job's first tick.
+    /// job table back to the planner. `due` is the time of the job's first tick.
     Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str>, due: WallTime },
-    /// Writes a row with the time `at`, so that pruning removes it later. If `last` is true, no later write
-    /// can replace the row.
-    CloseRow { key: Arc<str>, value: Arc<str>, at: WallTime, last: bool },
-    /// Writes the state of a job that was added again. The record has a time that pruning never reaches.
+    /// Removes a row.
+    RemoveRow { key: Arc<str> },
+    /// Writes the state of a job that was added again.
     KeepState(SavedState),
-    /// Writes the state of a job that was removed. The record has this time, so that pruning removes it later.
-    CloseState(SavedState, WallTime),
+    /// Removes the state of a removed job.
+    RemoveState(SavedState),
     /// Executes a run on the leader.
     Execute(RunStart),
     /// Opens a run to workers, or continues a run that is already open. The leader's task for the run watches

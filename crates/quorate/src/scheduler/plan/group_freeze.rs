@@ -1,11 +1,12 @@
 //! The freeze of a group: a pause of all its jobs, stored in one row. The row has the form of a job's row, of which it
-//! uses the pause, the revision and the requests.
+//! uses the pause and the requests.
 
 use crate::{
     env::WallTime,
     scheduler::{
         job::RequestId,
-        store::{JobRow, Paused, row_writer::highest, snapshot::LedgerSnapshot},
+        plan::known_jobs::{StoredRow, row_of},
+        store::{JobRow, Paused, RecordError, snapshot::LedgerSnapshot},
     },
 };
 use std::sync::Arc;
@@ -16,13 +17,10 @@ use std::sync::Arc;
 pub(in crate::scheduler) struct GroupFreeze(JobRow);
 
 impl GroupFreeze {
-    /// Reads the row from the ledger. The flag is true if the leader must write the row again, because nodes lack it.
-    pub(in crate::scheduler) fn find(sealed: &LedgerSnapshot) -> (Self, bool) {
-        let read = |record: &'_ crate::node::Record| JobRow::parse(&record.value).ok();
-        match highest(sealed.row(JobRow::FREEZE), read, |row| row.rev) {
-            Some((row, everywhere)) => (Self(row), !everywhere),
-            None => (Self::default(), false),
-        }
+    /// Reads the row from the ledger, and the reason why it cannot be read.
+    pub(in crate::scheduler) fn find(sealed: &LedgerSnapshot) -> (Self, Option<RecordError>) {
+        let StoredRow { row, unreadable } = row_of(sealed.row(JobRow::FREEZE));
+        (Self(row.unwrap_or_default()), unreadable)
     }
 
     /// Returns the value of the row.

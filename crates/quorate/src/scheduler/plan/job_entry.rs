@@ -7,13 +7,14 @@ use crate::{
         alert::JobAlert,
         job::{Job, RequestId, RunOutcome},
         plan::{
-            active_run::{RunToClose, SkippedTick},
+            active_run::SkippedTick,
             job_plan::{JobPlan, is_before},
             known_jobs::{stored_row, stored_state},
             reporter::{FROZEN, PAUSED},
             takeover::{due_after, unfinished},
         },
         policy::Placement,
+        run::pending_run::PendingRun,
         store::{
             HistoryEntry, JobRow, Paused, RecordError, record_life, recorded_ends::recorded_entries,
             saved_state::SavedState, snapshot::LedgerSnapshot,
@@ -38,7 +39,7 @@ pub(in crate::scheduler) struct JobEntry {
 pub(in crate::scheduler) struct FoundJob {
     pub(in crate::scheduler) entry: JobEntry,
     /// The runs of earlier terms that this leader only closes, without executing them.
-    pub(in crate::scheduler) closes: Vec<RunToClose>,
+    pub(in crate::scheduler) lost: Vec<PendingRun>,
     /// True if the ledger has no row of the job. The job is then new to the group.
     pub(in crate::scheduler) is_new: bool,
     /// True if the leader must write the job's row, because the ledger has no such row, or has a different one.
@@ -51,7 +52,7 @@ pub(in crate::scheduler) struct FoundJob {
 pub(in crate::scheduler) struct StoredInfo {
     /// The record window that the row names. Zero without a row.
     pub(in crate::scheduler) window: Duration,
-    /// The reason why the row of some node cannot be read.
+    /// The reason why the row cannot be read.
     pub(in crate::scheduler) unreadable: Option<RecordError>,
 }
 
@@ -85,7 +86,7 @@ pub(in crate::scheduler) struct RemovedJob {
     planned: WallTime,
     /// The job's state, shared with a run that may still be active.
     state: SavedState,
-    /// The time when the job's row was closed.
+    /// The time when the job's row was removed.
     closed: WallTime,
 }
 
@@ -113,7 +114,7 @@ impl JobEntry {
     /// Returns the data that the leader keeps in case the job is added again. The data include the row that the
     /// leader writes to the ledger as closed.
     pub(in crate::scheduler) fn remove(&self, now: WallTime) -> RemovedJob {
-        let row = JobRow { rev: self.row.rev + 1, ..self.row.clone() };
+        let row = self.row.clone();
         RemovedJob { row, planned: self.plan.planned(), state: self.state.clone(), closed: now }
     }
 
@@ -124,7 +125,6 @@ impl JobEntry {
         if counts {
             self.plan.begin_after_end(now, Some(now));
             self.row.ended = Some(now);
-            self.row.rev += 1;
         }
         counts
     }
@@ -140,7 +140,7 @@ impl JobEntry {
         let write = !before.is_like(&job);
         if write {
             if moved {
-                self.row.raise_since(now.max(self.plan.planned()));
+                self.row.since = now.max(self.plan.planned());
                 self.row.ended = None;
             }
             self.row = described(&self.row, &job, now);
@@ -291,7 +291,6 @@ impl JobEntry {
         let until = if is_freeze { freeze } else { own }?;
         let paused = if is_freeze { self.frozen.take() } else { self.row.paused.take() }?;
         let last = (until - Duration::from_micros(1)).max(paused.at);
-        self.row.rev += 1;
         let span = self.leave(paused.at, last);
         Some(EndedPause { paused, is_freeze, span })
     }
@@ -305,7 +304,7 @@ impl JobEntry {
         }
         let is_paused = other.is_some();
         // Because of the new `since` in the row, later leaders run no catch-ups for the ticks of the pause.
-        self.row.raise_since(self.row.since.max(last).max(self.plan.planned()));
+        self.row.since = self.row.since.max(last).max(self.plan.planned());
         if is_paused { self.plan.resume_into(began, last) } else { self.plan.resume(began, last) }
     }
 
@@ -329,11 +328,7 @@ impl RemovedJob {
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
         let row = stored_row(sealed, job).row.unwrap_or_default();
         let state = SavedState::new(job, stored_state(sealed, job));
-        Self { row: JobRow { rev: row.rev + 1, ..row }, planned: now, state, closed: now }
-    }
-
-    pub(in crate::scheduler) fn row(&self) -> &JobRow {
-        &self.row
+        Self { row, planned: now, state, closed: now }
     }
 
     pub(in crate::scheduler) fn state(&self) -> &SavedState {
@@ -362,17 +357,13 @@ pub(in crate::scheduler) fn find(
     let (row, mut write, now, state) = match removed {
         Some(RemovedJob { row, planned, state, .. }) => {
             let now = now.max(planned);
-            // The closed row and this new row both have the term of this leader. The new row counts, because it
-            // has the higher revision.
-            let mut row = JobRow { ended: None, rev: row.rev + 1, ..row };
-            row.raise_since(now);
-            (Some(row), true, now, state)
+            (Some(JobRow { ended: None, since: now, ..row }), true, now, state)
         }
         None => {
             let state = SavedState::new(&job.name, stored_state(sealed, &job.name));
             let stored = stored_row(sealed, &job.name);
             unreadable = stored.unreadable;
-            (stored.row, !stored.everywhere, now, state)
+            (stored.row, false, now, state)
         }
     };
     let is_new = row.is_none();
@@ -380,10 +371,8 @@ pub(in crate::scheduler) fn find(
     let mut moved = false;
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
     let changed = described(&row, &job, now);
-    if changed != (JobRow { rev: changed.rev, ..row.clone() }) {
-        // Older versions of this library wrote rows without a schedule. From such a row the leader cannot see a
-        // change, so it treats the schedule as unchanged.
-        let other_times = !row.schedule.is_empty() && row.schedule != changed.schedule;
+    if changed != row {
+        let other_times = !is_new && row.schedule != changed.schedule;
         // A change of the placement is handled like a change of the schedule. The records of the old placement
         // do not show which ticks have run under the new one.
         let other_placement = !is_new && row.any_worker != changed.any_worker;
@@ -393,7 +382,7 @@ pub(in crate::scheduler) fn find(
             // An earlier leader may have opened runs before their ticks were due. Only ticks after the last of
             // these ticks count, so that no tick runs twice.
             let last = sealed.last_before(&job.name, WallTime::from_micros(u64::MAX));
-            row.raise_since(now.max(last.unwrap_or_default()));
+            row.since = now.max(last.unwrap_or_default());
             row.ended = None;
         }
         write = true;
@@ -401,7 +390,7 @@ pub(in crate::scheduler) fn find(
     if !again {
         write |= note_recorded(&mut row, &job, sealed);
     }
-    let (runs, closes) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
+    let (runs, lost) = if again { (Vec::new(), Vec::new()) } else { unfinished(&job, sealed) };
     let after = if moved {
         row.since
     } else if again {
@@ -411,14 +400,13 @@ pub(in crate::scheduler) fn find(
     };
     let plan = JobPlan::new(job, after, runs, row.paused.is_some()).due_since(row.since, row.ended);
     let entry = JobEntry { plan, row, frozen: None, state, overdue: None };
-    FoundJob { entry, closes, is_new, write, stored: StoredInfo { window, unreadable } }
+    FoundJob { entry, lost, is_new, write, stored: StoredInfo { window, unreadable } }
 }
 
-/// Returns `row` in its next revision, with the schedule and the rules of `job`.
+/// Returns `row` with the schedule and the rules of `job`.
 fn described(row: &JobRow, job: &Job, now: WallTime) -> JobRow {
     let expected = job.expect_within.is_some();
     JobRow {
-        rev: row.rev + 1,
         schedule: job.schedule.to_string().into(),
         rules: job.rules().into(),
         spec: job.schedule.spec(),
@@ -439,7 +427,6 @@ fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
     if let Some(health) = row.health.as_mut().filter(|_| !alerts) {
         changed = !health.alerts.is_empty();
         health.alerts.clear();
-        row.rev += u64::from(changed);
     }
     if !alerts && job.expect_within.is_none() && row.health.is_none() {
         return changed;

@@ -1,15 +1,13 @@
 use super::*;
 use crate::{
-    ledger::Answered,
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         alert::AlertKind,
         policy::{Delivery, Misfire},
         schedule::every,
         store::{
-            FOR_EVER, Paused, RunKey, RunRecord,
-            saved_state::StateRow,
-            snapshot::tests::{SECOND, at, node, tick_record},
+            Paused, RunKey, RunRecord,
+            snapshot::tests::{SECOND, at, snapshot, tick_record},
         },
     },
 };
@@ -19,131 +17,77 @@ fn job(seconds: u32) -> Arc<Job> {
     Arc::new(job.misfire(Misfire::run_all(100 * SECOND)))
 }
 
-fn row(term: u64, row: &JobRow) -> (Arc<str>, Record) {
-    let value = row.to_value();
-    (JobRow::key("j"), Record { at: FOR_EVER.as_micros(), term: FencingToken::new(term), last: false, value })
+fn record(row: &JobRow) -> (Arc<str>, Arc<str>) {
+    (JobRow::key("j"), row.to_value())
+}
+
+/// Returns the snapshot of a ledger that has this row of the job.
+fn stored(row: &JobRow) -> LedgerSnapshot {
+    snapshot([record(row)])
 }
 
 /// Returns the row of a new job, written by a leader that found the job at `since`.
 fn written(job: &Arc<Job>, since: u64) -> JobRow {
-    let new = find(Arc::clone(job), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(since));
+    let new = find(Arc::clone(job), &snapshot([]), None, None, at(since));
     assert!(new.is_new && new.write);
     new.entry.row
 }
 
-fn sealed(answers: Vec<Answered>) -> LedgerSnapshot {
-    LedgerSnapshot::new(answers, 2, SECOND)
-}
-
-fn nodes(rows: &[Option<(u64, JobRow)>]) -> LedgerSnapshot {
-    let records = |found: &Option<(u64, JobRow)>| found.iter().map(|(term, is)| row(*term, is)).collect();
-    sealed(rows.iter().map(|found| node(at(0), records(found))).collect())
-}
-
 #[test]
-fn an_unknown_job_begins_now_and_a_row_that_all_nodes_have_is_not_written_again() {
+fn an_unknown_job_begins_now_and_a_stored_row_is_not_written_again() {
     let new = written(&job(1), 9);
-    assert_eq!((new.since, new.rev), (at(9), 1));
-    let all = nodes(&[Some((1, new.clone())), Some((4, new.clone())), Some((1, new.clone()))]);
-    let found = find(job(1), &all, None, None, at(50));
+    assert_eq!(new.since, at(9));
+    let found = find(job(1), &stored(&new), None, None, at(50));
     assert!(!found.is_new && !found.write, "whichever leader wrote it");
     assert_eq!(found.entry.row, new);
+    assert_eq!(found.stored.window, 100 * SECOND);
 }
 
 #[test]
-fn the_row_of_one_node_counts_and_is_written_to_the_others() {
-    let found = find(job(1), &nodes(&[None, Some((1, written(&job(1), 3))), None]), None, None, at(9));
-    assert!(!found.is_new && found.write);
-    assert_eq!(found.entry.row.since, at(3));
+fn a_pause_is_taken_over_with_the_row() {
+    let row = JobRow { paused: Some(pause(None)), ..written(&job(1), 7) };
+    let found = find(job(1), &stored(&row), None, None, at(30));
+    assert_eq!(found.entry.row.since, at(7));
+    assert!(found.entry.plan().is_paused() && !found.write && found.entry.plan().next().is_none());
 }
 
 #[test]
-fn of_several_rows_the_highest_term_counts_with_the_earliest_beginning() {
-    let paused = JobRow {
-        paused: Some(Paused { by: "me".into(), at: at(20), ..Paused::default() }),
-        rev: 2,
-        ..written(&job(1), 7)
-    };
-    let rows = [Some((5, written(&job(1), 7))), Some((2, written(&job(1), 3))), Some((6, paused))];
-    let found = find(job(1), &nodes(&rows), None, None, at(30));
-    assert_eq!(found.entry.row.since, at(3));
-    assert!(found.entry.plan().is_paused() && found.write && found.entry.plan().next().is_none());
-}
-
-#[test]
-fn rows_of_older_versions_count_as_the_same_schedule() {
-    let value: Arc<str> = at(3).as_micros().to_string().into();
-    let old = Record { at: FOR_EVER.as_micros(), term: FencingToken::new(1), last: false, value };
-    let all = sealed(vec![node(at(0), vec![(JobRow::key("j"), old)]); 3]);
-    let found = find(job(1), &all, None, None, at(9));
-    assert!(!found.is_new && found.write, "it is written as rows are now");
-    assert_eq!((found.entry.row.since, &*found.entry.row.schedule), (at(3), "every 1s"));
+fn a_row_that_cannot_be_read_is_written_again_for_a_new_job() {
+    let found = find(job(1), &snapshot([(JobRow::key("j"), "{".into())]), None, None, at(9));
+    assert!(found.is_new && found.write && found.stored.unreadable.is_some());
+    assert_eq!(found.entry.row.since, at(9));
 }
 
 #[test]
 fn another_schedule_counts_from_now_on_and_unfinished_runs_still_run() {
     let old = written(&job(1), 3);
-    let mut records = vec![row(1, &old), tick_record(11, 1, false), tick_record(10, 1, true)];
-    records.sort_by(|a, b| a.0.cmp(&b.0));
-    let all = sealed(vec![node(at(0), records); 2]);
+    let all = snapshot([record(&old), tick_record(11, 1, false), tick_record(10, 1, true)]);
     let mut moved = find(job(7), &all, None, None, at(13));
-    assert_eq!((moved.entry.row.since, moved.entry.row.rev), (at(13), 2));
+    assert_eq!((moved.entry.row.since, moved.write), (at(13), true));
     let (start, _) = moved.entry.plan_mut().start(at(13));
     assert_eq!(start.map(|start| start.tick), Some(at(11)), "at least once");
     let next = moved.entry.plan().next().unwrap();
     assert!(next > at(13) && next <= at(20), "no tick from before is caught up on");
     let once = Arc::new((*job(7)).clone().delivery(Delivery::AtMostOnce));
     let mut moved = find(once, &all, None, None, at(13));
-    assert_eq!(moved.closes.iter().map(|close| close.run.tick).collect::<Vec<_>>(), [at(11)]);
+    assert_eq!(moved.lost.iter().map(|run| run.tick).collect::<Vec<_>>(), [at(11)]);
     assert!(moved.entry.plan_mut().start(at(13)).0.is_none());
 }
 
 #[test]
-fn a_row_of_an_older_version_gets_its_window() {
+fn a_row_without_a_window_gets_it() {
     let old = JobRow { window: None, ..written(&job(1), 3) };
-    let found = find(job(1), &nodes(&[Some((1, old.clone())), Some((1, old))]), None, None, at(9));
+    let found = find(job(1), &stored(&old), None, None, at(9));
     assert!(found.write && found.entry.row.since == at(3));
     assert_eq!(found.entry.row.window, Some(100 * SECOND));
 }
 
 #[test]
-fn a_removed_job_starts_afresh() {
+fn a_job_that_was_removed_in_this_term_begins_again_when_it_is_added() {
     let old = written(&job(1), 3);
-    let (key, record) = row(1, &old);
-    let closed = sealed(vec![node(at(0), vec![(key, Record { at: at(5).as_micros(), ..record })]); 2]);
-    let found = find(job(1), &closed, None, None, at(9));
-    assert!(found.is_new);
-    assert_eq!(found.entry.row.since, at(9));
-    let again = find(
-        job(1),
-        &nodes(&[Some((1, old.clone())), Some((1, old.clone()))]),
-        None,
-        removed(old, at(5)),
-        at(9),
-    );
+    let again = find(job(1), &stored(&old), None, removed(old.clone(), at(5)), at(9));
     assert!(!again.is_new && again.write);
-    assert_eq!(again.entry.row.since, at(9), "in the same term");
-}
-
-#[test]
-fn a_node_that_was_away_does_not_restore_a_removed_job() {
-    let old = JobRow {
-        paused: Some(Paused { by: "me".into(), at: at(4), ..Paused::default() }),
-        ..written(&job(1), 3)
-    };
-    let closed = |term, rev| {
-        let (key, record) = row(term, &JobRow { rev, ..old.clone() });
-        vec![(key, Record { at: at(5).as_micros(), ..record })]
-    };
-    let away = || node(at(0), vec![row(1, &old)]);
-    let found = find(job(1), &sealed(vec![node(at(0), closed(2, 2)), away()]), None, None, at(9));
-    assert!(found.is_new && found.entry.row.paused.is_none() && found.entry.row.since == at(9));
-    // Later the job was added again. One node still has the row from before the removal. The earlier `since` of
-    // that row must not count.
-    let back = JobRow { since: at(8), rev: 3, paused: None, ..old.clone() };
-    let nodes = vec![node(at(0), vec![row(2, &back)]), node(at(0), closed(2, 2)), away()];
-    let found = find(job(1), &sealed(nodes), None, None, at(9));
-    assert!(!found.is_new && found.entry.row.since == at(8) && found.entry.row.paused.is_none());
+    assert_eq!(again.entry.row.since, at(9));
 }
 
 fn pause(until: Option<u64>) -> Paused {
@@ -153,7 +97,7 @@ fn pause(until: Option<u64>) -> Paused {
 
 #[test]
 fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
-    let all = nodes(&[Some((1, written(&job(1), 7))), Some((1, written(&job(1), 7)))]);
+    let all = stored(&written(&job(1), 7));
     let mut entry = find(job(1), &all, None, None, at(20)).entry;
     entry.plan_mut().plan_due(&all, at(20));
     let requests = [1, 2, 3].map(RequestId::from_u128);
@@ -170,7 +114,6 @@ fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
         entry.row().paused.as_ref().map(|paused| (paused.at, paused.until)),
         Some((at(20), Some(at(30))))
     );
-    let rev = entry.row().rev;
     assert_eq!(entry.end_pause(at(29)), None);
     let EndedPause { paused, span, .. } = entry.end_pause(at(32)).unwrap();
     assert_eq!(
@@ -178,7 +121,7 @@ fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
         (Some(at(30)), Some((at(21), at(29)))),
         "the tick at the end is not left out"
     );
-    assert_eq!((entry.row().paused.as_ref(), entry.row().rev), (None, rev + 1));
+    assert_eq!(entry.row().paused, None);
     assert_eq!(entry.plan().next(), Some(at(30)));
     assert!(entry.row().since < at(30) && entry.row().since > at(29));
     assert_eq!(entry.end_pause(at(40)), None);
@@ -188,8 +131,8 @@ fn a_pause_ends_at_its_time_and_a_tick_at_that_time_is_due() {
 
 #[test]
 fn a_leader_that_comes_after_the_end_of_a_pause_ends_it() {
-    let row = JobRow { paused: Some(pause(Some(25))), rev: 2, ..written(&job(1), 7) };
-    let all = nodes(&[Some((1, row.clone())), Some((1, row))]);
+    let row = JobRow { paused: Some(pause(Some(25))), ..written(&job(1), 7) };
+    let all = stored(&row);
     let mut entry = find(job(1), &all, Some(at(22)), None, at(28)).entry;
     assert_eq!(entry.wake(), Some(at(25)), "its timer is due at once");
     let EndedPause { span, .. } = entry.end_pause(at(28)).unwrap();
@@ -198,15 +141,11 @@ fn a_leader_that_comes_after_the_end_of_a_pause_ends_it() {
     assert_eq!(entry.plan_mut().start(at(28)).0.map(|run| run.tick), Some(at(25)), "the first catch-up run");
 }
 
-/// Regression: one node was unreachable when the pause ended, and still had the row of the paused job. The
-/// earlier `since` of that row counted, so the next leader ran catch-ups for ticks that were skipped during the
-/// pause.
+/// The next leader reads the row, and would otherwise run catch-ups for ticks that were skipped during the pause.
 #[test]
-fn an_older_row_does_not_restore_the_ticks_of_a_pause_that_has_ended() {
+fn the_row_has_the_end_of_a_pause_and_the_change_of_a_schedule() {
     let request = RequestId::from_u128(1);
     let old = written(&job(1), 7);
-    let stored =
-        |row: &JobRow| nodes(&[Some((1, row.clone())), Some((1, row.clone())), Some((1, old.clone()))]);
     let since = |row: &JobRow| find(job(1), &stored(row), None, None, at(40)).entry.row.since;
     let paused = |until| {
         let mut entry = find(job(1), &stored(&old), None, None, at(20)).entry;
@@ -227,17 +166,17 @@ fn an_older_row_does_not_restore_the_ticks_of_a_pause_that_has_ended() {
 }
 
 fn removed(row: JobRow, planned: WallTime) -> Option<RemovedJob> {
-    let state = SavedState::new("j", StateRow::default());
+    let state = SavedState::new("j", None);
     Some(RemovedJob { row, planned, state, closed: planned })
 }
 
 #[test]
 fn a_job_that_comes_back_in_one_term_begins_after_the_ticks_that_were_planned() {
     let old = JobRow { ended: Some(at(4)), ..written(&job(1), 3) };
-    let (rev, none) = (old.rev, nodes(&[None, None]));
+    let none = snapshot([]);
     let again = find(job(1), &none, None, removed(old.clone(), at(12)), at(9));
     assert_eq!(again.entry.plan().next(), Some(at(13)), "though the clock has stepped back");
-    assert!(again.entry.row.rev > rev && again.entry.row.since == at(12));
+    assert_eq!(again.entry.row.since, at(12));
     let chain =
         Job::new("j", crate::scheduler::schedule::delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let again = find(Arc::new(chain), &none, None, removed(old, at(12)), at(9));
@@ -249,7 +188,7 @@ fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
     let any_worker = |job: Arc<Job>| Arc::new((*job).clone().placement(Placement::AnyWorker));
     let old = written(&any_worker(job(1)), 3);
     assert!(old.any_worker && old.since == at(3));
-    let all = nodes(&[Some((1, old.clone())), Some((1, old.clone()))]);
+    let all = stored(&old);
     let moved = find(job(1), &all, Some(at(12)), None, at(13));
     assert_eq!(moved.entry.row.since, at(13));
     assert_eq!(moved.entry.plan().next(), Some(at(14)), "ticks of the other placement are not caught up on");
@@ -258,8 +197,7 @@ fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
     // Now the placement changes from the leader to any worker. An unfinished run still runs, even if the row
     // already has the new placement because an earlier leader wrote it.
     for row_before in [written(&job(1), 3), old] {
-        let records = vec![row(1, &row_before), tick_record(11, 1, false)];
-        let all = sealed(vec![node(at(0), records); 2]);
+        let all = snapshot([record(&row_before), tick_record(11, 1, false)]);
         let mut moved = find(any_worker(job(1)), &all, None, None, at(13));
         assert_eq!(
             moved.entry.plan_mut().start(at(13)).0.map(|start| start.tick),
@@ -267,7 +205,7 @@ fn another_placement_counts_from_now_on_and_unfinished_runs_still_run() {
             "at least once"
         );
         let once = Arc::new((*any_worker(job(1))).clone().delivery(Delivery::AtMostOnce));
-        assert_eq!(find(once, &all, None, None, at(13)).closes.len(), 1);
+        assert_eq!(find(once, &all, None, None, at(13)).lost.len(), 1);
     }
 }
 
@@ -277,21 +215,16 @@ fn watched(seconds: u32) -> Arc<Job> {
 }
 
 /// Returns the closed record of a run that failed, and whose leader ended before it wrote the job's row.
-fn failed_record(tick: u64) -> (Arc<str>, Record) {
-    let value = RunRecord::ended("old", RunOutcome::Failed, Some(SECOND), "exit status 1");
-    let value = value.remembered(at(tick), FencingToken::new(1));
-    let key = RunKey::new("j", at(tick)).key();
-    (key, value.into_record(at(tick), FencingToken::new(1)))
+fn failed_record(tick: u64) -> (Arc<str>, Arc<str>) {
+    let (end, under) = ((RunOutcome::Failed, "exit status 1"), (FencingToken::new(1), at(tick)));
+    (RunKey::new("j", at(tick)).key(), RunRecord::closed("old", end, Some(SECOND), under).to_value())
 }
 
 #[test]
 fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
-    let old = find(watched(1), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry.row;
-    let with = |row_of: &JobRow, records: Vec<(Arc<str>, Record)>| {
-        let mut records = records;
-        records.push(row(1, row_of));
-        records.sort_by(|a, b| a.0.cmp(&b.0));
-        find(watched(1), &sealed(vec![node(at(0), records); 2]), None, None, at(20))
+    let old = find(watched(1), &snapshot([]), None, None, at(3)).entry.row;
+    let with = |row: &JobRow, records: Vec<(Arc<str>, Arc<str>)>| {
+        find(watched(1), &snapshot(records.into_iter().chain([record(row)])), None, None, at(20))
     };
     let found = with(&old, vec![failed_record(5)]);
     let kinds =
@@ -308,8 +241,7 @@ fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
     let found = with(&told, vec![failed_record(5), tick_record(7, 1, true)]);
     assert_eq!(kinds(&found.entry), [(AlertKind::Recovered, at(7))]);
     // A leader without the function drops the alerts.
-    let records = vec![row(1, &found.entry.row)];
-    let found = find(job(1), &sealed(vec![node(at(0), records); 2]), None, None, at(20));
+    let found = find(job(1), &stored(&found.entry.row), None, None, at(20));
     assert!(found.write && found.entry.alerts().is_empty());
 }
 
@@ -317,7 +249,7 @@ fn a_new_leader_reports_the_ends_that_the_row_does_not_have_and_no_other() {
 fn a_leader_wakes_when_the_job_becomes_overdue_and_only_once() {
     let quiet = Job::clone(&watched(1)).misfire(Misfire::Skip);
     let quiet = Job { schedule: crate::scheduler::schedule::at(at(5_000)), ..quiet };
-    let mut entry = find(Arc::new(quiet), &sealed(vec![node(at(0), vec![]); 2]), None, None, at(3)).entry;
+    let mut entry = find(Arc::new(quiet), &snapshot([]), None, None, at(3)).entry;
     assert_eq!(entry.wake(), Some(at(13)));
     assert!(!entry.note_overdue(at(12)) && !entry.is_overdue());
     assert!(entry.note_overdue(at(13)) && entry.is_overdue());
@@ -335,7 +267,7 @@ fn freeze(from: u64, until: u64) -> Paused {
 
 /// Returns a job that has decided on all ticks up to `now`.
 fn active(now: u64) -> (JobEntry, LedgerSnapshot) {
-    let all = nodes(&[Some((1, written(&job(1), 7))), Some((1, written(&job(1), 7)))]);
+    let all = stored(&written(&job(1), 7));
     let mut entry = find(job(1), &all, None, None, at(now)).entry;
     entry.plan_mut().plan_due(&all, at(now));
     (entry, all)
@@ -391,7 +323,7 @@ fn a_freeze_and_a_pause_leave_out_the_ticks_of_both_and_each_tick_is_reported_on
 #[test]
 fn a_leader_takes_a_freeze_over_once_and_ends_it_for_each_job() {
     let row = written(&job(1), 7);
-    let all = nodes(&[Some((1, row.clone())), Some((1, row.clone()))]);
+    let all = stored(&row);
     let mut entry = find(job(1), &all, Some(at(22)), None, at(28)).entry;
     // The previous leader decided on the ticks up to 22. No leader decided on the tick 23.
     entry.take_freeze(&freeze(23, 26), Some(at(22)));
@@ -400,7 +332,7 @@ fn a_leader_takes_a_freeze_over_once_and_ends_it_for_each_job() {
     entry.plan_mut().plan_due(&all, at(28));
     assert_eq!(entry.plan_mut().start(at(28)).0.map(|run| run.tick), Some(at(26)), "the first catch-up run");
     let ended = entry.row().clone();
-    let all = nodes(&[Some((2, ended.clone())), Some((2, ended))]);
+    let all = stored(&ended);
     let mut later = find(job(1), &all, Some(at(28)), None, at(29)).entry;
     later.take_freeze(&freeze(23, 26), Some(at(28)));
     assert!(!later.is_paused(), "the row shows that the freeze has ended for the job");

@@ -10,7 +10,7 @@ use crate::{
         policy::{DUE_MAX, DueTicks, Jitter, Misfire, Overlap, Placement, due_with},
         run::pending_run::PendingRun,
         store::{
-            RunKey,
+            RunKey, RunRecord,
             record_life::{LATE_AFTER, record_from},
             snapshot::LedgerSnapshot,
             verdict::{Decision, SkipReason},
@@ -245,13 +245,13 @@ impl JobPlan {
             // The tick has a record. If that record is not closed, the run was added to the plan when the
             // leader took the job over, and must not be added again.
             _ if decided.seen.is_some() => {}
-            Decision::Run | Decision::AskAgain | Decision::Skip(SkipReason::Unknown)
-                if sealed.is_closed_with_later(&self.job.name, tick, at) =>
+            Decision::Run | Decision::Skip(SkipReason::Unknown)
+                if sealed.is_closed_with_later(&self.job.name, tick) =>
             {
                 decisions.skipped.push(SkippedTick::Decided(tick, SkipReason::Final));
             }
             Decision::Skip(why) => decisions.skipped.push(SkippedTick::Decided(tick, why)),
-            Decision::Run | Decision::AskAgain => {
+            Decision::Run => {
                 let catch_up = decided.unknown || self.jitter.ripe(tick) + LATE_AFTER < now;
                 let is_behind = behind && !catch_up && self.job.overlap == Overlap::Skip;
                 if is_behind && !self.is_catching_up() {
@@ -268,7 +268,6 @@ impl JobPlan {
                     cause: if catch_up { RunCause::CatchUp } else { RunCause::Scheduled },
                     key,
                     at,
-                    remembering: decided.remembering,
                     not_before: self.jitter.ripe(tick),
                     seen: None,
                     unknown: decided.unknown,
@@ -455,7 +454,7 @@ impl JobPlan {
 /// term. The leader that opened this run had found no other open run of the job. So the record of the other run
 /// never had a majority, and no worker has taken that run.
 fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
-    let term = run.seen.as_ref().filter(|_| run.is_open()).map(|record| record.term);
+    let term = run.seen.as_ref().filter(|_| run.is_open()).map(RunRecord::term);
     (!run.is_open(), Reverse(term))
 }
 

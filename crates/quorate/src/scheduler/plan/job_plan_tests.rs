@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         job::{RequestId, RunOutcome},
         plan::takeover::{due_after, unfinished},
@@ -8,7 +8,7 @@ use crate::{
         schedule::every,
         store::{
             OpenRun, RunRecord,
-            snapshot::tests::{SECOND, at, node, sealed},
+            snapshot::tests::{SECOND, at, founded, sealed, snapshot, tick_record},
             verdict::SkipReason,
         },
     },
@@ -48,18 +48,8 @@ fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
 fn requested(tick: u64) -> PendingRun {
     let cause = RunCause::Triggered { id: RequestId::from_u128(u128::from(tick)) };
     let key = format!("run/{tick}").into();
-    let (tick, remembering) = (at(tick), true);
-    PendingRun {
-        tick,
-        cause,
-        key,
-        at: tick,
-        remembering,
-        not_before: tick,
-        seen: None,
-        unknown: false,
-        interruptions: 0,
-    }
+    let tick = at(tick);
+    PendingRun { tick, cause, key, at: tick, not_before: tick, seen: None, unknown: false, interruptions: 0 }
 }
 
 #[test]
@@ -68,7 +58,7 @@ fn runs_of_the_old_leader_are_not_repeated_and_missed_ticks_are_caught_up_on() {
     let once = job(Delivery::AtMostOnce);
     let (runs, lost) = unfinished(&once, &sealed);
     assert!(runs.is_empty());
-    assert_eq!(lost.iter().map(|close| close.run.tick).collect::<Vec<_>>(), [at(12)], "no leader ends it");
+    assert_eq!(lost.iter().map(|run| run.tick).collect::<Vec<_>>(), [at(12)], "no leader ends it");
     let mut plan = plan(once, at(9));
     let decisions = plan.plan_due(&sealed, at(15));
     assert_eq!(ticks(&mut plan, at(15)), [(at(13), true), (at(14), false), (at(15), false)]);
@@ -91,20 +81,20 @@ fn at_least_once_runs_a_started_run_again_over_its_record() {
     let (start, _) = plan.start(at(12));
     let start = start.expect("it runs again");
     assert_eq!((start.tick, start.cause), (at(12), RunCause::CatchUp));
-    assert_eq!(start.seen.map(|record| record.term), Some(FencingToken::new(1)));
+    assert_eq!(start.seen.map(|record| record.term()), Some(FencingToken::new(1)));
     assert!(plan.start(at(12)).0.is_none(), "and once");
 }
 
 #[test]
-fn ticks_before_the_nodes_memory_are_unknown() {
-    let sealed = sealed(&[], &[]);
-    let mut most = plan(job(Delivery::AtMostOnce), at(0) - SECOND);
-    most.plan_due(&sealed, at(2));
-    assert_eq!(ticks(&mut most, at(2)), [(at(1), false), (at(2), false)], "0 s is not remembered");
-    let mut least = plan(job(Delivery::AtLeastOnce), at(0) - SECOND);
-    least.plan_due(&sealed, at(2));
-    let (start, _) = least.start(at(2));
-    assert!(start.is_some_and(|start| start.unknown && start.tick == at(0)));
+fn ticks_before_the_founding_are_unknown() {
+    let sealed = founded();
+    let mut most = plan(job(Delivery::AtMostOnce), at(9));
+    most.plan_due(&sealed, at(12));
+    assert_eq!(ticks(&mut most, at(12)), [(at(11), false), (at(12), false)], "10 s may have been started");
+    let mut least = plan(job(Delivery::AtLeastOnce), at(9));
+    least.plan_due(&sealed, at(12));
+    let (start, _) = least.start(at(12));
+    assert!(start.is_some_and(|start| start.unknown && start.tick == at(10)));
 }
 
 #[test]
@@ -225,17 +215,10 @@ fn catch_up_runs_do_not_make_the_rule_skip_leave_out_the_present_ticks() {
 
 #[test]
 fn a_tick_that_the_record_of_a_later_one_closes_has_its_decision() {
-    let spans = |memories: [u64; 3], stored_on: usize| {
-        let skipped = RunRecord::closed("old", RunOutcome::SkippedMisfire, "").closing_from(Some(at(12)));
-        let record =
-            skipped.remembered(at(14), FencingToken::new(1)).into_record(at(14), FencingToken::new(1));
-        let records = |node: usize| {
-            let stored = node < stored_on;
-            stored.then(|| (RunKey::new("j", at(14)).key(), record.clone())).into_iter().collect()
-        };
-        let nodes = (0..3).map(|i| node(at(memories[i]), records(i)));
-        LedgerSnapshot::new(nodes.collect(), 2, SECOND)
-    };
+    let under = (FencingToken::new(1), at(14));
+    let skipped = RunRecord::closed("old", (RunOutcome::SkippedMisfire, ""), None, under);
+    let record = skipped.closing_from(Some(at(12))).to_value();
+    let sealed = snapshot([(RunKey::new("j", at(14)).key(), record)]);
     let runs = |job: Job, sealed: &LedgerSnapshot| {
         let mut plan = plan(job, at(10));
         let skipped = plan.plan_due(sealed, at(16)).skipped;
@@ -243,24 +226,13 @@ fn a_tick_that_the_record_of_a_later_one_closes_has_its_decision() {
         (ticks(&mut plan, at(16)).into_iter().map(|(tick, _)| tick).collect::<Vec<_>>(), missed)
     };
     let all = || job(Delivery::AtLeastOnce);
-    for stored_on in [2, 1] {
-        let sealed = spans([0, 0, 0], stored_on);
-        assert_eq!(runs(all(), &sealed), (vec![at(11), at(15), at(16)], 0), "on {stored_on} nodes");
-        let (_, closes) = unfinished(&all(), &sealed);
-        assert_eq!(closes.len(), 2 - stored_on, "a leader writes an end again that a minority stores");
-    }
-    let forgot = |stored_on| spans([0, 14, 14], stored_on);
-    assert_eq!(
-        runs(all(), &forgot(2)).0,
-        [at(11), at(12), at(13), at(15), at(16)],
-        "it may have been started"
-    );
+    assert_eq!(runs(all(), &sealed), (vec![at(11), at(15), at(16)], 0));
     // All missed ticks but the latest are left out, and those that the record closes are not entered again.
     let once = latest().misfire(Misfire::run_once(100 * SECOND));
     let missed = MisfireReason::Replaced { by: at(14) };
     let missed = MisfiredTicks { first: at(11), last: at(11), why: missed };
     let mut plan = plan(once, at(10));
-    let skipped = plan.plan_due(&spans([0, 0, 0], 2), at(16)).skipped;
+    let skipped = plan.plan_due(&sealed, at(16)).skipped;
     assert_eq!(skipped, [SkippedTick::Missed(missed), SkippedTick::Decided(at(14), SkipReason::Final)]);
 }
 
@@ -416,7 +388,7 @@ fn runs_for_any_worker_are_opened_ahead_if_they_may_overlap() {
     let (first, _) = plan.start(at(10));
     let first = first.unwrap();
     assert_eq!((first.tick, first.not_before, first.at), (at(11), at(11), at(10)));
-    assert!(first.remembering && first.is_for_workers(&plan.job));
+    assert!(first.is_for_workers(&plan.job));
     assert_eq!(ticks(&mut plan, at(10)), [(at(12), false), (at(13), false)]);
     assert_eq!((plan.wake(), plan.planned()), (Some(at(11)), at(13)));
     assert_eq!(plan.plan_due(&sealed, at(10)), DueDecisions::default(), "once");
@@ -473,15 +445,13 @@ fn the_ledger_keeps_the_records_of_active_and_waiting_runs() {
 #[test]
 fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
+    let record = RunRecord::parse(&tick_record(11, 1, false).1).unwrap();
     let start = |times| PendingRun {
         interruptions: times,
-        seen: Some(record()),
+        seen: Some(record.clone()),
         cause: RunCause::CatchUp,
         ..requested(11)
     };
-    fn record() -> Record {
-        crate::scheduler::store::snapshot::tests::tick_record(11, 1, false).1
-    }
     assert_eq!(plan.again(start(3), at(20)), None);
     assert_eq!(ticks(&mut plan, at(20)), [(at(11), true)], "at once");
     assert_eq!(plan.again(start(4), at(20)), Some(at(22)));
@@ -631,7 +601,7 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         state: None,
         cancel: None,
     };
-    let seen = Some(RunRecord::Open(open).into_record(at(tick), FencingToken::new(term)));
+    let seen = Some(RunRecord::Open(open));
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
@@ -679,7 +649,6 @@ fn a_pause_leaves_open_runs_to_their_slots() {
 fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let any_worker = job(Delivery::AtMostOnce).overlap(Overlap::Allow).placement(Placement::AnyWorker);
-    // With this `since`, no record of the job can be older than the time 9, which the nodes remember.
     let mut plan = plan(any_worker, at(10)).due_since(at(9), None);
     plan.open_ahead_by(10 * SECOND);
     plan.plan_due(&sealed, at(10));

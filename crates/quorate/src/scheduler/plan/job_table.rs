@@ -264,7 +264,6 @@ mod tests {
             cause: RunCause::Backfilled { id: RequestId::from_u128(7) },
             key: "run/7/filled/1".into(),
             at: at(12),
-            remembering: true,
             not_before: at(12),
             seen: None,
             unknown: false,

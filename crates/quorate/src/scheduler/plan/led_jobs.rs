@@ -12,7 +12,7 @@ use crate::{
         alert::JobAlert,
         job::{Job, RequestId, RunOutcome},
         plan::{
-            active_run::{ActiveRun, RunToClose, SkippedTick},
+            active_run::{ActiveRun, SkippedTick},
             effect::{Effect, RunOwner, RunStart},
             group_freeze::GroupFreeze,
             job_entry::{FoundJob, JobEntry, RemovedJob, StoredInfo, find},
@@ -56,8 +56,6 @@ pub(in crate::scheduler) enum AfterRun {
     /// The run has not ended: a worker still executes it, this leader starts it again, or the next leader
     /// decides on it.
     Unfinished,
-    /// A later term has sealed the ledger, so this leader cannot start any further run.
-    Superseded,
 }
 
 impl LedJobs {
@@ -87,8 +85,8 @@ impl LedJobs {
 
     /// Notes in the snapshot that this leader has closed the run under `key`, so that the leader makes no
     /// further decision on the run.
-    pub(in crate::scheduler) fn settle(&mut self, key: &str) {
-        self.sealed.settle(key);
+    pub(in crate::scheduler) fn settle(&mut self, key: &str, end: RunOutcome) {
+        self.sealed.settle(key, end);
     }
 
     pub(in crate::scheduler) fn table(&self) -> &JobTable {
@@ -127,7 +125,7 @@ impl LedJobs {
         let removed = self.removed.remove(&job.name);
         let again = removed.is_some();
         let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
-        let FoundJob { mut entry, closes, is_new, write, stored } = found;
+        let FoundJob { mut entry, lost, is_new, write, stored } = found;
         entry.plan_mut().open_ahead_by(self.ahead);
         self.take_freeze(&mut entry);
         let next = entry.plan().next();
@@ -153,9 +151,9 @@ impl LedJobs {
         if waiting > 0 {
             self.put_alerts(place, waiting, out);
         }
-        let any = !closes.is_empty();
-        for close in closes {
-            self.close(&job, close, now, out);
+        let any = !lost.is_empty();
+        for run in lost {
+            self.lose(&job, run, now, out);
         }
         if any {
             self.on_end(place, now, out);
@@ -188,8 +186,7 @@ impl LedJobs {
         self.withdraw(place, |_| true, RunOutcome::Cancelled, REMOVED, out);
         let Some(entry) = self.table.get(place) else { return requests };
         let (name, removed) = (Arc::clone(&entry.job().name), entry.remove(now));
-        let (key, value) = (JobRow::key(&name), removed.row().to_value());
-        out.push(Effect::CloseRow { key, value, at: now, last: false });
+        out.push(Effect::RemoveRow { key: JobRow::key(&name) });
         self.removed.insert(name, removed);
         self.table.remove(place);
         requests
@@ -199,9 +196,8 @@ impl LedJobs {
     /// when its data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn end_unknown(&mut self, job: &Arc<str>, now: WallTime, out: &mut Vec<Effect>) {
         let removed = RemovedJob::of_ended(&self.sealed, job, now);
-        let (key, value) = (JobRow::key(job), removed.row().to_value());
-        out.push(Effect::CloseRow { key, value, at: now, last: false });
-        out.push(Effect::CloseState(removed.state().clone(), now));
+        out.push(Effect::RemoveRow { key: JobRow::key(job) });
+        out.push(Effect::RemoveState(removed.state().clone()));
         self.removed.insert(Arc::clone(job), removed);
     }
 
@@ -230,11 +226,11 @@ impl LedJobs {
 
     /// Closes the state and the history of each removed job whose last run has ended. If a job of the same name
     /// was added again, its state and history stay open.
-    pub(in crate::scheduler) fn close_ended(&mut self, now: WallTime, out: &mut Vec<Effect>) {
+    pub(in crate::scheduler) fn close_ended(&mut self, out: &mut Vec<Effect>) {
         for entry in self.table.take_ended() {
             let name = &entry.job().name;
             if self.table.place(name).is_none() {
-                out.push(Effect::CloseState(entry.state().clone(), now));
+                out.push(Effect::RemoveState(entry.state().clone()));
                 out.push(Effect::CloseHistory(Arc::clone(name)));
             }
         }
@@ -308,10 +304,9 @@ impl LedJobs {
 
     /// Emits the effect that enters the end of a run in the history, and notes the end in the job's row.
     fn report(&mut self, report: RunReport, now: WallTime, out: &mut Vec<Effect>) {
-        let at = report.ended.unwrap_or(now);
         if let Some(place) = self.table.place(&report.job.name) {
             let before = self.table.get(place).map_or(0, |entry| entry.alerts().len());
-            if self.table.change(place, |entry| entry.note_end(&report.entry, at)) == Some(true) {
+            if self.table.change(place, |entry| entry.note_end(&report.entry, now)) == Some(true) {
                 let after = self.table.get(place).map_or(0, |entry| entry.alerts().len());
                 self.put_alerts(place, after.saturating_sub(before), out);
             }
@@ -383,15 +378,15 @@ impl LedJobs {
         active.filter_map(|run| run.request).collect()
     }
 
-    /// Emits the effect that closes a run of an earlier term under this term, and reports the run's end.
-    pub(in crate::scheduler) fn close(
+    /// Emits the effect that closes a run of an earlier leader as lost, and reports that.
+    pub(in crate::scheduler) fn lose(
         &mut self,
         job: &Arc<Job>,
-        close: RunToClose,
+        run: PendingRun,
         now: WallTime,
         out: &mut Vec<Effect>,
     ) {
-        let report = self.reporter.closed(job, close);
+        let report = self.reporter.lost(job, run);
         self.report(report, now, out);
     }
 
@@ -401,7 +396,7 @@ impl LedJobs {
     }
 
     fn skip(&self, job: &Arc<Job>, skipped: Vec<SkippedTick>, now: WallTime, out: &mut Vec<Effect>) {
-        let report = |tick| self.reporter.skipped(job, tick, now, &self.sealed);
+        let report = |tick| self.reporter.skipped(job, tick, now);
         let reports = skipped.into_iter().filter_map(report);
         out.extend(reports.map(|report| Effect::Report(Box::new(report))));
     }

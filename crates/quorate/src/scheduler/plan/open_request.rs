@@ -7,14 +7,11 @@
 
 use crate::{
     env::WallTime,
-    node::Record,
     scheduler::{
         job::{Job, RequestId, RunCause},
-        plan::active_run::{RecordedRun, RunToClose},
         run::pending_run::PendingRun,
         store::{
-            FOR_EVER, JobAction, JobRequest, JobResponse, requested_key,
-            row_writer::highest,
+            JobAction, JobRequest, JobResponse, requested_key,
             snapshot::{Decided, LedgerSnapshot},
             verdict::{Decision, SkipReason},
         },
@@ -40,6 +37,9 @@ pub(in crate::scheduler) struct RequestRow {
     /// The time at which the last ended run of the request ended. If no run has ended yet, the time at which
     /// the request was accepted.
     moved: WallTime,
+    /// The time at which the request ended. `None` if it has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<WallTime>,
 }
 
 /// A request whose runs have not all ended.
@@ -60,9 +60,6 @@ pub(in crate::scheduler) struct OpenRequest {
 pub(in crate::scheduler) enum NextRun {
     /// Starts this run.
     Run(PendingRun),
-    /// Closes this run. The run has ended, but the record of its end may be stored on a minority of the nodes
-    /// only.
-    Close(Box<RunToClose>),
     /// Leaves this run out for this reason, and continues with the next run of the request.
     Skip(PendingRun, SkipReason),
     /// Closes the request: all its runs have ended.
@@ -101,14 +98,23 @@ impl RequestRow {
         }
     }
 
-    /// Reads a request from the records that the nodes have of the request's row. The flag is true if the row
-    /// is closed.
-    fn find(records: &[Option<Record>]) -> Option<(Self, bool)> {
-        let read = |record: &Record| {
-            let row: Self = serde_json::from_str(&record.value).ok()?;
-            Some((row, record.last || record.at != FOR_EVER.as_micros()))
-        };
-        highest(records, read, |(row, closed)| (*closed, row.moved, row.next)).map(|(found, _)| found)
+    /// Returns whether the request has ended.
+    pub(in crate::scheduler) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Returns the row of the request, which has ended at `now`.
+    pub(in crate::scheduler) fn closed_at(self, now: WallTime) -> Self {
+        Self { closed: Some(now), ..self }
+    }
+
+    /// Returns whether `value` under `key` is the row of a request that ended before `mark`.
+    pub(in crate::scheduler) fn is_outdated(key: &str, value: &str, mark: WallTime) -> bool {
+        if !key.starts_with(RequestId::PREFIX) {
+            return false;
+        }
+        let row: Option<Self> = serde_json::from_str(value).ok();
+        row.and_then(|row| row.closed).is_some_and(|closed| closed < mark)
     }
 }
 
@@ -131,7 +137,7 @@ impl OpenRequest {
         let answer = JobResponse::Accepted { text: text.into(), count: count as u64 };
         let schedule = job.schedule.to_string().into();
         let next = ticks.front().copied();
-        let row = RequestRow { request: request.clone(), answer, schedule, next, moved: now };
+        let row = RequestRow { request: request.clone(), answer, schedule, next, moved: now, closed: None };
         Ok(Self { row, job: Arc::clone(job), ticks, found: None })
     }
 
@@ -153,7 +159,7 @@ impl OpenRequest {
         now: WallTime,
     ) -> Self {
         let schedule = job.schedule.to_string().into();
-        let row = RequestRow { request, answer, schedule, next: None, moved: now };
+        let row = RequestRow { request, answer, schedule, next: None, moved: now, closed: None };
         Self { row, job: Arc::clone(job), ticks: VecDeque::new(), found: None }
     }
 
@@ -181,19 +187,10 @@ impl OpenRequest {
         let cause = self.cause();
         let key = requested_key(id, &job.name, tick);
         let earliest = self.found.map_or(at, |found| found.min(at));
-        let Decided { decision, seen, unknown, remembering, unsettled } =
-            sealed.decide(job.delivery, &key, earliest);
-        let not_before = at;
-        let run =
-            PendingRun { tick, cause, key, at, remembering, not_before, seen, unknown, interruptions: 0 };
-        if let Some(record) = unsettled {
-            return match run.decided_by(record, job.delivery) {
-                RecordedRun::Close(found) => NextRun::Close(Box::new(found)),
-                RecordedRun::Continue(run) => NextRun::Run(run),
-            };
-        }
+        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, earliest);
+        let run = PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0 };
         match decision {
-            Decision::Run | Decision::AskAgain => NextRun::Run(run),
+            Decision::Run => NextRun::Run(run),
             Decision::Skip(why) => NextRun::Skip(run, why),
         }
     }
@@ -234,9 +231,9 @@ impl OpenRequest {
     }
 }
 
-/// Returns the requests in the sealed ledger. The flag of each is true if the request is closed.
-pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = (RequestRow, bool)> {
-    sealed.rows(RequestId::PREFIX).filter_map(|(_, records)| RequestRow::find(records))
+/// Returns the requests in the ledger.
+pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = RequestRow> {
+    sealed.rows(RequestId::PREFIX).filter_map(|(_, value)| serde_json::from_str(value).ok())
 }
 
 /// Returns the ticks that a request asks for.
@@ -284,13 +281,15 @@ fn ticks(what: &JobAction, asked: WallTime, job: &Job) -> Result<VecDeque<WallTi
 mod tests {
     use super::*;
     use crate::{
+        ledger::FOUNDED,
         node::FencingToken,
         scheduler::{
+            job::RunOutcome,
             policy::Delivery,
             schedule::every,
             store::{
                 RunRecord,
-                snapshot::tests::{SECOND, at, node},
+                snapshot::tests::{SECOND, at, snapshot},
             },
         },
     };
@@ -305,8 +304,8 @@ mod tests {
         JobRequest { id, by: "me".into(), at: at(5_000), valid_for: 60 * SECOND, what }
     }
 
-    fn ledger(records: Vec<(Arc<str>, Record)>) -> LedgerSnapshot {
-        LedgerSnapshot::new(vec![node(at(0), records), node(at(0), vec![]), node(at(0), vec![])], 2, SECOND)
+    fn founded_at(seconds: u64) -> LedgerSnapshot {
+        snapshot([(FOUNDED.into(), at(seconds).as_micros().to_string().into())])
     }
 
     #[test]
@@ -339,13 +338,11 @@ mod tests {
     fn the_next_leader_goes_on_from_the_row() {
         let mut open = OpenRequest::accept(&request(10, 14), &job(), at(5_000)).unwrap();
         open.on_run_end(at(5_001));
-        let record = |row: &RequestRow, term| {
-            let term = FencingToken::new(term);
-            Record { at: FOR_EVER.as_micros(), term, last: false, value: row.to_value() }
+        let found = |row: &RequestRow| {
+            let sealed = snapshot([(row.id().key(), row.to_value())]);
+            requests_in(&sealed).next().expect("it can be read")
         };
-        let (found, over) = RequestRow::find(&[None, Some(record(&open.row, 3))]).unwrap();
-        assert!(!over);
-        let resumed = OpenRequest::resume(found, &job());
+        let resumed = OpenRequest::resume(found(&open.row), &job());
         assert_eq!((resumed.remaining(), resumed.row.oldest()), (open.remaining(), at(5_001)));
         let slower = Arc::new(Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) }));
         assert!(
@@ -359,46 +356,54 @@ mod tests {
             [at(5_000)],
             "a trigger has no tick of a schedule"
         );
-        let closed = Record { at: 7, last: true, ..record(&open.row, 3) };
-        assert!(RequestRow::find(&[Some(closed), None]).unwrap().1);
+        assert!(!found(&open.row).is_closed() && found(&open.row.closed_at(at(5_003))).is_closed());
+    }
+
+    #[test]
+    fn only_the_row_of_a_request_that_ended_before_the_mark_is_outdated() {
+        let row = OpenRequest::accept(&request(10, 12), &job(), at(5_000)).unwrap().row;
+        let outdated =
+            |row: &RequestRow, key: &str, mark| RequestRow::is_outdated(key, &row.to_value(), at(mark));
+        let key = row.id().key();
+        assert!(!outdated(&row, &key, 9_000), "it has not ended");
+        let closed = row.closed_at(at(6_000));
+        assert_eq!([6_000, 6_001].map(|mark| outdated(&closed, &key, mark)), [false, true]);
+        assert!(!outdated(&closed, "job/j", 9_000));
     }
 
     #[test]
     fn a_later_run_of_a_stale_row_does_not_run_again_under_at_most_once() {
-        // An earlier leader ended both runs. The nodes that had its last rows lost them, and began again at 6,000 s.
+        // An earlier leader ended both runs. A majority lost the ledger, which was founded at 6,000 s, and the last row.
         let row = OpenRequest::accept(&request(10, 12), &job(), at(5_000)).unwrap().row;
         let once = (*job()).clone().delivery(Delivery::AtMostOnce);
-        let sealed_by = |since| {
-            let nodes = vec![node(at(0), vec![]), node(at(since), vec![]), node(at(since), vec![])];
-            LedgerSnapshot::new(nodes, 2, SECOND)
-        };
         let mut open = OpenRequest::resume(row, &job());
         open.on_run_end(at(7_000));
         assert_eq!(open.remaining(), &[at(11)]);
-        assert!(matches!(open.next(&once, &sealed_by(6_000)), NextRun::Skip(_, SkipReason::Unknown)));
-        let NextRun::Run(run) = open.next(&once, &sealed_by(4_000)) else { panic!("a majority remembers") };
+        assert!(matches!(open.next(&once, &founded_at(6_000)), NextRun::Skip(_, SkipReason::Unknown)));
+        let NextRun::Run(run) = open.next(&once, &founded_at(4_000)) else {
+            panic!("the ledger has all runs")
+        };
         assert_eq!((run.tick, run.at), (at(11), at(7_000)));
         let mut own = OpenRequest::accept(&request(10, 12), &job(), at(6_500)).unwrap();
         own.on_run_end(at(7_000));
-        assert!(matches!(own.next(&once, &sealed_by(6_000)), NextRun::Run(_)), "no other leader accepted it");
+        assert!(
+            matches!(own.next(&once, &founded_at(6_000)), NextRun::Run(_)),
+            "no other leader accepted it"
+        );
     }
 
     #[test]
     fn a_run_that_may_have_started_does_not_run_again_under_at_most_once() {
         let open = OpenRequest::accept(&request(10, 14), &job(), at(5_000)).unwrap();
-        let NextRun::Run(start) = open.next(&job(), &ledger(vec![])) else { panic!("no record exists") };
+        let NextRun::Run(start) = open.next(&job(), &snapshot([])) else { panic!("no record exists") };
         assert_eq!((start.tick, start.at), (at(10), at(5_000)));
-        let recorded = |last| {
-            let (at, term) = (at(5_000), FencingToken::new(1));
-            let done = || RunRecord::done("w", SECOND, "").remembered(at, term);
-            let record = if last { done() } else { RunRecord::started("w") }.into_record(at, term);
-            let found = || {
-                node(
-                    crate::scheduler::store::snapshot::tests::at(0),
-                    vec![(start.key.clone(), record.clone())],
-                )
+        let recorded = |ended| {
+            let under = (FencingToken::new(1), at(5_000));
+            let record = match ended {
+                true => RunRecord::closed("w", (RunOutcome::Done, ""), Some(SECOND), under),
+                false => RunRecord::started("w", under),
             };
-            LedgerSnapshot::new(vec![found(), found()], 2, SECOND)
+            snapshot([(start.key.clone(), record.to_value())])
         };
         let once = (*job()).clone().delivery(Delivery::AtMostOnce);
         let NextRun::Skip(lost, SkipReason::Started) = open.next(&once, &recorded(false)) else {
@@ -410,7 +415,6 @@ mod tests {
             panic!("at least once runs it again")
         };
         assert!(again.seen.is_some());
-        let forgetful = LedgerSnapshot::new(vec![node(at(5_000), vec![]); 3], 2, SECOND);
-        assert!(matches!(open.next(&once, &forgetful), NextRun::Skip(_, SkipReason::Unknown)));
+        assert!(matches!(open.next(&once, &founded_at(5_000)), NextRun::Skip(_, SkipReason::Unknown)));
     }
 }

@@ -3,16 +3,16 @@
 
 use crate::{
     env::WallTime,
-    ledger::LedgerError,
     measure::JobsMeasures,
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         alert::JobAlert,
         job::Job,
         plan::{
             effect::{Effect, RunCompletion, RunOwner},
+            group_freeze::GroupFreeze,
             job_entry::StoredInfo,
-            known_jobs::{NeededRecords, jobs_in_ledger, unreadable, warn_unreadable},
+            known_jobs::{NeededRecords, jobs_in_ledger, warn_unreadable},
             led_jobs::{AfterRun, LedJobs},
             reporter::Reporter,
             requests::{Asked, Granted, Requests, close_requests_of},
@@ -22,7 +22,6 @@ use crate::{
         store::{
             JobRequest, JobResponse, JobRow,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
-            row_writer::highest,
             snapshot::LedgerSnapshot,
         },
     },
@@ -50,8 +49,7 @@ pub(in crate::scheduler) struct LeaderSettings {
     pub(in crate::scheduler) group: Arc<str>,
     pub(in crate::scheduler) worker: Arc<str>,
     pub(in crate::scheduler) term: FencingToken,
-    /// The time at which the term began.
-    pub(in crate::scheduler) began: WallTime,
+    pub(in crate::scheduler) max_clock_offset: Duration,
     /// The TTL of the leader's lease.
     pub(in crate::scheduler) ttl: Duration,
     /// The largest number of runs that the leader executes at once.
@@ -79,18 +77,17 @@ pub(in crate::scheduler) struct Planner {
     /// True once the warning was logged that the ledger drops records of unfinished runs. The leader logs this
     /// warning only once.
     warned: bool,
-    superseded: bool,
+    max_clock_offset: Duration,
 }
 
 impl Planner {
     pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
-        let LeaderSettings { group, worker, term, began, ttl, max_running, measures } = settings;
-        let read = |record: &Record| record.value.parse().ok().map(WallTime::from_micros);
-        let marked = highest(sealed.row(MARK), read, |at| *at).map(|(at, _)| at);
-        if let Some(why) = unreadable(sealed.row(JobRow::FREEZE)) {
+        let LeaderSettings { group, worker, term, ttl, max_clock_offset, max_running, measures } = settings;
+        let marked = sealed.row(MARK).and_then(|at| at.parse().ok()).map(WallTime::from_micros);
+        if let (_, Some(why)) = GroupFreeze::find(&sealed) {
             warn_unreadable(&group, JobRow::FREEZE, &why);
         }
-        let reporter = Reporter::new(worker, term, began);
+        let reporter = Reporter::new(worker, term);
         Self {
             group,
             jobs: LedJobs::new(sealed, reporter, marked, (ttl * 2).min(AHEAD_MAX), max_running, measures),
@@ -102,7 +99,7 @@ impl Planner {
             is_complete: false,
             decided: None,
             warned: false,
-            superseded: false,
+            max_clock_offset,
         }
     }
 
@@ -116,11 +113,6 @@ impl Planner {
     /// prune either, because a job may still need old records.
     pub(in crate::scheduler) fn is_complete(&self) -> bool {
         self.is_complete
-    }
-
-    /// Returns whether a later term has sealed the ledger. If so, this leader can start no more runs.
-    pub(in crate::scheduler) fn is_superseded(&self) -> bool {
-        self.superseded
     }
 
     /// Returns the number of runs that the leader executes.
@@ -164,7 +156,7 @@ impl Planner {
         for (name, place) in gone {
             let active = self.jobs.remove(place, now, &mut out);
             self.requests.drop_job(&name, &active, &self.jobs, now, &mut out);
-            self.jobs.close_ended(now, &mut out);
+            self.jobs.close_ended(&mut out);
         }
         self.to_take = jobs.values().cloned().collect();
         self.deferred.clear();
@@ -191,7 +183,6 @@ impl Planner {
         if self.to_take.is_empty() && !mem::replace(&mut self.is_complete, true) {
             self.needed.add_unknown(&self.group, self.jobs.sealed(), |job| self.jobs.knows(job));
             self.requests.resume(&mut self.jobs, now, &mut out);
-            self.jobs.keep_freeze(&mut out);
             self.unknown_runs.watch(self.jobs.sealed(), |job| self.jobs.knows(job), &mut out);
         }
         out
@@ -228,10 +219,10 @@ impl Planner {
     }
 
     /// Handles the end of the write of a new job's row. `place` is the place of the job.
-    pub(in crate::scheduler) fn registered(&mut self, place: usize, now: WallTime) -> Vec<Effect> {
+    pub(in crate::scheduler) fn registered(&mut self, place: usize) -> Vec<Effect> {
         let mut out = Vec::new();
         self.jobs.registered(place);
-        self.jobs.close_ended(now, &mut out);
+        self.jobs.close_ended(&mut out);
         out
     }
 
@@ -250,10 +241,9 @@ impl Planner {
         match (self.jobs.end_run(place, ended, stepping_down, now, &mut out), cause.request()) {
             (AfterRun::Finished, Some(id)) => self.requests.on_run_end(id, &mut self.jobs, now, &mut out),
             (AfterRun::Finished, None) => self.jobs.on_end(place, now, &mut out),
-            (AfterRun::Superseded, _) => self.superseded = true,
             (AfterRun::Unfinished, _) => {}
         }
-        self.jobs.close_ended(now, &mut out);
+        self.jobs.close_ended(&mut out);
         out
     }
 
@@ -265,12 +255,8 @@ impl Planner {
             Some(RunEnd::Ended(end, ran)) => {
                 let report = self.jobs.reporter().ran(&job, tick, cause, end, ran);
                 out.push(Effect::Report(Box::new(report)));
-                self.jobs.settle(&key);
+                self.jobs.settle(&key, end);
                 self.needed.refresh(&job.name, self.jobs.sealed());
-            }
-            Some(RunEnd::NotStarted(error)) => {
-                self.superseded |= matches!(error, LedgerError::Superseded { .. });
-                tracing::warn!(job = &*job.name, run = &*key, "cannot watch an open run: {error}");
             }
             None => tracing::error!(job = &*job.name, run = &*key, "the watch of an open run panicked"),
             // The run stays open, and a leader that has the job will continue it.
@@ -339,7 +325,7 @@ impl Planner {
         let of_others = self.needed.unfinished().filter(|(job, _)| !jobs.knows(job)).map(|(_, at)| at);
         let oldest = unfinished.chain(self.requests.oldest()).chain(of_others).min();
         let led = || jobs.table().entries().map(|entry| &**entry.job());
-        let offset = jobs.sealed().max_clock_offset;
+        let offset = self.max_clock_offset;
         let kept_here = kept(led().map(window).max().unwrap_or_default(), offset);
         let wanted = oldest.unwrap_or(now).min(now - kept(self.needed.window(), offset));
         let mark = low_water(now, kept_here, Some(wanted), held(led()));

@@ -6,8 +6,8 @@ use crate::scheduler::{
     run::{ExecutionEnd, ExecutionResult, on_leader::RunSummary},
     schedule::{delay, every},
     store::{
-        FOR_EVER, JobRow, OpenRun, RunKey, RunRecord,
-        snapshot::tests::{SECOND, at, node, sealed},
+        JobRow, OpenRun, RunKey, RunRecord,
+        snapshot::tests::{SECOND, at, sealed, snapshot},
     },
 };
 
@@ -16,7 +16,7 @@ fn settings() -> LeaderSettings {
         group: "g".into(),
         worker: "me".into(),
         term: FencingToken::new(9),
-        began: at(1),
+        max_clock_offset: Duration::ZERO,
         ttl: SECOND,
         max_running: usize::MAX,
         measures: JobsMeasures::new(&"g".into(), []),
@@ -47,7 +47,7 @@ fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
     };
     let places: Vec<usize> = effects.iter().filter_map(places).collect();
     for place in places {
-        effects.extend(planner.registered(place, at(now)));
+        effects.extend(planner.registered(place));
     }
     effects
 }
@@ -107,7 +107,7 @@ fn row_of<'a>(effects: &'a [Effect], wanted: &str) -> Option<&'a Arc<str>> {
     })
 }
 
-/// Returns the snapshot of two nodes that store an open record of the tick 5 of the job `j`.
+/// Returns the snapshot of a ledger with an open record of the tick 5 of the job `j`.
 fn with_open_run() -> LedgerSnapshot {
     let open = OpenRun {
         generation: 1,
@@ -121,12 +121,9 @@ fn with_open_run() -> LedgerSnapshot {
         state: None,
         cancel: None,
     };
-    let record = RunRecord::Open(open).into_record(at(5), FencingToken::new(3));
-    let row = JobRow { since: at(1), rev: 1, schedule: "every 1s".into(), ..JobRow::default() };
-    let row =
-        Record { at: FOR_EVER.as_micros(), term: FencingToken::new(3), last: false, value: row.to_value() };
-    let records = vec![(JobRow::key("j"), row), (RunKey::new("j", at(5)).key(), record)];
-    LedgerSnapshot::new(vec![node(at(0), records); 2], 2, SECOND)
+    let row = JobRow { since: at(1), schedule: "every 1s".into(), ..JobRow::default() };
+    let record = RunRecord::Open(open).to_value();
+    snapshot([(JobRow::key("j"), row.to_value()), (RunKey::new("j", at(5)).key(), record)])
 }
 
 #[test]
@@ -136,7 +133,7 @@ fn a_new_job_is_registered_before_it_starts() {
     let effects = planner.take_over(at(10));
     let [Effect::Register { place, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert!(planner.is_complete() && starts(&mut planner, 12).is_empty());
-    planner.registered(*place, at(12));
+    planner.registered(*place);
     assert_eq!(starts(&mut planner, 12).len(), 1);
     assert_eq!(planner.executing(), 1);
 }
@@ -175,7 +172,7 @@ fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
     let effects = planner.change(&BTreeMap::new(), at(12));
-    assert!(matches!(&effects[..], [Effect::CloseRow { last: false, .. }]), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::RemoveRow { .. }]), "{effects:?}");
     let effects = planner.run_ended(
         completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
         false,
@@ -199,36 +196,6 @@ fn the_end_of_a_run_is_written_where_the_schedule_counts_from_it() {
     let row = JobRow::parse(row_of(&effects, "job/j").expect("its row is written")).unwrap();
     assert_eq!(row.ended, Some(at(13)));
     assert_eq!(planner.next_due(), Some(at(14)));
-}
-
-#[test]
-fn a_run_whose_closed_record_is_met_is_reported_and_what_follows_goes_on() {
-    let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
-    let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
-    let start = starts(&mut planner, 12).remove(0);
-    let closed = RunRecord::done("old", SECOND, "").into_record(at(10), FencingToken::new(7));
-    let end = Some(RunEnd::Met(closed, Box::new(start.run.clone())));
-    let effects = planner.run_ended(completion(&start, end), false, at(13));
-    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
-    assert_eq!(planner.next_due(), Some(at(14)), "the next tick counts from this end");
-}
-
-#[test]
-fn an_open_run_that_is_met_goes_on_and_a_started_one_is_lost_at_most_once() {
-    let most = job("j").placement(Placement::AnyWorker).delivery(Delivery::AtMostOnce);
-    let (mut planner, _) = planner(sealed(&[], &[]), [most], 10);
-    let start = starts(&mut planner, 12).remove(0);
-    let open = with_open_run();
-    let (_, record) = open.open_runs().next().unwrap();
-    let end = Some(RunEnd::Met(record.clone(), Box::new(start.run.clone())));
-    let effects = planner.run_ended(completion(&start, end), false, at(12));
-    assert!(effects.is_empty(), "{effects:?}");
-    let again = runs(planner.start_ready(at(12))).remove(0);
-    assert_eq!((&again.run.key, again.run.seen.as_ref()), (&start.run.key, Some(record)));
-    let started = RunRecord::started("old").into_record(at(10), FencingToken::new(7));
-    let end = Some(RunEnd::Met(started, Box::new(again.run.clone())));
-    let effects = planner.run_ended(completion(&again, end), false, at(12));
-    assert_eq!(reports(&effects), [("j".into(), RunOutcome::Lost)]);
 }
 
 #[test]
@@ -275,15 +242,6 @@ fn the_open_runs_of_a_job_that_has_ended_are_withdrawn() {
     let effects = planner.jobs_ended(vec!["j".into()], at(11));
     let withdrawn = |effect: &Effect| matches!(effect, Effect::Withdraw { key, end: RunOutcome::Cancelled, .. } if *key == watch.run.key);
     assert!(effects.iter().any(withdrawn), "{effects:?}");
-    assert!(matches!(&effects[0], Effect::CloseRow { key, last: false, .. } if **key == *"job/j"));
+    assert!(matches!(&effects[0], Effect::RemoveRow { key } if **key == *"job/j"));
     assert!(planner.unknown_jobs().is_empty() && planner.jobs_ended(vec!["j".into()], at(11)).is_empty());
-}
-
-#[test]
-fn a_later_term_s_seal_ends_the_decisions() {
-    let (mut planner, _) = planner(sealed(&[], &[]), [job("j")], 10);
-    let start = starts(&mut planner, 12).remove(0);
-    let error = LedgerError::Superseded { by: FencingToken::new(10) };
-    planner.run_ended(completion(&start, Some(RunEnd::NotStarted(error))), false, at(12));
-    assert!(planner.is_superseded() && planner.executing() == 0);
 }

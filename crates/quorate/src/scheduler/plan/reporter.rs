@@ -3,20 +3,17 @@
 
 use crate::{
     env::WallTime,
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
-        plan::active_run::{RunToClose, SkippedTick},
+        plan::active_run::SkippedTick,
         policy::Delivery,
         run::{on_leader::RunSummary, pending_run::PendingRun},
         store::{
             HistoryEntry, RunKey, RunRecord,
             history_writer::{Close, RunReport},
             record_life::{is_kept, record_from},
-            recorded_ends::recorded_end,
-            run_writer::RunId,
-            snapshot::LedgerSnapshot,
-            verdict::{SkipReason, memory_needed},
+            verdict::SkipReason,
         },
     },
 };
@@ -47,13 +44,11 @@ pub(in crate::scheduler) struct NotRun {
 pub(in crate::scheduler) struct Reporter {
     worker: Arc<str>,
     term: FencingToken,
-    began: WallTime,
 }
 
 impl Reporter {
-    /// Creates the reporter of a worker whose term began at `began`.
-    pub(in crate::scheduler) fn new(worker: Arc<str>, term: FencingToken, began: WallTime) -> Self {
-        Self { worker, term, began }
+    pub(in crate::scheduler) fn new(worker: Arc<str>, term: FencingToken) -> Self {
+        Self { worker, term }
     }
 
     pub(in crate::scheduler) fn worker(&self) -> &Arc<str> {
@@ -82,14 +77,14 @@ impl Reporter {
             output: worked.output,
             ..entry
         };
-        RunReport { job: Arc::clone(job), entry, close: None, ended: None }
+        RunReport { job: Arc::clone(job), entry, close: None }
     }
 
     /// Returns the report of ticks that did not run and have no record to close.
     pub(in crate::scheduler) fn not_run(&self, job: &Arc<Job>, ticks: NotRun) -> RunReport {
         let NotRun { tick, until, cause, end, why } = ticks;
         let entry = HistoryEntry { until, reason: why, ..self.entry(job, tick, cause, end) };
-        RunReport { job: Arc::clone(job), entry, close: None, ended: None }
+        RunReport { job: Arc::clone(job), entry, close: None }
     }
 
     /// Returns the report of a run that the leader dropped because the run did not stop within the grace
@@ -100,7 +95,7 @@ impl Reporter {
         (tick, cause): (WallTime, RunCause),
         key: Arc<str>,
         (began, took): (WallTime, Duration),
-        started: Record,
+        started: &RunRecord,
     ) -> RunReport {
         let reason = "did not stop within the grace of the step-down, and was dropped";
         let entry = HistoryEntry {
@@ -112,40 +107,26 @@ impl Reporter {
         };
         // An at-most-once run has ended now, so its record is closed. The record of an at-least-once run stays
         // *started*, so that the next leader executes the run again.
-        let close = (job.delivery == Delivery::AtMostOnce).then(|| {
-            let run = RunId { key, at: WallTime::from_micros(started.at), remembering: true };
-            self.close(run, Some(started), RunOutcome::Cancelled, reason)
-        });
-        RunReport { job: Arc::clone(job), entry, close, ended: None }
+        let close = (job.delivery == Delivery::AtMostOnce)
+            .then(|| self.close(key, started.at(), RunOutcome::Cancelled, reason));
+        RunReport { job: Arc::clone(job), entry, close }
     }
 
-    /// Returns the report that closes a run of an earlier term under this term. Either the end of this run is
-    /// not recorded, or the record of its end may be stored on a minority of the nodes only.
-    pub(in crate::scheduler) fn closed(&self, job: &Arc<Job>, found: RunToClose) -> RunReport {
-        let RunToClose { run, end, why } = found;
-        let seen = run.seen.as_ref();
-        let written = seen.and_then(|seen| RunRecord::parse(&seen.value).ok());
-        let worker = written.as_ref().and_then(RunRecord::worker).cloned();
+    /// Returns the report that closes a run of an earlier leader as lost.
+    pub(in crate::scheduler) fn lost(&self, job: &Arc<Job>, run: PendingRun) -> RunReport {
+        let (term, worker) = run.seen.as_ref().map_or((self.term, None), |seen| (seen.term(), seen.worker()));
+        let worker = worker.filter(|worker| !worker.is_empty()).cloned();
         let worker = worker.unwrap_or_else(|| "an earlier leader".into());
-        let lost = || match seen {
+        let why: Arc<str> = match run.seen {
             Some(_) => format!("it was started by {worker}, who left no word of its end").into(),
-            None => "too few nodes remember its time, so an earlier leader may have started it".into(),
+            None => "a majority of the nodes has forgotten whether an earlier leader started it".into(),
         };
-        let reason: Arc<str> = why.unwrap_or_else(lost);
-        let (term, took, from, ended) = match (written, seen) {
-            (Some(RunRecord::Closed { term, took, from, .. }), Some(seen)) => {
-                (term, took, from, Some(recorded_end(seen, took)))
-            }
-            _ => (None, None, None, None),
-        };
-        let term = term.or(seen.map(|seen| seen.term)).unwrap_or(self.term);
-        let record = RunRecord::ended(&worker, end, took, &reason).closing_from(from);
+        let record = RunRecord::closed(&worker, (RunOutcome::Lost, &why), None, (term, run.at));
         let cause = if run.cause == RunCause::CatchUp { RunCause::Scheduled } else { run.cause };
-        let entry = self.entry(job, from.unwrap_or(run.tick), cause, end);
-        let (attempts, until) = (u32::from(took.is_some()), from.map(|_| run.tick));
-        let entry = HistoryEntry { until, worker, term, reason, took, attempts, ..entry };
-        let close = self.record(run.run(), run.seen, record, term);
-        RunReport { job: Arc::clone(job), entry, close: Some(close), ended }
+        let entry = self.entry(job, run.tick, cause, RunOutcome::Lost);
+        let entry = HistoryEntry { worker, term, reason: why, ..entry };
+        let close = Some(Close { key: run.key, record });
+        RunReport { job: Arc::clone(job), entry, close }
     }
 
     /// Returns the report of a tick that was skipped, or `None` if the record of the tick is already closed.
@@ -158,7 +139,6 @@ impl Reporter {
         job: &Arc<Job>,
         skipped: SkippedTick,
         now: WallTime,
-        sealed: &LedgerSnapshot,
     ) -> Option<RunReport> {
         let not_run = |tick, end, why: &str| {
             let (until, cause) = (None, RunCause::Scheduled);
@@ -166,9 +146,12 @@ impl Reporter {
         };
         let closed = |report: RunReport| {
             let HistoryEntry { tick, until, end, reason, .. } = &report.entry;
-            let run = unseen(job, until.unwrap_or(*tick), sealed);
-            let record = RunRecord::closed(&self.worker, *end, reason).closing_from(until.map(|_| *tick));
-            let close = is_kept(job, run.at, now).then(|| self.record(run, None, record, self.term));
+            let last = until.unwrap_or(*tick);
+            let at = record_from(job, last, WallTime::default());
+            let close = is_kept(job, at, now).then(|| {
+                let Close { key, record } = self.close(RunKey::new(&job.name, last).key(), at, *end, reason);
+                Close { key, record: record.closing_from(until.map(|_| *tick)) }
+            });
             RunReport { close, ..report }
         };
         Some(match skipped {
@@ -209,7 +192,7 @@ impl Reporter {
         (end, why): (RunOutcome, &str),
     ) -> RunReport {
         let closes = run.seen.is_some() || is_kept(job, run.at, now);
-        let close = closes.then(|| self.close(run.run(), run.seen.clone(), end, why));
+        let close = closes.then(|| self.close(Arc::clone(&run.key), run.at, end, why));
         let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
         RunReport { close, ..self.not_run(job, ticks) }
     }
@@ -218,23 +201,9 @@ impl Reporter {
         HistoryEntry::new(&job.name, tick, cause, end, &self.worker, self.term)
     }
 
-    fn close(&self, run: RunId, seen: Option<Record>, end: RunOutcome, why: &str) -> Close {
-        self.record(run, seen, RunRecord::closed(&self.worker, end, why), self.term)
+    fn close(&self, key: Arc<str>, at: WallTime, end: RunOutcome, why: &str) -> Close {
+        Close { key, record: RunRecord::closed(&self.worker, (end, why), None, (self.term, at)) }
     }
-
-    /// Returns the closed record of a run, which this leader then writes. `term` is the term in the run's
-    /// history entry. The record also stores a time for rule R13 of `docs/design/scheduler.md`: a node counts
-    /// for the record only if the node's memory began before this time.
-    fn record(&self, run: RunId, seen: Option<Record>, record: RunRecord, term: FencingToken) -> Close {
-        let record = record.remembered(memory_needed(run.at, self.began), term);
-        Close { record: record.into_record(run.at, self.term), run, seen }
-    }
-}
-
-/// Returns the id of the run of a tick for which the seal found no record.
-fn unseen(job: &Job, tick: WallTime, sealed: &LedgerSnapshot) -> RunId {
-    let at = record_from(job, tick, WallTime::default());
-    RunId { key: RunKey::new(&job.name, tick).key(), at, remembering: sealed.remembers(at) }
 }
 
 #[cfg(test)]
@@ -246,7 +215,7 @@ mod tests {
         schedule::every,
         store::{
             recorded_ends::recorded_entries,
-            snapshot::tests::{SECOND, at, node, sealed},
+            snapshot::tests::{SECOND, at, sealed, snapshot},
         },
     };
 
@@ -256,45 +225,37 @@ mod tests {
     }
 
     fn reporter() -> Reporter {
-        Reporter::new("me".into(), FencingToken::new(9), at(100))
-    }
-
-    fn closed(close: &Close) -> (u64, RunRecord) {
-        (close.record.term.get(), RunRecord::parse(&close.record.value).unwrap())
+        Reporter::new("me".into(), FencingToken::new(9))
     }
 
     #[test]
-    fn a_lost_run_is_closed_under_this_term_and_reported_under_the_term_that_started_it() {
+    fn a_lost_run_is_reported_and_closed_under_the_term_that_started_it() {
         let most = job(Delivery::AtMostOnce);
-        let (_, mut closes) = unfinished(&most, &sealed(&[12], &[]));
-        let report = reporter().closed(&most, closes.remove(0));
+        let (_, mut lost) = unfinished(&most, &sealed(&[12], &[]));
+        let report = reporter().lost(&most, lost.remove(0));
         assert_eq!((&*report.entry.worker, report.entry.term.get()), ("old", 1));
         assert_eq!((report.entry.end, report.entry.cause), (RunOutcome::Lost, RunCause::Scheduled));
         assert_eq!(&*report.entry.reason, "it was started by old, who left no word of its end");
-        let (term, record) = closed(&report.close.unwrap());
-        let RunRecord::Closed { memory, term: under, end, .. } = record else { panic!("{record:?}") };
-        assert_eq!((term, end, under.map(FencingToken::get)), (9, RunOutcome::Lost, Some(1)));
-        assert_eq!(memory, Some(at(100)), "the later of the tick and the beginning of the term (R13)");
-        assert_eq!(report.ended, None, "this leader ends it now");
+        let record = report.close.unwrap().record;
+        let RunRecord::Closed { term, at: from, end, .. } = record else { panic!("{record:?}") };
+        assert_eq!((term.get(), from, end), (1, at(12), RunOutcome::Lost));
     }
 
     #[test]
-    fn the_report_of_an_end_that_an_earlier_leader_recorded_has_the_time_of_that_end() {
+    fn a_run_that_may_have_started_before_the_founding_is_lost_under_this_term() {
         let most = job(Delivery::AtMostOnce);
-        let (_, mut closes) = unfinished(&most, &sealed(&[12], &[]));
-        let RunToClose { run, .. } = closes.remove(0);
-        let done = RunRecord::done("old", 3 * SECOND, "").into_record(at(12), FencingToken::new(1));
-        let run = PendingRun { seen: Some(done), ..run };
-        let found = RunToClose { run, end: RunOutcome::Done, why: Some("".into()) };
-        assert_eq!(reporter().closed(&most, found).ended, Some(at(15)));
+        let (_, mut lost) = unfinished(&most, &sealed(&[12], &[]));
+        let report = reporter().lost(&most, PendingRun { seen: None, unknown: true, ..lost.remove(0) });
+        assert_eq!((&*report.entry.worker, report.entry.term.get()), ("an earlier leader", 9));
+        assert!(report.entry.reason.contains("a majority of the nodes has forgotten"));
+        assert_eq!(report.close.unwrap().record.term().get(), 9);
     }
 
     #[test]
     fn a_skipped_tick_is_closed_as_long_as_a_later_leader_looks_at_it() {
         let once = Job::new("j", every(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         let most = Arc::new(once.delivery(Delivery::AtMostOnce).misfire(Misfire::run_once(10 * SECOND)));
-        let sealed = sealed(&[], &[]);
-        let at_time = |tick, now| reporter().skipped(&most, tick, now, &sealed);
+        let at_time = |tick, now| reporter().skipped(&most, tick, now);
         let skipped = |tick| at_time(tick, at(17));
         let missed = || MisfiredTicks { first: at(5), last: at(7), why: MisfireReason::Rule };
         for (tick, end, from) in [
@@ -305,9 +266,8 @@ mod tests {
         ] {
             let report = skipped(tick).unwrap();
             let close = report.close.unwrap();
-            assert_eq!((close.run.at, close.run.remembering, close.seen.is_none()), (at(7), true, true));
-            assert_eq!(close.run.key, RunKey::new("j", at(7)).key());
-            let RunRecord::Closed { end: stored, from: first, .. } = closed(&close).1 else { panic!() };
+            assert_eq!((close.key, close.record.at()), (RunKey::new("j", at(7)).key(), at(7)));
+            let RunRecord::Closed { end: stored, from: first, .. } = close.record else { panic!() };
             assert_eq!((stored, first, report.entry.end), (end, from, end));
         }
         assert!(skipped(SkippedTick::Changed(at(7))).unwrap().close.is_none(), "the row says it");
@@ -319,32 +279,25 @@ mod tests {
     }
 
     #[test]
-    fn the_next_leader_enters_and_closes_all_ticks_that_one_record_closes() {
+    fn the_next_leader_enters_all_ticks_that_one_record_closes() {
         let most = job(Delivery::AtMostOnce);
-        let skipped = RunRecord::closed("old", RunOutcome::SkippedMisfire, "late").closing_from(Some(at(3)));
-        let skipped =
-            skipped.remembered(at(7), FencingToken::new(1)).into_record(at(7), FencingToken::new(1));
-        let answers = |stored: [bool; 2]| {
-            let records = |stored: bool| stored.then(|| (RunKey::new("j", at(7)).key(), skipped.clone()));
-            let node = |stored| node(at(0), records(stored).into_iter().collect());
-            LedgerSnapshot::new(stored.map(node).into(), 2, SECOND)
-        };
-        let (_, mut closes) = unfinished(&most, &answers([true, false]));
-        let report = reporter().closed(&most, closes.remove(0));
-        assert_eq!((report.entry.tick, report.entry.until), (at(3), Some(at(7))));
-        let (term, RunRecord::Closed { from, end, .. }) = closed(&report.close.unwrap()) else { panic!() };
-        assert_eq!((term, from, end), (9, Some(at(3)), RunOutcome::SkippedMisfire));
-        let [(entry, _)] = &recorded_entries(&most.name, &answers([true, true]))[..] else { panic!() };
+        let missed = MisfiredTicks { first: at(3), last: at(7), why: MisfireReason::Rule };
+        let most = Arc::new((*most).clone().misfire(Misfire::run_once(10 * SECOND)));
+        let report = reporter().skipped(&most, SkippedTick::Missed(missed), at(8)).unwrap();
+        let Close { key, record } = report.close.unwrap();
+        let sealed = snapshot([(key, record.to_value())]);
+        assert_eq!(unfinished(&most, &sealed), (vec![], vec![]));
+        let [(entry, _)] = &recorded_entries(&most.name, &sealed)[..] else { panic!() };
         assert_eq!((entry.tick, entry.until, entry.key()), (at(3), Some(at(7)), report.entry.key()));
+        assert_eq!((entry.end, entry.term.get()), (RunOutcome::SkippedMisfire, 9));
     }
 
     #[test]
     fn a_run_that_was_dropped_is_closed_only_under_at_most_once() {
         for (delivery, closes) in [(Delivery::AtMostOnce, true), (Delivery::AtLeastOnce, false)] {
-            let started = RunRecord::started("me").into_record(at(7), FencingToken::new(9));
-            let times = (at(8), SECOND);
-            let report =
-                reporter().aborted(&job(delivery), (at(7), RunCause::Scheduled), "k".into(), times, started);
+            let started = RunRecord::started("me", (FencingToken::new(9), at(7)));
+            let (run, times) = ((at(7), RunCause::Scheduled), (at(8), SECOND));
+            let report = reporter().aborted(&job(delivery), run, "k".into(), times, &started);
             assert_eq!((report.entry.end, report.close.is_some()), (RunOutcome::Cancelled, closes));
             assert_eq!((report.entry.started, report.entry.attempts), (Some(at(8)), 1));
         }

@@ -5,7 +5,7 @@ use crate::{
     scheduler::{
         job::{RequestId, RunOutcome},
         plan::{
-            active_run::{ActiveRun, RunToClose},
+            active_run::ActiveRun,
             effect::Effect,
             led_jobs::LedJobs,
             open_request::{NextRun, OpenRequest, RequestRow, requests_in},
@@ -78,8 +78,8 @@ impl Requests {
     /// Takes over the requests that earlier leaders accepted and whose runs have not all ended.
     pub(in crate::scheduler) fn resume(&mut self, jobs: &mut LedJobs, now: WallTime, out: &mut Vec<Effect>) {
         let found: Vec<_> = requests_in(jobs.sealed()).collect();
-        for (row, closed) in found {
-            let id = row.id();
+        for row in found {
+            let (id, closed) = (row.id(), row.is_closed());
             self.answers.insert(id, row.answer().clone());
             if !closed {
                 self.unconfirmed.insert(id, row.to_value());
@@ -338,15 +338,10 @@ impl Requests {
                     place.into_iter().for_each(|place| jobs.add_requested(place, run.clone()));
                     return;
                 }
-                NextRun::Close(found) => {
-                    request.on_run_end(found.run.at);
-                    jobs.close(&job, *found, now, out);
-                }
                 NextRun::Skip(run, why) => {
                     request.on_run_end(run.at);
                     if is_lost(why) {
-                        let lost = RunToClose { run, end: RunOutcome::Lost, why: None };
-                        jobs.close(&job, lost, now, out);
+                        jobs.lose(&job, run, now, out);
                     }
                 }
                 NextRun::Finished => return self.close(id, now, out),
@@ -357,8 +352,8 @@ impl Requests {
     fn close(&mut self, id: RequestId, now: WallTime, out: &mut Vec<Effect>) {
         if let Some(request) = self.open.remove(&id) {
             self.unconfirmed.remove(&id);
-            let (key, value) = (id.key(), request.row().to_value());
-            out.push(Effect::CloseRow { key, value, at: now, last: true });
+            let value = request.row().clone().closed_at(now).to_value();
+            out.push(Effect::PutRow { key: id.key(), value });
         }
     }
 }
@@ -366,12 +361,10 @@ impl Requests {
 /// Returns the effects that close the open requests for a job that has ended. The leader found these requests
 /// at the seal.
 pub(in crate::scheduler) fn close_requests_of(job: &str, jobs: &LedJobs, now: WallTime) -> Vec<Effect> {
-    let of_job = requests_in(jobs.sealed()).filter(|(row, closed)| !closed && **row.job() == *job);
-    let close = |(row, _): (RequestRow, bool)| Effect::CloseRow {
-        key: row.id().key(),
-        value: row.to_value(),
-        at: now,
-        last: true,
+    let of_job = requests_in(jobs.sealed()).filter(|row| !row.is_closed() && **row.job() == *job);
+    let close = |row: RequestRow| {
+        let key = row.id().key();
+        Effect::PutRow { key, value: row.closed_at(now).to_value() }
     };
     of_job.map(close).collect()
 }
@@ -492,9 +485,8 @@ fn put(request: &OpenRequest, out: &mut Vec<Effect>) {
 }
 
 /// Returns whether a requested run that does not start must be reported as lost. A run that has ended (`Final`)
-/// is already in the history. If the run is older than the ledger's low-water mark (`Pruned`), the row of the
-/// request may come from a node that missed the end of the request. All runs of that request may then have
-/// ended. Without this exception, up to a thousand ended runs would be reported as lost.
+/// is already in the history. If the run is older than the ledger's low-water mark (`Pruned`), it has ended, or waited for longer
+/// than the ledger keeps its record.
 fn is_lost(why: SkipReason) -> bool {
     !matches!(why, SkipReason::Final | SkipReason::Pruned)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     measure::JobsMeasures,
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         job::Job,
         plan::{
@@ -12,12 +12,9 @@ use crate::{
         policy::{Overlap, Placement},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         schedule::every,
-        store::{
-            FOR_EVER,
-            snapshot::{
-                LedgerSnapshot,
-                tests::{SECOND, at, node, sealed},
-            },
+        store::snapshot::{
+            LedgerSnapshot,
+            tests::{SECOND, at, sealed, snapshot},
         },
     },
 };
@@ -32,7 +29,7 @@ fn led() -> (LedJobs, Requests) {
 /// Returns the jobs and requests of a leader that found `ledger` at its seal. The only job is `j`, which is not
 /// due.
 fn led_from(ledger: LedgerSnapshot) -> (LedJobs, Requests) {
-    let reporter = Reporter::new("me".into(), FencingToken::new(9), at(1));
+    let reporter = Reporter::new("me".into(), FencingToken::new(9));
     let mut jobs = LedJobs::new(ledger, reporter, None, SECOND, 1, JobsMeasures::new(&"g".into(), []));
     let job = Job::new("j", every(1_000_000 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     jobs.take_over(Arc::new(job), at(NOW), &mut Vec::new());
@@ -84,11 +81,14 @@ fn to_store(asked: Asked) -> Granted {
     }
 }
 
-/// Returns the keys of the rows that the effects close.
+/// Returns the keys of the requests whose rows the effects close.
 fn closed_rows(effects: &[Effect]) -> Vec<&str> {
     fn close(effect: &Effect) -> Option<&str> {
         match effect {
-            Effect::CloseRow { key, .. } => Some(key),
+            Effect::PutRow { key, value } if key.starts_with(RequestId::PREFIX) => {
+                let row: RequestRow = serde_json::from_str(value).expect("the row of a request");
+                row.is_closed().then_some(key)
+            }
             _ => None,
         }
     }
@@ -134,9 +134,7 @@ fn requests_of_one_microsecond_have_ticks_of_their_own_which_the_next_leader_kee
         (at(NOW), at(NOW) + micro, at(NOW) + micro),
         "also if it comes again"
     );
-    let row = Record { at: FOR_EVER.as_micros(), term: FencingToken::new(8), last: false, value };
-    let nodes = vec![node(at(0), vec![(Arc::clone(&key), row.clone())]), node(at(0), vec![(key, row)])];
-    let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
+    let (mut jobs, mut requests) = led_from(snapshot([(key, value)]));
     requests.resume(&mut jobs, at(NOW), &mut out);
     assert!(jobs.start_next(at(NOW), &mut out), "its run starts");
     let started = out.iter().find_map(|effect| match effect {
@@ -150,16 +148,14 @@ fn requests_of_one_microsecond_have_ticks_of_their_own_which_the_next_leader_kee
     assert_eq!(fourth.open.unwrap().remaining()[0], second + micro);
 }
 
-/// Tests that the leader stores the row again before it answers. The leader found the row on one node of three,
-/// so the next leader might not find it.
+/// Tests that the leader stores the row again before it answers. The earlier leader may have stored the row at one node only,
+/// so a later leader might not find it.
 #[test]
 fn a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row() {
     let (mut jobs, mut requests) = led();
     let mut out = Vec::new();
     let (key, value) = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out)).to_store();
-    let row = Record { at: FOR_EVER.as_micros(), term: FencingToken::new(8), last: false, value };
-    let nodes = vec![node(at(0), vec![(key, row)]), node(at(0), vec![]), node(at(0), vec![])];
-    let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
+    let (mut jobs, mut requests) = led_from(snapshot([(key, value)]));
     requests.resume(&mut jobs, at(NOW), &mut out);
     assert!(jobs.start_next(at(NOW), &mut out), "its run starts");
     let failed = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW + 61), &mut out));
@@ -296,7 +292,8 @@ fn the_requests_of_a_removed_job_are_closed_and_an_active_run_is_not_reported() 
         .collect();
     assert_eq!(reports, [(Some(RequestId::from_u128(2)), REMOVED)]);
     let keys = [1, 2].map(|id| RequestId::from_u128(id).key());
-    assert_eq!(closed_rows(&out), ["job/j", &*keys[0], &*keys[1]]);
+    assert_eq!(closed_rows(&out), [&*keys[0], &*keys[1]]);
+    assert!(out.iter().any(|effect| matches!(effect, Effect::RemoveRow { key } if **key == *"job/j")));
     assert!(refusal(requests.ask(trigger(3), true, &mut jobs, at(NOW), &mut out)).contains("knows no job"));
 }
 
@@ -313,29 +310,23 @@ fn a_request_that_is_late_or_comes_during_a_drain_is_refused() {
     assert!(late.contains("may have cancelled runs"), "{late}");
 }
 
-/// Regression: an earlier leader had accepted a request, and only a minority of the nodes stored that. The next
-/// leader refused the request, and a later one found the row and carried the request out.
+/// Regression: a leader refused a request that an earlier leader had accepted, and a later one found the row of the earlier
+/// leader and carried the request out.
 #[test]
 fn a_refused_request_is_answered_once_its_closing_row_is_stored() {
     let (mut jobs, mut requests) = led();
     let mut out = Vec::new();
-    let accepted = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out)).to_store();
-    let (mut jobs, mut requests) = led();
     let granted = to_store(requests.ask(trigger(1), true, &mut jobs, at(NOW + 61), &mut out));
     let refused = granted.to_store();
     let answer = requests.stored(granted, &mut jobs, at(NOW + 61), &mut out);
     assert!(matches!(&answer, JobResponse::Refused { why } if why.contains("too late")), "{answer:?}");
-    assert_eq!(closed_rows(&out), [&*accepted.0], "the row stays no longer than it must");
+    assert_eq!(closed_rows(&out), [&*refused.0], "the row stays no longer than it must");
     let again = requests.ask(trigger(1), true, &mut jobs, at(NOW), &mut out);
     assert!(matches!(again, Asked::Answer(same) if same == answer), "the answer stays");
-    let row = |term, (key, value): (Arc<str>, Arc<str>)| {
-        vec![(key, Record { at: FOR_EVER.as_micros(), term: FencingToken::new(term), last: false, value })]
-    };
-    let nodes = vec![node(at(0), row(8, accepted)), node(at(0), row(9, refused)), node(at(0), vec![])];
-    let (mut jobs, mut requests) = led_from(LedgerSnapshot::new(nodes, 2, SECOND));
+    let (mut jobs, mut requests) = led_from(snapshot([refused]));
     out.clear();
     requests.resume(&mut jobs, at(NOW), &mut out);
-    assert!(!jobs.start_next(at(NOW), &mut out), "the later row counts");
+    assert!(!jobs.start_next(at(NOW), &mut out), "the row counts");
     assert_eq!(closed_rows(&out).len(), 1);
 }
 

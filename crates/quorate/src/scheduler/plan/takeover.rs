@@ -5,27 +5,27 @@ use crate::{
     env::WallTime,
     scheduler::{
         job::Job,
-        plan::active_run::{RecordedRun, RunToClose},
+        plan::active_run::RecordedRun,
         run::pending_run::PendingRun,
         store::{RunKey, record_life::LATE_AFTER, snapshot::LedgerSnapshot},
     },
 };
 
-/// Finds those recorded runs of a job that have no recorded end, or whose end may be stored on a minority of
-/// the nodes only. Returns the runs to start or continue, and the runs to close.
+/// Finds the recorded runs of a job that have no recorded end. Returns the runs to start or continue, and the runs that are
+/// lost.
 pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
-) -> (Vec<PendingRun>, Vec<RunToClose>) {
-    let (mut runs, mut closes) = (Vec::new(), Vec::new());
+) -> (Vec<PendingRun>, Vec<PendingRun>) {
+    let (mut runs, mut lost) = (Vec::new(), Vec::new());
     for (tick, record) in sealed.unfinished(&job.name) {
         let key = RunKey::new(&job.name, tick).key();
-        match PendingRun::recorded(key, tick, &record, sealed).decided_by(record, job.delivery) {
+        match PendingRun::recorded(key, tick, record).next_step(job.delivery) {
             RecordedRun::Continue(run) => runs.push(run),
-            RecordedRun::Close(close) => closes.push(close),
+            RecordedRun::Lost(run) => lost.push(run),
         }
     }
-    (runs, closes)
+    (runs, lost)
 }
 
 /// Returns the time after which ticks are due for a leader that begins at `now`.
@@ -53,7 +53,6 @@ pub(in crate::scheduler) fn due_after(
 mod tests {
     use super::*;
     use crate::{
-        ledger::Answered,
         node::FencingToken,
         scheduler::{
             job::{RequestId, RunCause},
@@ -62,7 +61,7 @@ mod tests {
             schedule::every,
             store::{
                 OpenRun, RunRecord,
-                snapshot::tests::{SECOND, at, node, sealed},
+                snapshot::tests::{SECOND, at, sealed, snapshot},
             },
         },
     };
@@ -74,9 +73,8 @@ mod tests {
         job.delivery(delivery).misfire(Misfire::run_all(10 * SECOND))
     }
 
-    /// Returns the snapshot of two nodes whose memories began at `since`. Both store an open record of the tick
-    /// 12.
-    fn opened(since: u64, cause: RunCause) -> LedgerSnapshot {
+    /// Returns the snapshot of a ledger with an open record of the tick 12.
+    fn opened(cause: RunCause) -> LedgerSnapshot {
         let open = OpenRun {
             generation: 2,
             at: at(11),
@@ -89,10 +87,7 @@ mod tests {
             state: None,
             cancel: None,
         };
-        let record = RunRecord::Open(open).into_record(at(11), FencingToken::new(4));
-        let records = || vec![(RunKey::new("j", at(12)).key(), record.clone())];
-        let nodes: Vec<Answered> = vec![node(at(since), records()), node(at(since), records())];
-        LedgerSnapshot::new(nodes, 2, SECOND)
+        snapshot([(RunKey::new("j", at(12)).key(), RunRecord::Open(open).to_value())])
     }
 
     #[test]
@@ -100,12 +95,12 @@ mod tests {
         for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
             for placement in [Placement::Leader, Placement::AnyWorker] {
                 let job = job(delivery).placement(placement);
-                let (runs, closes) = unfinished(&job, &opened(0, RunCause::Scheduled));
+                let (runs, lost) = unfinished(&job, &opened(RunCause::Scheduled));
                 let [run] = &runs[..] else { panic!("{runs:?}") };
-                assert!(closes.is_empty() && run.is_for_workers(&job) && run.is_unfinished());
+                assert!(lost.is_empty() && run.is_for_workers(&job) && run.is_unfinished());
                 assert_eq!((run.tick, run.at, run.not_before), (at(12), at(11), at(13)));
                 assert_eq!((run.cause, run.unknown), (RunCause::Scheduled, false));
-                assert_eq!(run.seen.as_ref().map(|seen| seen.term.get()), Some(4));
+                assert_eq!(run.seen.as_ref().map(|seen| seen.term().get()), Some(3));
             }
         }
     }
@@ -113,19 +108,10 @@ mod tests {
     #[test]
     fn an_adopted_run_is_watched_however_late_the_leader_begins() {
         let job = job(Delivery::AtMostOnce).placement(Placement::AnyWorker);
-        let (runs, _) = unfinished(&job, &opened(0, RunCause::Scheduled));
+        let (runs, _) = unfinished(&job, &opened(RunCause::Scheduled));
         let mut plan = JobPlan::new(Arc::new(job), at(400), runs, false);
         let (run, skipped) = plan.start(at(500));
         assert_eq!((run.map(|run| run.tick), skipped), (Some(at(12)), vec![]), "a worker may execute it");
-    }
-
-    #[test]
-    fn an_adopted_run_says_whether_the_seal_remembers_it() {
-        let of = |since| {
-            unfinished(&job(Delivery::AtMostOnce), &opened(since, RunCause::CatchUp)).0[0].remembering
-        };
-        assert!(of(0) && of(10));
-        assert!(!of(11), "the nodes' clocks may be a second ahead");
     }
 
     #[test]
@@ -134,7 +120,7 @@ mod tests {
         assert!(!runs[0].is_for_workers(&job(Delivery::AtLeastOnce)));
         assert!(runs[0].is_for_workers(&job(Delivery::AtLeastOnce).placement(Placement::AnyWorker)));
         let requested = RunCause::Triggered { id: RequestId::from_u128(7) };
-        let (runs, _) = unfinished(&job(Delivery::AtMostOnce), &opened(0, requested));
+        let (runs, _) = unfinished(&job(Delivery::AtMostOnce), &opened(requested));
         assert_eq!(runs[0].request(), Some(RequestId::from_u128(7)));
     }
 

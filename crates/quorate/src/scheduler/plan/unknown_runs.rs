@@ -50,10 +50,9 @@ impl UnknownRuns {
     ) {
         for (key, record) in sealed.open_runs() {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
-            let run = PendingRun::recorded(Arc::clone(key), tick, record, sealed);
+            let run = PendingRun::recorded(Arc::clone(key), tick, record.clone());
             let job = stand_in(name, tick);
-            let decided = run.decided_by(record.clone(), job.delivery);
-            let RecordedRun::Continue(run) = decided else { continue };
+            let RecordedRun::Continue(run) = run.next_step(job.delivery) else { continue };
             if !run.is_open() {
                 continue;
             }
@@ -117,12 +116,12 @@ mod tests {
             policy::Delivery,
             store::{
                 OpenRun, RunKey, RunRecord,
-                snapshot::tests::{SECOND, at, node, tick_record},
+                snapshot::tests::{at, snapshot, tick_record},
             },
         },
     };
 
-    fn opened(job: &str, tick: u64) -> (Arc<str>, crate::node::Record) {
+    fn opened(job: &str, tick: u64) -> (Arc<str>, Arc<str>) {
         let open = OpenRun {
             generation: 1,
             at: at(tick),
@@ -135,12 +134,12 @@ mod tests {
             state: None,
             cancel: None,
         };
-        (RunKey::new(job, at(tick)).key(), RunRecord::Open(open).into_record(at(tick), FencingToken::new(3)))
+        (RunKey::new(job, at(tick)).key(), RunRecord::Open(open).to_value())
     }
 
     fn watched(is_known: impl Fn(&str) -> bool) -> (UnknownRuns, Vec<Effect>) {
-        let records = vec![opened("a", 5), opened("b", 6), tick_record(7, 1, false), tick_record(8, 1, true)];
-        let sealed = LedgerSnapshot::new(vec![node(at(0), records); 2], 2, SECOND);
+        let records = [opened("a", 5), opened("b", 6), tick_record(7, 1, false), tick_record(8, 1, true)];
+        let sealed = snapshot(records);
         let (mut runs, mut out) = (UnknownRuns::default(), Vec::new());
         runs.watch(&sealed, is_known, &mut out);
         (runs, out)
@@ -151,7 +150,7 @@ mod tests {
         let (runs, out) = watched(|job| job == "b");
         let [Effect::Open(start)] = &out[..] else { panic!("{out:?}") };
         assert_eq!((start.owner, &*start.job.name, start.run.tick), (RunOwner::Unknown, "a", at(5)));
-        assert_eq!((start.run.not_before, start.run.remembering), (at(6), true));
+        assert_eq!(start.run.not_before, at(6));
         assert!(start.run.seen.is_some() && start.run.is_for_workers(&start.job));
         assert_eq!(runs.jobs().into_iter().collect::<Vec<_>>(), ["a".into()]);
         assert_eq!(start.job.schedule.next_after(at(5)), None, "the stand-in is never due");

@@ -158,8 +158,7 @@ pub enum MisfireReason {
 /// before which no tick counts: the ledger's low-water mark, or the job's registration. A tick is on time for
 /// the time `late_after` after it.
 ///
-/// This function does not read the ledger, which may already have a record of a returned tick: see
-/// [`verdict`](crate::internals::verdict). The running time of this function is bounded: after an outage of a
+/// This function does not read the ledger, which may already have a record of a returned tick. The running time of this function is bounded: after an outage of a
 /// week, it does not iterate over the sixty million ticks of an `every 10ms`.
 pub fn due(
     schedule: &Schedule,

@@ -4,20 +4,14 @@
 use crate::{
     election::Term,
     env::{BootTime, WallTime},
-    ledger::LedgerError,
-    node::{FencingToken, Record},
+    ledger::{LedgerError, TermLedger},
+    node::FencingToken,
     sabotage::Sabotage,
     scheduler::{
         job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
         run::{Cancel, Execution, ExecutionResult, pending_run::PendingRun, span::record_end},
-        store::{
-            RunRecord,
-            next_start::RecordDelay,
-            row_writer::RowWriter,
-            run_writer::{NotWritten, RunWriter},
-            saved_state::SavedState,
-        },
+        store::{RunRecord, next_start::RecordDelay, saved_state::SavedState},
     },
 };
 use std::{
@@ -30,9 +24,8 @@ use tracing::{Instrument, Span};
 pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) start: PendingRun,
-    pub(in crate::scheduler) writer: RunWriter,
+    pub(in crate::scheduler) ledger: TermLedger,
     pub(in crate::scheduler) term: Term,
-    pub(in crate::scheduler) rows: RowWriter,
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) began: Began,
@@ -42,7 +35,7 @@ pub(in crate::scheduler) struct Run {
 
 /// The time at which the handler of a run began, by the wall clock and by the boot clock, and the run's
 /// *started* record. Empty until the handler begins.
-pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, Record)>>;
+pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, RunRecord)>>;
 
 impl Run {
     /// Executes the run, within its span. If the future is dropped, the handler is dropped too. The ledger
@@ -68,8 +61,10 @@ impl Run {
         }
         let started = match self.write_started().await {
             Ok(record) => record,
-            Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
-            Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
+            Err(error) => {
+                tracing::debug!(run = &*self.start.key, "not started: {error}");
+                return RunEnd::Abandoned;
+            }
         };
         // The process may have been paused after the write. Meanwhile a later leader may have started a
         // catch-up run of the same tick. So the term is checked again.
@@ -101,14 +96,14 @@ impl Run {
 
     /// Records the end of the run in the ledger. If the run was interrupted and will be executed again, no end
     /// is recorded.
-    async fn record_end(self, started: Record, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
+    async fn record_end(self, started: RunRecord, began: WallTime, mut worked: ExecutionResult) -> RunEnd {
         let ExecutionResult { end, took, .. } = worked;
         let state = worked.state.take();
         // The state is stored before the end is. If the leader crashed in between, the next leader would repeat the run
         // with the new state. So this time is kept short.
         let may_wait = state.is_none();
         if let Some(text) = state
-            && let Err(error) = self.state.set(text, &self.rows).await
+            && let Err(error) = self.state.set(text, &self.ledger).await
         {
             tracing::warn!(job = &*self.job.name, "its state is not stored at a majority yet: {error}");
         }
@@ -121,44 +116,27 @@ impl Run {
             let again = PendingRun { cause, seen: Some(started), interruptions, ..self.start };
             return RunEnd::Interrupted(RunSummary::on_leader(began, worked), Box::new(again));
         };
-        let record = RunRecord::ended(self.writer.worker(), end, Some(took), &worked.reason);
+        let of = (self.term.token(), self.start.at);
+        let closed = RunRecord::closed(self.worker(), (end, &worked.reason), Some(took), of);
         if may_wait {
             self.delay.wait(self.term.env(), self.term.quorum().wall()).await;
         }
-        self.write_closed(started, record).await;
+        if let Err(error) = self.ledger.write(&self.start.key, closed.to_value()).await {
+            // The next leader repeats an at-least-once run.
+            tracing::warn!(job = &*self.job.name, "its end is not recorded: {error}");
+        }
         RunEnd::Ended(end, RunSummary::on_leader(began, worked))
     }
 
-    /// Writes *started*, and tries again until a majority stores it or the term ends.
-    async fn write_started(&self) -> Result<Record, NotWritten> {
-        let run = self.start.run();
-        let record = self.writer.record(&run, RunRecord::started(self.writer.worker()));
-        let unknown = self.start.unknown;
-        match self.writer.write(&run, self.start.seen.clone(), &record, unknown).await {
-            // The past of the run is unknown: too few nodes remember its time to show whether it was started
-            // before. Only an at-least-once job executes such a run, and does so even if no majority stores the
-            // *started* record.
-            Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if unknown => Ok(record),
-            Err(NotWritten::Ledger(LedgerError::Forgotten(_)))
-                if self.job.delivery == Delivery::AtLeastOnce =>
-            {
-                Ok(record)
-            }
-            written => written.map(|()| record),
-        }
+    /// Writes *started*, and waits until a majority stores it.
+    async fn write_started(&self) -> Result<RunRecord, LedgerError> {
+        let started = RunRecord::started(self.worker(), (self.term.token(), self.start.at));
+        self.ledger.write(&self.start.key, started.to_value()).await?;
+        Ok(started)
     }
 
-    /// Writes the closed record of the run, and tries again while the term lasts. If no attempt succeeds, the
-    /// next leader repeats an at-least-once run.
-    async fn write_closed(&self, started: Record, closed: RunRecord) {
-        let run = self.start.run();
-        let closed = closed.remembered(self.writer.memory(&run), self.term.token());
-        let record = self.writer.record(&run, closed);
-        match self.writer.write(&run, Some(started), &record, self.start.unknown).await {
-            Ok(()) => {}
-            Err(NotWritten::Ledger(LedgerError::NoMajority(_))) if self.start.unknown => {}
-            Err(error) => tracing::warn!(job = &*self.job.name, "its end is not recorded: {error}"),
-        }
+    fn worker(&self) -> &Arc<str> {
+        &self.term.quorum().config().worker
     }
 
     /// Returns whether the run should end. This function checks the clock too, because after a pause of the
@@ -195,11 +173,6 @@ pub(in crate::scheduler) enum RunEnd {
     /// The run was interrupted, and must be executed again. The `seen` record of the pending run is the
     /// *started* record.
     Interrupted(RunSummary, Box<PendingRun>),
-    /// The leader could not write the record of the start, so the handler was not called.
-    NotStarted(LedgerError),
-    /// The ledger already has this record of another leader. The planner decides from this record whether the
-    /// run continues.
-    Met(Record, Box<PendingRun>),
     /// The term ended, or the step-down began, before the handler started.
     Abandoned,
     /// The run stays open, and the next leader continues it. The reason is one of these: the step-down began,

@@ -3,8 +3,10 @@
 
 use crate::{
     claim::{Claimed, SlotId, Slots},
+    election::Term,
     env::WallTime,
-    node::{DoneRecord, Record},
+    ledger::{LedgerError, TermLedger},
+    node::DoneRecord,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
         policy::Delivery,
@@ -19,10 +21,8 @@ use crate::{
             OpenRun, RunRecord, SlotResult, SlotRow,
             open_list::OpenList,
             record_life::LATE_AFTER,
-            row_writer::RowWriter,
-            run_writer::{NotWritten, RunId, RunWriter},
             saved_state::SavedState,
-            verdict::{first_opened, voided},
+            verdict::{first_opened, memory_needed, voided},
         },
     },
 };
@@ -41,10 +41,10 @@ const HORIZON: (u32, Duration, Duration) = (3_600, Duration::from_secs(3600), Du
 pub(in crate::scheduler) struct Opened {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) start: PendingRun,
-    pub(in crate::scheduler) writer: RunWriter,
+    pub(in crate::scheduler) ledger: TermLedger,
+    pub(in crate::scheduler) term: Term,
     pub(in crate::scheduler) slots: Slots,
     pub(in crate::scheduler) list: OpenList,
-    pub(in crate::scheduler) rows: RowWriter,
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) cancel: Cancel,
     pub(in crate::scheduler) withdraw: Withdraw,
@@ -101,32 +101,23 @@ impl Opened {
     /// Opens the run and watches its slot. Returns when the run is closed, the step-down begins, the term ends,
     /// or the leader must stop watching the run.
     pub(in crate::scheduler) async fn run(mut self) -> RunEnd {
-        let run = self.start.run();
-        let adopted = self.start.seen.as_ref().and_then(|seen| match RunRecord::parse(&seen.value) {
-            Ok(RunRecord::Open(open)) => Some(open),
-            _ => None,
-        });
-        let mut seen = self.start.seen.clone();
-        let mut open = adopted.unwrap_or_else(|| {
+        let mut open = match &self.start.seen {
+            Some(RunRecord::Open(open)) => open.clone(),
             // If the run has a record, or if its past is unknown, an earlier leader may have executed the run
             // itself. That execution counts as the first generation, so this generation is the second.
-            let known = self.start.seen.is_none() && !self.start.unknown;
-            self.generation(&run, first_opened(known), None)
-        });
+            seen => self.generation(first_opened(seen.is_none() && !self.start.unknown), None),
+        };
         loop {
             if self.must_end() {
                 return RunEnd::Left;
             }
-            let record = self.writer.record(&run, RunRecord::Open(open.clone()));
-            match self.writer.write(&run, seen.take(), &record, false).await {
-                Ok(()) => {}
-                Err(NotWritten::Met(met)) => return RunEnd::Met(met, Box::new(self.start)),
-                Err(NotWritten::Ledger(error)) => return RunEnd::NotStarted(error),
+            if self.write(RunRecord::Open(open.clone())).await.is_err() {
+                return RunEnd::Left;
             }
-            let (end, last) = self.watch(&run, &mut open, record).await;
+            let end = self.watch(&mut open).await;
             // A run that is left stays on the list, so that workers find it until the next leader lists it.
             if !matches!(end, SlotEnd::Left) {
-                self.list.remove(&run.key);
+                self.list.remove(&self.start.key);
             }
             let cancelled = self.cancel.is_for_good();
             let (next, outcome) = match end {
@@ -145,12 +136,12 @@ impl Opened {
                 },
             };
             match next {
-                Next::Close(end) => return self.close(&run, last, &open, end, outcome).await,
+                Next::Close(end) => return self.close(&open, end, outcome).await,
                 Next::Reopen if !self.reopens => {
                     if !self.job_ended().await {
                         return RunEnd::Left;
                     }
-                    return self.close(&run, last, &open, RunOutcome::Lost, outcome).await;
+                    return self.close(&open, RunOutcome::Lost, outcome).await;
                 }
                 Next::Reopen => {
                     tracing::warn!(
@@ -160,15 +151,14 @@ impl Opened {
                         "opened again: {}",
                         outcome.reason
                     );
-                    open = self.generation(&run, open.generation + 1, Some(&open));
-                    seen = Some(last);
+                    open = self.generation(open.generation + 1, Some(&open));
                 }
             }
         }
     }
 
     /// Returns a new generation of the run. `before` is the previous generation, if there is one.
-    fn generation(&self, run: &RunId, generation: u32, before: Option<&OpenRun>) -> OpenRun {
+    fn generation(&self, generation: u32, before: Option<&OpenRun>) -> OpenRun {
         let now = self.now();
         let scheduled = self.start.cause == RunCause::Scheduled && generation == 1;
         let chained = self.job.schedule.is_after_end();
@@ -179,7 +169,7 @@ impl Opened {
         let (gaps, least, most) = HORIZON;
         OpenRun {
             generation,
-            at: self.writer.memory(run),
+            at: self.memory(),
             not_before: before.map_or(self.start.not_before, |_| now),
             take_by,
             horizon: take_by + self.job.gap.saturating_mul(gaps).clamp(least, most),
@@ -188,88 +178,87 @@ impl Opened {
                 RunCause::Scheduled if generation > 1 => RunCause::CatchUp,
                 cause => cause,
             },
-            term: before.map_or(self.writer.term().token(), |before| before.term),
+            term: before.map_or(self.term.token(), |before| before.term),
             state: self.state.text(),
             cancel: None,
         }
     }
 
-    /// Watches the slot until the generation has ended. Returns the end of the generation, and the last record
-    /// of the run that this leader wrote.
-    async fn watch(&mut self, run: &RunId, open: &mut OpenRun, mut record: Record) -> (SlotEnd, Record) {
-        let slot = open.slot(&run.key);
-        let env = self.writer.term().env().clone();
-        let step_down = self.writer.term().step_down_token().clone();
-        let adopted = open.at != self.writer.memory(run);
-        let mut watch = SlotWatch::new(open.not_before, self.now(), adopted);
+    /// Watches the slot until the generation has ended. Returns the end of the generation.
+    async fn watch(&mut self, open: &mut OpenRun) -> SlotEnd {
+        let key = Arc::clone(&self.start.key);
+        let slot = open.slot(&key);
+        let env = self.term.env().clone();
+        let step_down = self.term.step_down_token().clone();
+        let mut watch = SlotWatch::new(open.not_before, self.now());
         loop {
             let (cancelled, withdrawn) = (self.cancel.is_cancelled(), self.withdraw.is_ordered());
             let ordered = cancelled || withdrawn;
             if watch.lists(ordered) {
-                self.list.add(&run.key, open.not_before);
+                self.list.add(&key, open.not_before);
             }
             tokio::select! { biased;
-                () = step_down.cancelled() => return (SlotEnd::Left, record),
+                () = step_down.cancelled() => return SlotEnd::Left,
                 () = self.cancel.cancelled(), if !cancelled => {}
                 () = self.withdraw.ordered(), if !ordered => {}
                 () = env.sleep(watch.pause(self.now(), ordered)) => {}
             }
             if self.must_end() {
-                return (SlotEnd::Left, record);
+                return SlotEnd::Left;
             }
             let Some(Some(shown)) = self.slots.inspect(std::slice::from_ref(&slot)).await.pop() else {
                 continue;
             };
             if watch.note(&shown) {
-                self.list.remove(&run.key);
+                self.list.remove(&key);
             }
             let around = Around {
                 past_horizon: self.slots.is_past_horizon(&slot),
-                forgotten: self.is_forgotten(run, &slot),
+                forgotten: self.is_forgotten(&slot),
                 cancel_to_store: self.cancel.is_for_good() && open.cancel.is_none(),
             };
-            let end = match watch.look(shown, around, self.now()) {
+            let end = match watch.look(shown, around) {
                 Look::Ended(ended) => Some(SlotEnd::of(&ended)),
                 Look::Lost(why) => Some(SlotEnd::Lost(watch.holder().cloned(), why.into())),
                 Look::EndTaken => self.end_slot(&slot, None, watch.holder()).await,
                 Look::StoreCancel => {
-                    self.store_cancel(run, open, &mut record).await;
+                    self.store_cancel(open).await;
                     None
                 }
-                Look::Untaken { spread } => {
-                    // A worker takes a run only if a majority of the nodes store its record. Some nodes may have
-                    // missed the record, or lost it since. So the leader stores it on further nodes.
-                    if spread {
-                        self.writer.spread(run, self.start.seen.as_ref(), &record, open.at).await;
-                        watch.spread(self.now());
-                    }
-                    match self.void_for(open, self.now()) {
-                        None => None,
-                        void => self.end_slot(&slot, void, watch.holder()).await,
-                    }
-                }
+                Look::Untaken => match self.void_for(open, self.now()) {
+                    None => None,
+                    void => self.end_slot(&slot, void, watch.holder()).await,
+                },
                 Look::Wait => None,
             };
             if let Some(end) = end {
-                return (end, record);
+                return end;
             }
         }
     }
 
     /// Stores the cancellation in the run's record. The worker that executes the run reads this record about once a
     /// second, and then cancels the run.
-    async fn store_cancel(&self, run: &RunId, open: &mut OpenRun, record: &mut Record) {
+    async fn store_cancel(&self, open: &mut OpenRun) {
         let cancelled = OpenRun { cancel: self.cancel.why(), ..open.clone() };
-        let to = self.writer.record(run, RunRecord::Open(cancelled.clone()));
-        if self.writer.write(run, Some(record.clone()), &to, true).await.is_ok() {
-            (*open, *record) = (cancelled, to);
+        if self.write(RunRecord::Open(cancelled.clone())).await.is_ok() {
+            *open = cancelled;
         }
+    }
+
+    async fn write(&self, record: RunRecord) -> Result<(), LedgerError> {
+        self.ledger.write(&self.start.key, record.to_value()).await
+    }
+
+    /// Returns a time for the slots of the run: a node counts for them only if its memory began before.
+    fn memory(&self) -> WallTime {
+        memory_needed(self.start.at, self.term.began())
     }
 
     /// Returns whether no worker can take the generation any more, because too few nodes remember it, while the
     /// leader can still write records of the run. The leader may then end the generation as lost (rule R9c).
-    fn is_forgotten(&self, run: &RunId, slot: &SlotId) -> bool {
-        !self.slots.is_remembered(slot.at) && self.slots.is_remembered(self.writer.memory(run))
+    fn is_forgotten(&self, slot: &SlotId) -> bool {
+        !self.slots.is_remembered(slot.at) && self.slots.is_remembered(self.memory())
     }
 
     /// Returns the outcome and the reason for which the leader must end the run now, if no worker has taken it.
@@ -322,25 +311,17 @@ impl Opened {
 
     /// Writes the closed record of the run to a majority. Returns the data of the run's history entry, or
     /// [`RunEnd::Left`] if the record could not be written.
-    async fn close(
-        &self,
-        run: &RunId,
-        seen: Record,
-        open: &OpenRun,
-        end: RunOutcome,
-        outcome: SlotResult,
-    ) -> RunEnd {
+    async fn close(&self, open: &OpenRun, end: RunOutcome, outcome: SlotResult) -> RunEnd {
         let SlotResult { worker, reason, began, took, attempts, error, state, output, .. } = outcome;
         if let Some(text) = state
-            && let Err(error) = self.state.set(text, &self.rows).await
+            && let Err(error) = self.state.set(text, &self.ledger).await
         {
             tracing::warn!(job = &*self.job.name, "its state is not stored at a majority yet: {error}");
         }
         let ran = attempts > 0;
-        let closed = RunRecord::ended(&worker, end, took.filter(|_| ran), &reason);
-        let closed = closed.remembered(self.writer.memory(run), open.term);
-        let record = self.writer.record(run, closed);
-        if let Err(error) = self.writer.write(run, Some(seen), &record, false).await {
+        let took_here = took.filter(|_| ran);
+        let closed = RunRecord::closed(&worker, (end, &reason), took_here, (open.term, self.start.at));
+        if let Err(error) = self.write(closed).await {
             // The run stays open in the ledger. The next leader finds the end of the run in the slot, and
             // closes the run.
             tracing::warn!(job = &*self.job.name, "not closed: {error}");
@@ -359,7 +340,7 @@ impl Opened {
     /// output.
     fn without_handler(&self, why: &str) -> SlotResult {
         SlotResult {
-            worker: Arc::clone(self.writer.worker()),
+            worker: Arc::clone(&self.term.quorum().config().worker),
             end: None,
             reason: why.into(),
             began: WallTime::default(),
@@ -372,7 +353,7 @@ impl Opened {
     }
 
     fn now(&self) -> WallTime {
-        self.writer.term().quorum().wall()
+        self.term.quorum().wall()
     }
 
     /// Waits until the run's job has ended. The leader then withdraws the run, because no leader will open
@@ -380,13 +361,13 @@ impl Opened {
     /// first.
     async fn job_ended(&self) -> bool {
         tokio::select! { biased;
-            () = self.writer.term().step_down_token().cancelled() => false,
+            () = self.term.step_down_token().cancelled() => false,
             () = self.withdraw.ordered() => !self.must_end(),
         }
     }
 
     fn must_end(&self) -> bool {
-        let term = self.writer.term();
+        let term = &self.term;
         term.step_down_token().is_cancelled() || !term.is_valid() || self.withdraw.is_released()
     }
 }

@@ -1,10 +1,9 @@
 use crate::{
     env::WallTime,
-    node::Record,
     scheduler::{
         job::{Job, RequestId, RunCause},
         policy::Placement,
-        store::{RunRecord, run_writer::RunId, snapshot::LedgerSnapshot},
+        store::RunRecord,
     },
 };
 use std::sync::Arc;
@@ -19,37 +18,27 @@ pub(in crate::scheduler) struct PendingRun {
     pub(in crate::scheduler) key: Arc<str>,
     /// The earliest time at which a record of the run may exist.
     pub(in crate::scheduler) at: WallTime,
-    /// True if the seal was answered by a majority of nodes that would remember a record of the time `at`. If
-    /// such a run has no record, it was certainly not started.
-    pub(in crate::scheduler) remembering: bool,
     /// The time before which no worker starts the run: its tick, delayed by the jitter.
     pub(in crate::scheduler) not_before: WallTime,
-    /// The record that decides on the run, as the seal found it. `None` if there is no record.
-    pub(in crate::scheduler) seen: Option<Record>,
-    /// True if no node has a record of the run, but too few nodes would remember such a record. So the run may
-    /// have been started.
+    /// The record of the run that an earlier leader wrote, or this one before an interruption. `None` if there is no
+    /// record.
+    pub(in crate::scheduler) seen: Option<RunRecord>,
+    /// True if the run has no record, but may have been started before the ledger was founded.
     pub(in crate::scheduler) unknown: bool,
     /// The number of times that the run was interrupted in this term.
     pub(in crate::scheduler) interruptions: u32,
 }
 
 impl PendingRun {
-    /// Creates the run of a tick from `record`, which the seal found.
-    pub(in crate::scheduler) fn recorded(
-        key: Arc<str>,
-        tick: WallTime,
-        record: &Record,
-        sealed: &LedgerSnapshot,
-    ) -> Self {
-        let at = WallTime::from_micros(record.at);
+    /// Creates the run of a tick from the record that the ledger has.
+    pub(in crate::scheduler) fn recorded(key: Arc<str>, tick: WallTime, record: RunRecord) -> Self {
         Self {
             tick,
             cause: RunCause::CatchUp,
             key,
-            at,
-            remembering: sealed.remembers(at),
+            at: record.at(),
             not_before: tick,
-            seen: Some(record.clone()),
+            seen: Some(record),
             unknown: false,
             interruptions: 0,
         }
@@ -65,15 +54,10 @@ impl PendingRun {
         self.cause.request()
     }
 
-    pub(in crate::scheduler) fn run(&self) -> RunId {
-        RunId { key: Arc::clone(&self.key), at: self.at, remembering: self.remembering }
-    }
-
     /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so the run can
     /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
-        let seen = self.seen.as_ref();
-        seen.is_some_and(|seen| matches!(RunRecord::parse(&seen.value), Ok(RunRecord::Open(_))))
+        matches!(self.seen, Some(RunRecord::Open(_)))
     }
 
     /// Returns whether the run is executed by a worker that takes it: the run is already open, or the job is

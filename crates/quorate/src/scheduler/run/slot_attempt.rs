@@ -4,6 +4,7 @@ use crate::{
     claim::{Claimed, SlotClaim, Slots},
     env::WallTime,
     ledger::Ledger,
+    node::copy::HEADER_KEY,
     quorum::Quorum,
     scheduler::{
         job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
@@ -86,12 +87,9 @@ impl Attempt {
     /// Reads the open generation of the run, which a majority of nodes must store. Returns `None` if no record
     /// has a majority yet.
     async fn read(&self) -> Result<Option<OpenRun>, Tried> {
-        let keys = [Arc::clone(&self.key)];
+        let keys = [HEADER_KEY.into(), Arc::clone(&self.key)];
         match self.with.ledger.read_keys(&keys).await {
-            Ok(answers) => {
-                let nodes = self.with.quorum.pool().len();
-                Ok(answers.first().and_then(|answers| is_open(answers, nodes)).map(|(_, open)| open))
-            }
+            Ok(answers) => Ok(is_open(&answers, &self.key, self.with.quorum.pool().len())),
             Err(error) => {
                 tracing::debug!(run = &*self.key, "its record cannot be read yet: {error}");
                 Err(Tried::Again(TAKE_RETRY))

@@ -4,14 +4,6 @@ use std::{sync::Arc, time::Duration};
 /// The shortest and the longest pause between two inspections of a slot. The pause is a quarter of the time
 /// since the run was due, within these limits.
 const INSPECT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// If no worker has taken a run after this time, too few nodes may have its record. The leader then stores the
-/// record on further nodes. It does so again each time the total wait has doubled, and at least once in
-/// `SPREAD_AT_LEAST`.
-const SPREAD_AFTER: Duration = Duration::from_secs(1);
-/// The longest time after which the leader stores the record of an untaken run on further nodes again. It bounds
-/// the time for which such a run waits after a majority of the nodes that remember it can be reached again.
-const SPREAD_AT_LEAST: Duration = Duration::from_secs(5);
-
 /// The leader's watch over the slot of one generation of an open run: what it has seen, and the step that follows from
 /// each inspection. No I/O and no clock.
 #[derive(Debug)]
@@ -24,7 +16,6 @@ pub(super) struct SlotWatch {
     /// True once the run was added to the list of open runs.
     listed: bool,
     holder: Option<Arc<str>>,
-    spread_at: WallTime,
 }
 
 /// The leader's knowledge at an inspection, beside the state of the slot.
@@ -49,20 +40,17 @@ pub(super) enum Look {
     EndTaken,
     /// A worker executes the run: store the cancellation in the run's record, where the worker reads it.
     StoreCancel,
-    /// No worker has taken the run. If `spread` is true, store its record on further nodes first. Then end the generation
-    /// if there is a reason.
-    Untaken { spread: bool },
+    /// No worker has taken the run: end the generation if there is a reason.
+    Untaken,
     /// Nothing is to be done until the next inspection.
     Wait,
 }
 
 impl SlotWatch {
-    /// Begins the watch at `now` over a generation that starts at `not_before` or later. `adopted` is true if an earlier
-    /// leader has opened it: its record may be missing on some nodes.
-    pub(super) fn new(not_before: WallTime, now: WallTime, adopted: bool) -> Self {
+    /// Begins the watch at `now` over a generation that starts at `not_before` or later.
+    pub(super) fn new(not_before: WallTime, now: WallTime) -> Self {
         let due = not_before.max(now);
-        let spread_at = if adopted { due } else { due + SPREAD_AFTER };
-        Self { not_before, due, taken: false, listed: false, holder: None, spread_at }
+        Self { not_before, due, taken: false, listed: false, holder: None }
     }
 
     /// Returns the worker that was seen last in the slot.
@@ -96,8 +84,8 @@ impl SlotWatch {
         is_first
     }
 
-    /// Returns the step after an inspection at `now`, which was [noted](Self::note).
-    pub(super) fn look(&self, shown: Shown, around: Around, now: WallTime) -> Look {
+    /// Returns the step after an inspection, which was [noted](Self::note).
+    pub(super) fn look(&self, shown: Shown, around: Around) -> Look {
         let Shown { ended, counted, free, .. } = shown;
         match ended {
             Some(ended) => Look::Ended(ended),
@@ -111,13 +99,8 @@ impl SlotWatch {
             None if free && counted => Look::EndTaken,
             None if self.taken && around.cancel_to_store => Look::StoreCancel,
             None if self.taken => Look::Wait,
-            None => Look::Untaken { spread: self.spread_at <= now },
+            None => Look::Untaken,
         }
-    }
-
-    /// Notes that the run's record was stored on further nodes, until `now`.
-    pub(super) fn spread(&mut self, now: WallTime) {
-        self.spread_at = now + self.due.until(now).clamp(SPREAD_AFTER, SPREAD_AT_LEAST);
     }
 }
 
@@ -135,7 +118,7 @@ mod tests {
     }
 
     fn watch() -> SlotWatch {
-        SlotWatch::new(at(1_000), at(0), false)
+        SlotWatch::new(at(1_000), at(0))
     }
 
     const NOTHING: Around = Around { past_horizon: false, forgotten: false, cancel_to_store: false };
@@ -161,34 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn an_untaken_run_is_spread_after_a_second_and_an_adopted_one_at_once() {
-        let mut watch = watch();
-        let look = |watch: &SlotWatch, ms| watch.look(shown(false, true), NOTHING, at(ms));
-        assert_eq!(look(&watch, 1_999), Look::Untaken { spread: false });
-        assert_eq!(look(&watch, 2_000), Look::Untaken { spread: true });
-        watch.spread(at(4_000));
-        assert_eq!(look(&watch, 6_999), Look::Untaken { spread: false }, "three seconds after it was due");
-        assert_eq!(look(&watch, 7_000), Look::Untaken { spread: true });
-        watch.spread(at(60_000));
-        assert_eq!(look(&watch, 65_000), Look::Untaken { spread: true }, "at least every five seconds");
-        assert_eq!(look(&SlotWatch::new(at(1_000), at(0), true), 1_000), Look::Untaken { spread: true });
-    }
-
-    #[test]
     fn a_taken_run_is_ended_only_when_its_claim_is_gone() {
         let mut watch = watch();
         let held = Shown { holder: Some(Owner::sign("b", 1, 2)), ..shown(true, false) };
         watch.note(&held);
         assert_eq!(watch.holder().map(|holder| &**holder), Some("b"));
-        assert_eq!(watch.look(held.clone(), NOTHING, at(9_000)), Look::Wait);
+        assert_eq!(watch.look(held.clone(), NOTHING), Look::Wait);
         let cancelled = Around { cancel_to_store: true, ..NOTHING };
-        assert_eq!(watch.look(held, cancelled, at(9_000)), Look::StoreCancel);
-        assert_eq!(watch.look(shown(true, true), cancelled, at(9_000)), Look::EndTaken);
-        assert_eq!(
-            watch.look(shown(false, true), NOTHING, at(9_000)),
-            Look::Wait,
-            "the nodes that counted are away"
-        );
+        assert_eq!(watch.look(held, cancelled), Look::StoreCancel);
+        assert_eq!(watch.look(shown(true, true), cancelled), Look::EndTaken);
+        assert_eq!(watch.look(shown(false, true), NOTHING), Look::Wait, "the nodes that counted are away");
         assert_eq!(watch.holder().map(|holder| &**holder), Some("b"), "it is remembered");
     }
 
@@ -196,11 +161,11 @@ mod tests {
     fn no_worker_can_take_a_slot_that_is_past_its_horizon_or_forgotten() {
         let watch = watch();
         let past = Around { past_horizon: true, ..NOTHING };
-        assert!(matches!(watch.look(shown(true, true), past, at(9_000)), Look::Lost(_)));
-        assert_eq!(watch.look(shown(true, false), past, at(9_000)), Look::Wait, "it may still be held");
+        assert!(matches!(watch.look(shown(true, true), past), Look::Lost(_)));
+        assert_eq!(watch.look(shown(true, false), past), Look::Wait, "it may still be held");
         let forgotten = Around { forgotten: true, ..NOTHING };
-        assert!(matches!(watch.look(shown(false, true), forgotten, at(9_000)), Look::Lost(_)));
-        assert_eq!(watch.look(shown(true, false), forgotten, at(9_000)), Look::Untaken { spread: true });
+        assert!(matches!(watch.look(shown(false, true), forgotten), Look::Lost(_)));
+        assert_eq!(watch.look(shown(true, false), forgotten), Look::Untaken);
     }
 
     #[test]
@@ -209,6 +174,6 @@ mod tests {
         let shown = Shown { ended: Some(ended.clone()), ..shown(true, true) };
         let all = Around { past_horizon: true, forgotten: true, cancel_to_store: true };
         assert!(!watch().note(&shown), "the run needs no removal from the list");
-        assert_eq!(watch().look(shown, all, at(9_000)), Look::Ended(ended));
+        assert_eq!(watch().look(shown, all), Look::Ended(ended));
     }
 }

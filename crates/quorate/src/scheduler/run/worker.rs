@@ -17,8 +17,7 @@
 use crate::{
     claim::Slots,
     env::{BootTime, Env, ScopedTask, WallTime},
-    ledger::{LedgerError, Memory},
-    node::Record,
+    ledger::{LedgerError, LedgerView},
     scheduler::{
         job::Job,
         policy::Placement,
@@ -27,7 +26,7 @@ use crate::{
             Cancel,
             slot_attempt::{Attempt, TAKE_RETRY, Taking, Tried, WALL_CLOCK_CHECK},
         },
-        store::{OpenList, RunRecord, job_and_tick, verdict::rank},
+        store::{OpenList, RunRecord, job_and_tick},
     },
 };
 use futures_util::{
@@ -86,19 +85,13 @@ struct Worker {
     reads_began: (BootTime, BootTime),
     /// The active read of the list of open runs, if there is one. `list_at` is the time of the next read, and
     /// `list_pause` the present pause between reads.
-    listing: Option<ScopedTask<Result<Answers, LedgerError>>>,
+    listing: Option<ScopedTask<Result<LedgerView, LedgerError>>>,
     list_at: BootTime,
     list_pause: Duration,
     /// The active read of the records of active runs, if there is one. `poll_at` is the time of the next read.
-    polling: Option<ScopedTask<Result<Polled, LedgerError>>>,
+    polling: Option<ScopedTask<Result<LedgerView, LedgerError>>>,
     poll_at: BootTime,
 }
-
-/// The answers of the nodes to the read of one key: each node's memory, and its record under the key.
-type Answers = Vec<(Memory, Option<Record>)>;
-
-/// The keys of active runs, and the answers of the nodes for each key.
-type Polled = (Vec<Arc<str>>, Vec<Answers>);
 
 /// A run in the list of open runs whose job this worker has.
 #[derive(Debug)]
@@ -197,18 +190,19 @@ impl Worker {
         }
         self.reads_began.0 = self.env.now();
         let ledger = self.with.ledger.clone();
-        self.listing = Some(self.env.spawn_scoped(async move {
-            let answers = ledger.read_keys(&[OpenList::KEY.into()]).await?;
-            Ok(answers.into_iter().next().unwrap_or_default())
-        }));
+        self.listing = Some(
+            self.env
+                .spawn_scoped(async move { LedgerView::read_keys(&ledger, &[OpenList::KEY.into()]).await }),
+        );
     }
 
-    fn on_list(&mut self, answers: Option<Answers>) {
-        let Some(answers) = answers else {
+    fn on_list(&mut self, ledger: Option<LedgerView>) {
+        let Some(ledger) = ledger else {
             self.list_at = self.env.now() + TAKE_RETRY;
             return;
         };
-        let (listed, jobs) = (OpenList::read(&answers), self.with.registry.jobs());
+        let listed = ledger.records.get(OpenList::KEY).map(|row| OpenList::read(row)).unwrap_or_default();
+        let jobs = self.with.registry.jobs();
         self.candidates.retain(|key, _| listed.contains_key(key));
         let mut found = false;
         for (key, not_before) in listed {
@@ -238,16 +232,13 @@ impl Worker {
         self.reads_began.1 = self.env.now();
         self.poll_at = self.env.now() + POLL_PAUSE;
         let (ledger, keys) = (self.with.ledger.clone(), self.active.keys().cloned().collect::<Vec<_>>());
-        self.polling = Some(self.env.spawn_scoped(async move {
-            let answers = ledger.read_keys(&keys).await?;
-            Ok((keys, answers))
-        }));
+        self.polling =
+            Some(self.env.spawn_scoped(async move { LedgerView::read_keys(&ledger, &keys).await }));
     }
 
-    fn on_poll(&mut self, polled: Option<Polled>) {
-        let Some((keys, answers)) = polled else { return };
-        for (key, answers) in keys.iter().zip(&answers) {
-            if let (Some(active), Some(why)) = (self.active.get(key), cancel_reason(answers)) {
+    fn on_poll(&mut self, ledger: Option<LedgerView>) {
+        for (key, value) in ledger.into_iter().flat_map(|ledger| ledger.records) {
+            if let (Some(active), Some(why)) = (self.active.get(&key), cancel_reason(&value)) {
                 active.cancel.cancel(&why);
             }
         }
@@ -334,11 +325,9 @@ fn job_of(key: &str) -> Option<&str> {
     job_and_tick(key).map(|(job, _)| job)
 }
 
-/// Returns the reason for which the run must be cancelled, if the deciding record in `answers` has one.
-fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
-    let decides =
-        answers.iter().filter_map(|(_, record)| record.as_ref()).max_by_key(|record| rank(record))?;
-    match RunRecord::parse(&decides.value) {
+/// Returns the reason for which the run must be cancelled, if its record has one.
+fn cancel_reason(value: &str) -> Option<Arc<str>> {
+    match RunRecord::parse(value) {
         Ok(RunRecord::Open(open)) => open.cancel,
         Ok(RunRecord::Closed { .. }) => Some("the leader has closed the run".into()),
         _ => None,
@@ -349,7 +338,7 @@ fn cancel_reason(answers: &[(Memory, Option<Record>)]) -> Option<Arc<str>> {
 mod tests {
     use super::*;
     use crate::{
-        node::{FencingToken, NodeTime},
+        node::FencingToken,
         scheduler::{
             job::{RunCause, RunOutcome},
             policy::Delivery,
@@ -358,8 +347,7 @@ mod tests {
     };
 
     #[test]
-    fn the_record_that_decides_cancels_a_run() {
-        let memory = Memory { since: NodeTime::default(), max_clock_offset: Duration::ZERO };
+    fn the_record_of_a_run_cancels_it() {
         let at = WallTime::from_micros(5);
         let open = |cancel: Option<&str>| {
             RunRecord::Open(OpenRun {
@@ -375,13 +363,12 @@ mod tests {
                 cancel: cancel.map(Into::into),
             })
         };
-        let record = |term, written: RunRecord| Some(written.into_record(at, FencingToken::new(term)));
-        let answers = |records: [Option<Record>; 2]| records.map(|record| (memory, record));
-        assert_eq!(cancel_reason(&answers([None, record(1, open(None))])), None);
-        let why = cancel_reason(&answers([record(1, open(None)), record(1, open(Some("on request")))]));
-        assert_eq!(why.as_deref(), Some("on request"));
-        let closed = RunRecord::closed("w", RunOutcome::Lost, "");
-        assert_eq!(cancel_reason(&answers([record(2, open(None)), record(1, closed.clone())])), None, "R11b");
-        assert!(cancel_reason(&answers([record(2, open(None)), record(3, closed)])).is_some());
+        let reason = |record: RunRecord| cancel_reason(&record.to_value());
+        assert_eq!(reason(open(None)), None);
+        assert_eq!(reason(open(Some("on request"))).as_deref(), Some("on request"));
+        let under = (FencingToken::new(1), at);
+        assert_eq!(reason(RunRecord::started("w", under)), None);
+        assert!(reason(RunRecord::closed("w", (RunOutcome::Lost, ""), None, under)).is_some());
+        assert_eq!(cancel_reason("of a later version"), None);
     }
 }

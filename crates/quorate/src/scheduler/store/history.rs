@@ -163,7 +163,7 @@ impl HistoryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ledger::Memory, node::LedgerState, scheduler::job::RequestId};
+    use crate::{node::LedgerState, scheduler::job::RequestId};
 
     fn entry(tick: u64, end: RunOutcome) -> HistoryEntry {
         HistoryEntry {
@@ -244,8 +244,7 @@ mod tests {
                 |entry: &HistoryEntry| (entry.key(), entry.clone().into_record(WallTime::from_micros(99)));
             let mut records: Vec<_> = entries.iter().map(record).collect();
             records.sort_by(|a, b| a.0.cmp(&b.0));
-            let memory = Memory { since: WallTime::default(), max_clock_offset: Duration::ZERO };
-            Answered { memory, state: LedgerState { records, ..LedgerState::default() } }
+            Answered { state: LedgerState { records, ..LedgerState::default() } }
         };
         let (done, lost, other) =
             (entry(5, RunOutcome::Done), entry(5, RunOutcome::Lost), entry(3, RunOutcome::Failed));

@@ -13,8 +13,8 @@
 use crate::{
     election::Term,
     env::{BootTime, ScopedTask, WallTime},
-    ledger::{Answered, Ledger, LedgerError},
-    node::{FencingToken, Record},
+    ledger::{Answered, Ledger, LedgerError, TermLedger},
+    node::FencingToken,
     scheduler::{
         counts::Counts,
         job::Job,
@@ -22,9 +22,9 @@ use crate::{
             HistoryEntry,
             end_log::{LoggedEnds, log_end},
             next_start::Starts,
+            record::RunRecord,
             recorded_ends::Ends,
             retention::Retention,
-            run_writer::{RunId, RunWriter},
         },
     },
 };
@@ -71,9 +71,8 @@ pub(in crate::scheduler) struct HistoryWriter {
 /// or did not execute it in this term.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Close {
-    pub(in crate::scheduler) run: RunId,
-    pub(in crate::scheduler) seen: Option<Record>,
-    pub(in crate::scheduler) record: Record,
+    pub(in crate::scheduler) key: Arc<str>,
+    pub(in crate::scheduler) record: RunRecord,
 }
 
 /// A history entry, and the closed record that must be written before the entry, if there is one.
@@ -82,9 +81,6 @@ pub(in crate::scheduler) struct RunReport {
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) entry: HistoryEntry,
     pub(in crate::scheduler) close: Option<Close>,
-    /// The time of the run's end, if an earlier leader recorded that end. `None` if the run ended in this
-    /// leader's term.
-    pub(in crate::scheduler) ended: Option<WallTime>,
 }
 
 /// A command from a [`HistoryWriter`] to the task that writes the history.
@@ -99,7 +95,7 @@ impl HistoryWriter {
     /// Starts the task. First, the task writes those entries of `ends` that the histories lack. The task ends
     /// when the term ends, or when the handle is dropped and every entry is written.
     pub(in crate::scheduler) fn start(
-        ledger: &Ledger,
+        (ledger, led): (&Ledger, &TermLedger),
         term: &Term,
         counts: Counts,
         ends: Vec<Ends>,
@@ -121,6 +117,7 @@ impl HistoryWriter {
         let task = HistoryTask {
             retention: Retention::new(ledger),
             ledger: ledger.clone(),
+            led: led.clone(),
             counts: counts.clone(),
             term: term.clone(),
             histories: ends.into_iter().map(history).collect(),
@@ -150,8 +147,8 @@ impl HistoryWriter {
             logged.entry(Arc::clone(&job.name)).or_default().level(report.entry.end, job.overlap)
         };
         log_end(level, &job, &report.entry);
-        let ended = report.ended.unwrap_or_else(|| self.term.quorum().wall());
-        self.counts.ended(&job.name, report.entry.end, report.entry.took, ended);
+        let now = self.term.quorum().wall();
+        self.counts.ended(&job.name, report.entry.end, report.entry.took, now);
         if let Err(error) = self.queue.try_send(Order::Enter(Box::new(report))) {
             self.counts.not_written();
             tracing::warn!(job = &*job.name, "its history lacks an entry: {error}");
@@ -161,6 +158,8 @@ impl HistoryWriter {
 
 /// The state of the task that writes the history.
 struct HistoryTask {
+    /// The ledger of the leader.
+    led: TermLedger,
     ledger: Ledger,
     retention: Retention,
     counts: Counts,
@@ -297,7 +296,7 @@ impl HistoryTask {
     }
 
     fn write(&mut self, report: RunReport) -> BoxFuture<'static, Finished> {
-        let RunReport { job, entry, close, ended } = report;
+        let RunReport { job, entry, close } = report;
         let (job, keep) = (Arc::clone(&job.name), job.history);
         let of_job = self.histories.entry(Arc::clone(&job)).or_default();
         // The first entry of a term also sets the lifetime of the history. Otherwise the nodes would delete the
@@ -305,10 +304,10 @@ impl HistoryTask {
         let has_lifetime = std::mem::replace(&mut of_job.has_lifetime, true);
         let part = self.ledger.part(&HistoryEntry::part(&job));
         let (term, retention, counts) = (self.term.clone(), self.retention.clone(), self.counts.clone());
-        let run_writer = RunWriter::new(&self.ledger, &self.term);
+        let closed = close.map(|Close { key, record }| self.led.write(&key, record.to_value()));
         async move {
-            if let Some(Close { run, seen, record }) = close
-                && let Err(error) = run_writer.write(&run, seen, &record, false).await
+            if let Some(closed) = closed
+                && let Err(error) = closed.await
             {
                 // The closed record of the run could not be written, so no entry is written either. The next
                 // leader decides on the run.
@@ -326,7 +325,7 @@ impl HistoryTask {
                     set_lifetime(&retention, &job).await;
                 }
             };
-            let ((written, attempts), ()) = join(write_entry(&term, &part, entry, ended), lifetime).await;
+            let ((written, attempts), ()) = join(write_entry(&term, &part, entry, None), lifetime).await;
             if !has_lifetime && attempts > 1 {
                 set_lifetime(&retention, &job).await;
             }
@@ -473,15 +472,12 @@ async fn write_entry(
     ended: Option<WallTime>,
 ) -> (Result<u64, LedgerError>, u32) {
     let now = term.quorum().wall();
-    // The record is new, so a node counts for this write if it remembers the present time. The node need not
-    // remember the time of the run.
-    let (key, record, remembered) =
-        (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)), now.as_micros());
+    let (key, record) = (entry.key(), entry.into_record(ended.unwrap_or(now).min(now)));
     let (pause, longest) = ENTRY_RETRY;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match part.write_remembered(&key, None, &record, remembered).await {
+        match part.write(&key, None, &record).await {
             Err(LedgerError::NoMajority(_)) if term.is_valid() => {
                 term.env().sleep(pause.saturating_mul(attempts).min(longest)).await;
             }

@@ -1,6 +1,5 @@
 use crate::{
     env::WallTime,
-    node::FencingToken,
     scheduler::{
         job::RequestId,
         schedule::ScheduleSpec,
@@ -10,9 +9,6 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The time of records that pruning never removes. It is the largest number that the Lua scripts on the nodes
-/// can compare.
-pub(in crate::scheduler) const FOR_EVER: WallTime = WallTime::from_micros(FencingToken::MAX.get());
 /// The largest number of request ids that a row stores.
 const REQUESTS_MAX: usize = 8;
 
@@ -23,14 +19,6 @@ pub struct JobRow {
     /// No tick before this time is due. A leader sets this time when it first has the job, when the schedule or
     /// the placement of the job changes, when a pause of the job ends, and when the job is added again.
     pub since: WallTime,
-    /// The value of `since` when a leader last set `since` to a later time on purpose: at a change of the
-    /// schedule or of the placement, at the end of a pause, or when the job was added again. The earlier
-    /// `since` of an older row then no longer counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raised: Option<WallTime>,
-    /// The number of changes of the row. If nodes store different rows, the row with the highest term counts.
-    /// Of several rows with this term, the row with the highest revision counts.
-    pub rev: u64,
     /// The schedule, as a text for people.
     pub schedule: Arc<str>,
     /// The pause, if the job is paused.
@@ -106,15 +94,8 @@ impl JobRow {
         format!("{}{job}", Self::PREFIX).into()
     }
 
-    /// Sets `since` to a later time. No earlier tick is then due, even if older rows have an earlier `since`.
-    pub(in crate::scheduler) fn raise_since(&mut self, since: WallTime) {
-        self.since = since;
-        self.raised = Some(since);
-    }
-
     /// Adds a request to the requests that have changed the row.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
-        self.rev += 1;
         self.requests.push(request);
         let excess = self.requests.len().saturating_sub(REQUESTS_MAX);
         self.requests.drain(..excess);
@@ -125,16 +106,11 @@ impl JobRow {
         serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Reads a row from the value of a record. Early versions wrote only the microseconds of `since`, which
-    /// this function reads too.
+    /// Reads a row from the value of a record.
     ///
     /// # Errors
-    /// [`RecordError`] if the value has neither of these forms.
+    /// [`RecordError`] if [`JobRow::to_value`] could not have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
-        if let Ok(micros) = value.parse() {
-            let since = WallTime::from_micros(micros);
-            return Ok(Self { since, ..Self::default() });
-        }
         serde_json::from_str(value).map_err(|error| RecordError::new("job row", value, &error.to_string()))
     }
 }
@@ -144,19 +120,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_survive_a_round_trip_and_old_rows_are_read() {
+    fn rows_survive_a_round_trip() {
         let mut row = JobRow {
             since: WallTime::from_micros(7),
-            rev: 3,
             schedule: "every 1s".into(),
             rules: "skip".into(),
             ..JobRow::default()
         };
-        let text = r#"{"since":7,"rev":3,"schedule":"every 1s","rules":"skip","any_worker":false}"#;
+        let text = r#"{"since":7,"schedule":"every 1s","rules":"skip","any_worker":false}"#;
         assert_eq!(&*row.to_value(), text);
         assert_eq!(JobRow::parse(text).unwrap(), row);
         row.paused = Some(Paused { by: "me".into(), at: WallTime::from_micros(9), ..Paused::default() });
-        assert!(row.to_value().contains(r#""paused":{"by":"me","at":9}"#), "as in older versions");
+        assert!(row.to_value().contains(r#""paused":{"by":"me","at":9}"#));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
         row.paused = Some(Paused {
             by: "me".into(),
@@ -173,13 +148,8 @@ mod tests {
         row.window = Some(Duration::from_millis(1_500));
         assert!(row.to_value().contains(r#""window":1500000"#));
         (1..=20).for_each(|id| row.changed_by(RequestId::from_u128(id)));
-        assert_eq!(
-            (row.rev, row.requests.len(), row.requests.last()),
-            (23, 8, Some(&RequestId::from_u128(20)))
-        );
+        assert_eq!((row.requests.len(), row.requests.last()), (8, Some(&RequestId::from_u128(20))));
         assert_eq!(JobRow::parse(&row.to_value()).unwrap(), row);
-        let old = JobRow::parse("1700000000000000").unwrap();
-        assert_eq!((old.since.as_micros(), old.rev, &*old.schedule), (1_700_000_000_000_000, 0, ""));
         assert!(JobRow::parse("{}").unwrap_err().to_string().contains("cannot be read"));
     }
 }

@@ -16,10 +16,6 @@ pub(super) mod record_life;
 pub(super) mod recorded_ends;
 mod request;
 pub(super) mod retention;
-mod row_queue;
-pub(super) mod row_writer;
-mod rows_by_key;
-pub(super) mod run_writer;
 pub(super) mod saved_state;
 mod slot_row;
 pub(super) mod snapshot;
@@ -28,18 +24,13 @@ pub(super) mod wire;
 
 pub use error::RecordError;
 pub use history::HistoryEntry;
-pub(super) use job_row::FOR_EVER;
 pub use job_row::{JobRow, Paused};
 pub(super) use open_list::OpenList;
 pub use record::{OpenRun, RunKey, RunRecord};
-pub(super) use record::{REQUESTED_PREFIX, Stage, TICK_PREFIX, job_and_tick, request_of, requested_key};
+pub(super) use record::{REQUESTED_PREFIX, TICK_PREFIX, job_and_tick, request_of, requested_key};
 pub(super) use request::VALID_MAX;
 pub use request::{JobAction, JobRequest, JobResponse};
 pub(super) use slot_row::{SlotResult, SlotRow};
 
-use std::time::Duration;
-
 /// The largest number of bytes of a reason, and of an error, in a record of a run or in a history entry.
 pub(in crate::scheduler) const REASON_MAX: usize = 512;
-/// The pause before a write is sent again, if no majority stored it.
-const WRITE_RETRY: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 use crate::{
     claim::SlotId,
     env::WallTime,
-    node::{FencingToken, Record},
+    node::FencingToken,
     scheduler::{
         job::{RequestId, RunCause, RunOutcome},
         policy::Delivery,
@@ -15,10 +15,7 @@ pub(in crate::scheduler) const TICK_PREFIX: &str = "tick/";
 /// The prefix of the keys of requested runs: `run/REQUEST/JOB/TIME`.
 pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
 
-/// The value of a run's [`Record`] in the ledger.
-///
-/// No record of a run is written as final ([`Record::last`]), because a later leader must be able to write the
-/// same end again under its own term.
+/// The value of a run's record in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
@@ -27,6 +24,10 @@ pub enum RunRecord {
     Started {
         /// The worker that was the leader when it started the run.
         worker: Arc<str>,
+        /// The term of that leader.
+        term: FencingToken,
+        /// The earliest time at which a record of the run may have existed.
+        at: WallTime,
     },
     /// Workers may take this generation of the run.
     Open(OpenRun),
@@ -41,12 +42,10 @@ pub enum RunRecord {
         /// The duration of the run, if it was executed. In JSON, in microseconds, rounded up.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "super::wire::maybe_micros")]
         took: Option<Duration>,
-        /// A node counts for this record only if the node's memory began before this time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        memory: Option<WallTime>,
-        /// The term of the run's history entry, if it differs from the term of this record.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        term: Option<FencingToken>,
+        /// The term of the run's history entry.
+        term: FencingToken,
+        /// The earliest time at which a record of the run may have existed.
+        at: WallTime,
         /// The first of several ticks in a row that this record closes: those from this tick to the tick of the
         /// record's key that have no record of their own. `None` if the record closes one tick.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,47 +89,22 @@ impl OpenRun {
     }
 }
 
-/// The stage of a run's record. The stages are in the order in which a leader writes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::scheduler) enum Stage {
-    Started,
-    /// The run is open, in the generation with this number. The flag is true if the worker must cancel the run.
-    Open(u32, bool),
-    Closed,
-}
-
 impl RunRecord {
     /// Returns the record of a run that the leader `worker` is about to execute.
-    pub fn started(worker: &str) -> Self {
-        Self::Started { worker: worker.into() }
+    pub fn started(worker: &str, (term, at): (FencingToken, WallTime)) -> Self {
+        Self::Started { worker: worker.into(), term, at }
     }
 
-    /// Returns the record of a run that succeeded on `worker`. If `outcome` is longer than 512 bytes, its end
-    /// is cut off.
-    pub fn done(worker: &str, took: Duration, outcome: &str) -> Self {
-        Self::ended(worker, RunOutcome::Done, Some(took), outcome)
-    }
-
-    /// Returns a closed record of a run that was not executed. If `outcome` is longer than 512 bytes, its end
-    /// is cut off.
-    pub fn closed(worker: &str, end: RunOutcome, outcome: &str) -> Self {
-        Self::ended(worker, end, None, outcome)
-    }
-
-    /// Returns a closed record of a run that took the time `took`. If `outcome` is longer than 512 bytes, its
-    /// end is cut off.
-    pub fn ended(worker: &str, end: RunOutcome, took: Option<Duration>, outcome: &str) -> Self {
+    /// Returns the record of a run that did not go through a handler, or whose handler returned after the time `took`. If
+    /// `outcome` is longer than 512 bytes, its end is cut off.
+    pub fn closed(
+        worker: &str,
+        (end, outcome): (RunOutcome, &str),
+        took: Option<Duration>,
+        (term, at): (FencingToken, WallTime),
+    ) -> Self {
         let outcome = crate::node::engine::cut(outcome, REASON_MAX).into();
-        Self::Closed { worker: worker.into(), end, outcome, took, memory: None, term: None, from: None }
-    }
-
-    /// Sets two more fields of this closed record, and returns the record. A node counts for the record only if
-    /// the node's memory began before `since`. `under` is the term of the run's history entry.
-    pub(in crate::scheduler) fn remembered(mut self, since: WallTime, under: FencingToken) -> Self {
-        if let Self::Closed { memory, term, .. } = &mut self {
-            (*memory, *term) = (Some(since), Some(under));
-        }
-        self
+        Self::Closed { worker: worker.into(), end, outcome, took, term, at, from: None }
     }
 
     /// Sets the first of the ticks that this closed record closes, and returns the record.
@@ -145,8 +119,24 @@ impl RunRecord {
     /// worker.
     pub fn worker(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Started { worker } | Self::Closed { worker, .. } => Some(worker),
+            Self::Started { worker, .. } | Self::Closed { worker, .. } => Some(worker),
             Self::Open(_) => None,
+        }
+    }
+
+    /// Returns the term of the run's history entry, or of the leader that started the run.
+    pub fn term(&self) -> FencingToken {
+        match self {
+            Self::Started { term, .. } | Self::Closed { term, .. } => *term,
+            Self::Open(open) => open.term,
+        }
+    }
+
+    /// Returns the earliest time at which a record of the run may have existed.
+    pub fn at(&self) -> WallTime {
+        match self {
+            Self::Started { at, .. } | Self::Closed { at, .. } => *at,
+            Self::Open(open) => open.at,
         }
     }
 
@@ -155,24 +145,15 @@ impl RunRecord {
         matches!(self, Self::Closed { .. })
     }
 
-    pub(in crate::scheduler) fn stage(&self) -> Stage {
-        match self {
-            Self::Started { .. } => Stage::Started,
-            Self::Open(open) => Stage::Open(open.generation, open.cancel.is_some()),
-            Self::Closed { .. } => Stage::Closed,
-        }
-    }
-
-    /// Returns the ledger record with this value, the time `at` and the term `term`.
-    pub fn into_record(self, at: WallTime, term: FencingToken) -> Record {
-        let value = serde_json::to_string(&self).unwrap_or_default().into();
-        Record { at: at.as_micros(), term, last: false, value }
+    /// Returns the text that the ledger stores.
+    pub fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
     }
 
     /// Reads a [`RunRecord`] from the value of a record.
     ///
     /// # Errors
-    /// [`RecordError`] if [`RunRecord::into_record`] could not have written the value.
+    /// [`RecordError`] if [`RunRecord::to_value`] could not have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
         serde_json::from_str(value).map_err(|error| RecordError::new("record", value, &error.to_string()))
     }
@@ -245,36 +226,30 @@ mod tests {
 
     #[test]
     fn records_survive_a_round_trip() {
-        let took = Duration::from_micros(250);
+        let (took, under) = (Duration::from_micros(250), (TERM, WallTime::from_micros(5)));
+        let closed = |end| RunRecord::closed("d", (end, ""), None, under);
         for (record, text) in [
-            (RunRecord::started("a"), r#"{"state":"started","worker":"a"}"#),
+            (RunRecord::started("a", under), r#"{"state":"started","worker":"a","term":7,"at":5}"#),
             (
-                RunRecord::done("b \"c\"\n", took, "exit 0"),
-                r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took":250}"#,
+                RunRecord::closed("b \"c\"\n", (RunOutcome::Done, "exit 0"), Some(took), under),
+                r#"{"state":"closed","worker":"b \"c\"\n","end":"done","outcome":"exit 0","took":250,"term":7,"at":5}"#,
             ),
             (
-                RunRecord::closed("d", RunOutcome::Lost, "")
-                    .remembered(WallTime::from_micros(5), FencingToken::new(3)),
-                r#"{"state":"closed","worker":"d","end":"lost","outcome":"","memory":5,"term":3}"#,
+                closed(RunOutcome::Lost),
+                r#"{"state":"closed","worker":"d","end":"lost","outcome":"","term":7,"at":5}"#,
             ),
             (
-                RunRecord::closed("d", RunOutcome::SkippedMisfire, "")
-                    .closing_from(Some(WallTime::from_micros(5))),
-                r#"{"state":"closed","worker":"d","end":"skipped-misfire","outcome":"","from":5}"#,
+                closed(RunOutcome::SkippedMisfire).closing_from(Some(WallTime::from_micros(3))),
+                r#"{"state":"closed","worker":"d","end":"skipped-misfire","outcome":"","term":7,"at":5,"from":3}"#,
             ),
             (
                 RunRecord::Open(open()),
-                r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"horizon":8,"delivery":"at-least-once","cause":"scheduled","term":9}"#,
-            ),
-            (
-                RunRecord::closed("d", RunOutcome::TimedOut, "after 1s"),
-                r#"{"state":"closed","worker":"d","end":"timed-out","outcome":"after 1s"}"#,
+                r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"horizon":8,"delivery":"at-least-once","cause":"scheduled","term":7}"#,
             ),
         ] {
-            let stored = record.clone().into_record(TICK, TERM);
-            assert_eq!(&*stored.value, text);
-            assert_eq!((stored.at, stored.term), (TICK.as_micros(), TERM));
-            assert_eq!(RunRecord::parse(&stored.value), Ok(record));
+            assert_eq!(&*record.to_value(), text);
+            assert_eq!((record.term(), record.at()), under);
+            assert_eq!(RunRecord::parse(text), Ok(record));
         }
     }
 
@@ -288,7 +263,7 @@ mod tests {
             horizon: at(8),
             delivery: Delivery::AtLeastOnce,
             cause: RunCause::Scheduled,
-            term: FencingToken::new(9),
+            term: TERM,
             state: None,
             cancel: None,
         }
@@ -308,33 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn no_record_is_final_and_stages_are_ordered() {
-        let cancelled = OpenRun { cancel: Some("on request".into()), ..open() };
-        let next = OpenRun { generation: 3, ..open() };
-        let stages = [
-            RunRecord::started("a"),
-            RunRecord::Open(open()),
-            RunRecord::Open(cancelled),
-            RunRecord::Open(next),
-            RunRecord::done("a", Duration::ZERO, ""),
-        ];
-        assert!(stages.iter().all(|record| !record.clone().into_record(TICK, TERM).last), "R11");
-        assert!(stages.is_sorted_by_key(RunRecord::stage), "R14");
-    }
-
-    #[test]
     fn a_value_that_is_not_a_record_is_refused() {
         for text in [
             "",
             "started",
-            r#"{"state":"started"}"#,
-            r#"{"state":"Started","worker":"a"}"#,
-            r#"{"state":"paused","worker":"a"}"#,
-            r#"{"state":"started","worker":"a","since":3}"#,
-            r#"{"state":"closed","worker":"a","end":"done","took":-1,"outcome":""}"#,
-            r#"{"state":"closed","worker":"a","end":"done","took":1}"#,
+            r#"{"state":"started","worker":"a"}"#,
+            r#"{"state":"Started","worker":"a","term":7,"at":5}"#,
+            r#"{"state":"paused","worker":"a","term":7,"at":5}"#,
+            r#"{"state":"started","worker":"a","term":7,"at":5,"since":3}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took":-1,"outcome":"","term":7,"at":5}"#,
+            r#"{"state":"closed","worker":"a","end":"done","took":1,"term":7,"at":5}"#,
             r#"{"state":"open","generation":1}"#,
-            r#"{"state":"started","worker":"a"} x"#,
+            r#"{"state":"started","worker":"a","term":7,"at":5} x"#,
         ] {
             let error = RunRecord::parse(text).unwrap_err().to_string();
             assert!(error.contains("cannot be read"), "{text}: {error}");
@@ -343,16 +303,13 @@ mod tests {
 
     #[test]
     fn a_long_outcome_is_cut_between_two_characters() {
+        let length = |outcome: &str| {
+            let record = RunRecord::closed("a", (RunOutcome::Failed, outcome), None, (TERM, TICK));
+            let RunRecord::Closed { outcome, .. } = record else { panic!("not closed") };
+            outcome.len()
+        };
         let long = "ї".repeat(600);
-        let RunRecord::Closed { outcome, .. } = RunRecord::done("a", Duration::ZERO, &long) else {
-            panic!("not closed")
-        };
-        assert_eq!(outcome.len(), 512);
-        let odd = format!("x{long}");
-        let RunRecord::Closed { outcome, .. } = RunRecord::closed("a", RunOutcome::Failed, &odd) else {
-            panic!("not closed")
-        };
-        assert_eq!(outcome.len(), 511);
+        assert_eq!((length(&long), length(&format!("x{long}"))), (512, 511));
     }
 
     #[test]

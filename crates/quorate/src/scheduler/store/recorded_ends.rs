@@ -3,7 +3,6 @@
 
 use crate::{
     env::WallTime,
-    node::Record,
     scheduler::{
         job::{Job, RequestId, RunCause, RunOutcome},
         store::{HistoryEntry, RunRecord, job_and_tick, request_of, snapshot::LedgerSnapshot},
@@ -13,7 +12,6 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 /// The recorded ends of one job's runs, as the seal found them. If the previous leader crashed, the history may
@@ -102,24 +100,18 @@ pub(in crate::scheduler) fn requested_ends(
     ends
 }
 
-/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record cannot be read,
-/// or is not closed.
-fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &Record) -> Option<RecordedEnd> {
-    let RunRecord::Closed { worker, end, outcome: why, took, term, from, .. } =
-        RunRecord::parse(&record.value).ok()?
-    else {
-        return None;
-    };
+/// Creates the entry of a tick from the closed record of its run. Returns `None` if the record is not closed.
+fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &RunRecord) -> Option<RecordedEnd> {
+    let RunRecord::Closed { worker, end, outcome: why, took, term, at, from } = record else { return None };
     let between = if why.is_empty() { "" } else { "; " };
-    let term = term.unwrap_or(record.term);
     let entry = HistoryEntry {
         reason: format!("{why}{between}entered by the next leader").into(),
-        took,
+        took: *took,
         attempts: u32::from(took.is_some()),
         until: from.map(|_| tick),
-        ..HistoryEntry::new(job, from.unwrap_or(tick), cause, end, &worker, term)
+        ..HistoryEntry::new(job, from.unwrap_or(tick), cause, *end, worker, *term)
     };
-    Some(RecordedEnd { entry, at: recorded_end(record, took) })
+    Some(RecordedEnd { entry, at: *at + took.unwrap_or_default() })
 }
 
 /// Returns the entries of the job's ticks that ended, as the seal found them, the oldest first, each with the time of
@@ -133,10 +125,4 @@ pub(in crate::scheduler) fn recorded_entries(
     let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
     ends.reverse();
     ends
-}
-
-/// Returns the earliest time at which the run of this record can have ended. It is the time of the record plus
-/// `took`, the duration of the run.
-pub(in crate::scheduler) fn recorded_end(record: &Record, took: Option<Duration>) -> WallTime {
-    WallTime::from_micros(record.at) + took.unwrap_or_default()
 }

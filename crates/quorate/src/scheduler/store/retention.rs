@@ -22,7 +22,7 @@
 
 use crate::{
     env::{Env, WallTime},
-    ledger::{Ledger, LedgerError, Memory},
+    ledger::{Answered, Ledger, LedgerError},
     node::{FencingToken, Record},
     scheduler::{
         registry::{JobMap, JobRegistry},
@@ -252,7 +252,7 @@ impl Retention {
     async fn stored(&self, jobs: &[Arc<str>]) -> Result<Vec<Option<Record>>, LedgerError> {
         let keys: Vec<Arc<str>> = jobs.iter().map(|job| JobRow::key(job)).collect();
         let found = self.part().read_keys(&keys).await?;
-        Ok(found.into_iter().map(latest).collect())
+        Ok(keys.iter().map(|key| latest(&found, key)).collect())
     }
 
     fn part(&self) -> Ledger {
@@ -277,8 +277,8 @@ impl Vouched {
 }
 
 /// Returns the latest of the records that the nodes have of one job.
-fn latest(answers: Vec<(Memory, Option<Record>)>) -> Option<Record> {
-    answers.into_iter().filter_map(|(_, record)| record).max_by_key(|record| record.at)
+fn latest(answers: &[Answered], job: &str) -> Option<Record> {
+    answers.iter().filter_map(|answer| answer.record(job)).max_by_key(|record| record.at).cloned()
 }
 
 /// Returns the time for which the nodes keep a group's ledgers after the group's last worker has stopped. The
@@ -314,27 +314,30 @@ async fn write_over(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::LedgerState;
+
     const SECOND: Duration = Duration::from_secs(1);
 
     fn at(seconds: u64) -> WallTime {
         WallTime::from_micros(1_700_000_000_000_000 + seconds * 1_000_000)
     }
 
-    fn answer(found: Option<WallTime>) -> (Memory, Option<Record>) {
-        let record = |at: WallTime| Record {
-            at: at.as_micros(),
-            term: FencingToken::default(),
-            last: false,
-            value: "w".into(),
+    /// Returns the answer of a node that has records of these times of the job `j`.
+    fn answer(found: &[WallTime]) -> Answered {
+        let record = |at: &WallTime| {
+            let (at, term) = (at.as_micros(), FencingToken::default());
+            ("j".into(), Record { at, term, last: false, value: "w".into() })
         };
-        (Memory { since: at(0), max_clock_offset: SECOND }, found.map(record))
+        let records = found.iter().map(record).collect();
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
     }
 
     #[test]
     fn the_latest_record_of_any_node_counts() {
-        let seen = latest(vec![answer(Some(at(3))), answer(None), answer(Some(at(5))), answer(Some(at(1)))]);
-        assert_eq!(seen.map(|seen| seen.at), Some(at(5).as_micros()));
-        assert_eq!(latest(vec![answer(None), answer(None)]), None);
+        let answers = [answer(&[at(3)]), answer(&[]), answer(&[at(5)]), answer(&[at(1)])];
+        assert_eq!(latest(&answers, "j").map(|seen| seen.at), Some(at(5).as_micros()));
+        assert_eq!(latest(&answers[1..2], "j"), None);
+        assert_eq!(latest(&answers, "other"), None);
         let vouched = Vouched([("a".into(), at(5))].into());
         assert!(!vouched.is_stale("a", at(9), 4 * SECOND) && vouched.is_stale("a", at(10), 4 * SECOND));
         assert!(vouched.is_stale("b", at(9), 4 * SECOND));

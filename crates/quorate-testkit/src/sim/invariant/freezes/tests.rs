@@ -1,19 +1,15 @@
 use super::{super::pool_log::made, *};
 use quorate::{
     internals::{JobRow, Paused},
-    node::Record,
+    node::{FencingToken, Reply},
     scheduler::RunCause,
 };
 
 /// Reports that the first `servers` servers store the row of a freeze until `until`.
 fn written(freezes: &mut Freezes, until: u64, requests: Vec<RequestId>, term: u64, servers: usize) {
     let paused = Paused { by: "me".into(), at: made::at(0), until: Some(made::at(until)), reason: None };
-    let rev = requests.len() as u64;
-    let row = JobRow { rev, paused: Some(paused), requests, ..JobRow::default() };
-    let term = FencingToken::new(term);
-    let record = Record { at: 0, term, last: false, value: row.to_value() };
-    let request =
-        Request::Write { ledger: POOL.into(), term, key: JobRow::FREEZE.into(), seen: None, record };
+    let row = JobRow { paused: Some(paused), requests, ..JobRow::default() };
+    let request = made::put(POOL, term, JobRow::FREEZE, row.to_value());
     for node in &["n0", "n1", "n2", "n3", "n4"][..servers] {
         let ran = Event::Ran { node, request: &request, reply: &Reply::Written };
         made::see(freezes, 5_000, &ran).unwrap();
@@ -71,11 +67,12 @@ fn a_tick_that_began_before_the_freeze_goes_on_if_it_is_at_least_once() {
 }
 
 #[test]
-fn a_freeze_ends_with_a_request_and_with_a_loss() {
+fn a_freeze_ends_with_a_request_and_with_a_founding() {
     let (mut freezes, _) = frozen(3);
-    made::see(&mut freezes, 9_500, &Event::Forgot { node: "n3" }).unwrap();
-    assert!(starts(&mut freezes, 1, "led", 11_200, 11_200).is_err());
-    made::see(&mut freezes, 11_500, &Event::Forgot { node: "n2" }).unwrap();
+    made::see(&mut freezes, 9_500, &Event::Forgot { node: "n2" }).unwrap();
+    made::founded(&mut freezes, 9_500, "another", 2).unwrap();
+    assert!(starts(&mut freezes, 1, "led", 11_200, 11_200).is_err(), "the ledger goes on");
+    made::founded(&mut freezes, 11_500, POOL, 2).unwrap();
     assert!(starts(&mut freezes, 2, "led", 12_800, 12_800).is_ok(), "a majority has forgotten the freeze");
     let (mut ended, _) = frozen(3);
     made::asks(&mut ended, 11_000, JobAction::Unfreeze, Told::Unknown { id: None }).unwrap();

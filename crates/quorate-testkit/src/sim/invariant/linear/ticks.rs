@@ -2,14 +2,15 @@ use super::{Event, Moments, judge};
 use crate::{
     history::{AtLeastOnce, AtMostOnce, Findings, History, Moment, Operation, TickCall},
     sim::{
-        Excuse, TickStart,
-        invariant::{Invariant, MAJORITY, parsed::run_record},
+        Excuse, Stored, TickStart,
+        invariant::{Invariant, MAJORITY, memories::Foundings, parsed::run_record},
+        scenario::true_wall,
         worker::{GROUP, specs},
     },
 };
 use quorate::{
+    env::WallTime,
     internals::{RunKey, RunRecord},
-    node::{Record, Reply, Request},
     scheduler::Delivery,
 };
 use std::{
@@ -28,19 +29,18 @@ pub(in super::super) struct TickHistory {
     active: BTreeMap<u64, (RunKey, Arc<str>, Moment)>,
     /// The stored ends of at-least-once ticks.
     ends: BTreeMap<RunKey, Ends>,
+    foundings: Foundings,
     findings: Findings,
 }
 
-/// The servers that store the end of a tick, for each term that wrote it, with the moment of the first of them.
+/// The closed records of a tick.
 #[derive(Debug, Default)]
 struct Ends {
+    /// For each term, the moment at which a server first received one from its leader, and the servers that did.
     by_term: BTreeMap<u64, (Moment, BTreeSet<String>)>,
-}
-
-impl Ends {
-    fn are_recorded(&self) -> bool {
-        self.by_term.values().any(|(_, on)| on.len() >= MAJORITY)
-    }
+    /// The true time at which a majority had received one of the same term.
+    recorded_at: Option<WallTime>,
+    forgotten: bool,
 }
 
 impl Invariant for TickHistory {
@@ -54,7 +54,14 @@ impl Invariant for TickHistory {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let at = self.moments.next(now);
+        self.foundings.see(true_wall(now), GROUP, event);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP)
+            && let Some(value) = stored.value
+        {
+            self.written(stored, value, true_wall(now), at);
+        }
         match event {
+            Event::Founded { .. } => self.note_founding(at),
             Event::TickStarted(start) => self.started(start, at),
             Event::TickEnded { run, .. } => {
                 if let Some((key, worker, since)) = self.active.remove(run) {
@@ -62,12 +69,6 @@ impl Invariant for TickHistory {
                     self.push(&key, Operation::during(&worker, call, since, at));
                 }
             }
-            Event::Ran {
-                node,
-                request: Request::Write { ledger, key, record, .. },
-                reply: Reply::Written,
-            } if **ledger == *GROUP => self.written(node, key, record, at),
-            Event::Forgot { node } => self.forgot(node, at),
             Event::Over => {
                 // A run that has not ended, such as that of a crashed worker, does nothing any more.
                 for (run, (key, worker, since)) in std::mem::take(&mut self.active) {
@@ -92,41 +93,34 @@ impl TickHistory {
         self.active.insert(start.run, (key, Arc::clone(&start.worker), at));
     }
 
-    /// Notes that a server stores the end of a tick. Once a majority does, the end is recorded.
-    fn written(&mut self, node: &str, key: &str, record: &Record, at: Moment) {
+    /// Notes that a server received a record. Once a majority has a closed record of a tick, its end is recorded.
+    fn written(&mut self, stored: Stored<'_>, value: &Arc<str>, now: WallTime, at: Moment) {
+        let Stored { node, key, term, .. } = stored;
         let Ok(Some(key)) = RunKey::parse(key) else { return };
-        let run = || run_record(&record.value);
+        let run = || run_record(value);
         if delivery(&key) == Delivery::AtMostOnce || !run().as_ref().as_ref().is_ok_and(RunRecord::is_closed)
         {
             return;
         }
         let ends = self.ends.entry(key.clone()).or_default();
-        let recorded = ends.are_recorded();
-        let term = record.term.get();
         let (first, on) = ends.by_term.entry(term).or_insert_with(|| (at, BTreeSet::new()));
         on.insert(node.to_owned());
-        let first = *first;
-        if !recorded && ends.are_recorded() {
-            let leader: Arc<str> = format!("the leader of {term}").into();
-            self.push(&key, Operation::during(&leader, TickCall::Recorded, first, at));
+        let (first, is_recorded) = (*first, on.len() >= MAJORITY);
+        if ends.recorded_at.is_none() && is_recorded {
+            ends.recorded_at = Some(now);
+            self.push(&key, Operation::during(&"the leader".into(), TickCall::Recorded, first, at));
         }
     }
 
-    fn forgot(&mut self, node: &str, at: Moment) {
-        let mut forgotten = Vec::new();
-        for (key, ends) in &mut self.ends {
-            let recorded = ends.are_recorded();
-            for (_, on) in ends.by_term.values_mut() {
-                on.remove(node);
-            }
-            if recorded && !ends.are_recorded() {
-                forgotten.push(key.clone());
-            }
-        }
-        let node: Arc<str> = node.into();
-        for key in forgotten {
+    /// Notes the ends that the ledger may have lost, because it was founded since they were recorded.
+    fn note_founding(&mut self, at: Moment) {
+        let lost = |ends: &Ends| ends.recorded_at.is_some_and(|recorded| self.foundings.any_since(recorded));
+        let lost = self.ends.iter().filter(|(_, ends)| !ends.forgotten && lost(ends));
+        let keys: Vec<RunKey> = lost.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.ends.entry(key.clone()).or_default().forgotten = true;
             Excuse::HistoryForgotten.count();
-            self.push(&key, Operation::open(&node, TickCall::Forgotten, at));
+            self.push(&key, Operation::open(&"a founding".into(), TickCall::Forgotten, at));
         }
     }
 
@@ -147,7 +141,11 @@ fn delivery(key: &RunKey) -> Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::{env::WallTime, node::FencingToken};
+    use crate::sim::invariant::pool_log::made;
+    use quorate::{
+        node::{FencingToken, Reply},
+        scheduler::RunOutcome,
+    };
 
     struct Story(TickHistory, u64);
 
@@ -178,12 +176,12 @@ mod tests {
             self.see(&Event::TickStarted(&start)).unwrap();
         }
 
-        fn done_on(&mut self, node: &str, job: &str) {
+        fn done_on(&mut self, node: &str, job: &str, term: u64) {
             let at = WallTime::from_micros(5_000_000);
-            let record = RunRecord::done("a", Duration::ZERO, "").into_record(at, FencingToken::new(1));
-            self.1 += 1;
-            let moment = Moment::from_nanos(self.1 * 1_000_000);
-            self.0.written(node, &RunKey::new(job, at).key(), &record, moment);
+            let end = (RunOutcome::Done, "");
+            let record = RunRecord::closed("a", end, Some(Duration::ZERO), (FencingToken::new(term), at));
+            let request = made::put(GROUP, term, &RunKey::new(job, at).key(), record.to_value());
+            self.see(&Event::Ran { node, request: &request, reply: &Reply::Written }).unwrap();
         }
     }
 
@@ -198,20 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_starts_again_after_its_recorded_end_only_if_servers_forgot() {
-        let run = |forgets: bool| {
+    fn a_tick_starts_again_after_its_recorded_end_only_if_the_ledger_was_founded_since() {
+        let run = |before: &str, after: &str, terms: [u64; 3]| {
             let mut story = Story::new();
+            story.see(&Event::Founded { group: before, term: 1 }).unwrap();
             story.start(1, "each", false);
-            for node in ["n0", "n1", "n2"] {
-                story.done_on(node, "each");
+            for (node, term) in ["n0", "n1", "n2"].into_iter().zip(terms) {
+                story.done_on(node, "each", term);
             }
-            if forgets {
-                story.see(&Event::Forgot { node: "n1" }).unwrap();
-            }
+            story.see(&Event::Forgot { node: "n1" }).unwrap();
+            story.see(&Event::Founded { group: after, term: 2 }).unwrap();
             story.start(2, "each", false);
             story.see(&Event::Over)
         };
-        assert_eq!(run(true), Ok(()));
-        assert!(run(false).is_err());
+        assert_eq!(run(GROUP, GROUP, [1, 1, 1]), Ok(()));
+        assert!(run(GROUP, "another", [1, 1, 1]).is_err());
+        assert_eq!(run(GROUP, "another", [1, 1, 2]), Ok(()), "no leader stored the end on a majority");
     }
 }

@@ -57,11 +57,11 @@ fn an_accepted_request_is_carried_out() {
     assert!(settle(&mut other).is_err());
 
     let mut forgotten = triggered(3).0;
-    made::see(&mut forgotten, 5_200, &Event::Forgot { node: "n1" }).unwrap();
+    made::founded(&mut forgotten, 5_200, POOL, 2).unwrap();
     assert_eq!((settle(&mut forgotten), forgotten.forgotten), (Ok(()), 1));
-    let mut kept = triggered(4).0;
+    let mut kept = triggered(3).0;
     made::see(&mut kept, 5_200, &Event::Forgot { node: "n1" }).unwrap();
-    assert!(settle(&mut kept).is_err(), "a majority remembers it");
+    assert!(settle(&mut kept).is_err(), "the ledger goes on");
 }
 
 #[test]
@@ -107,7 +107,9 @@ fn a_paused_job_does_not_start() {
     assert!(starts(&mut led, "any-skip", 9_600, 9_600).is_ok(), "another job");
     assert!(starts(&mut paused("any-skip", 3), "any-skip", 10_200, 10_200).is_err());
     made::see(&mut led, 9_700, &Event::Forgot { node: "n2" }).unwrap();
-    assert!(starts(&mut led, "led", 11_200, 11_200).is_ok(), "a majority has forgotten the pause");
+    assert!(starts(&mut led, "led", 11_200, 11_200).is_err(), "the ledger goes on");
+    made::founded(&mut led, 11_300, POOL, 2).unwrap();
+    assert!(starts(&mut led, "led", 12_800, 12_800).is_ok(), "a majority has forgotten the pause");
     let mut resumed = paused("led", 3);
     made::asks(&mut resumed, 9_000, JobAction::Resume { job: "led".into() }, Told::Unknown { id: None })
         .unwrap();

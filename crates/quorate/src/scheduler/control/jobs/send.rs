@@ -63,7 +63,7 @@ impl Jobs {
 
     /// Writes the request to a majority of the nodes. Returns the request, with the time of the record that the
     /// nodes store.
-    async fn post(&self, mut request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
+    async fn post(&self, request: JobRequest, deadline: BootTime) -> Result<JobRequest, JobsError> {
         let (env, inbox) = (self.quorum.env(), inbox::part(&self.ledger));
         let mut seen = None;
         let mut may_be_posted = false;
@@ -78,17 +78,9 @@ impl Jobs {
                     seen = Some(stored);
                     continue;
                 }
-                // The memories of too many nodes began after the time of the request, so these nodes do not
-                // count for the write. The next attempt uses a later time, at which the memories had begun.
-                Err(LedgerError::Forgotten(report)) => {
-                    may_be_posted = true;
-                    seen = Some(record);
-                    request.at = self.now().max(request.at + Duration::from_micros(1));
-                    report
-                }
                 Err(LedgerError::NoMajority(report)) => report,
                 // No leader seals the inbox. So if it is sealed, another program has sealed it.
-                Err(error @ LedgerError::Superseded { .. }) => {
+                Err(error @ (LedgerError::Superseded { .. } | LedgerError::Ended)) => {
                     return Err(JobsError::Input {
                         field: "group",
                         value: format!("{:?} ({error})", self.group),

@@ -284,8 +284,7 @@ async fn ticks_due_together_start_by_priority_within_the_limit_of_runs() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let running = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let now = stage.quorum.env().wall();
-    // The nodes have just started. A node remembers a tick only if the node's memory began at least 1 s before
-    // the tick.
+    // The leader has registered all jobs before they are due.
     let together = at(now + SECOND * 2);
     let jobs: Vec<Job> = (0..12)
         .map(|number| {
@@ -426,16 +425,12 @@ async fn the_next_leader_enters_the_ends_that_a_crash_kept_from_the_history() {
     // The job keeps no history entries. So the ledger is the same as if the first leader had crashed after each
     // record, before it wrote the entry.
     let first = stage.candidate("a", &[job.clone().history(0)]);
-    // The nodes have just started. A node remembers a tick only if the node's memory began at least 1 s before
-    // the tick.
-    let entered_from = stage.quorum.wall() + SECOND;
-    let remembered = || begun.lock().unwrap().iter().filter(|tick| **tick > entered_from).count();
-    stage.when("four runs", || remembered() > 4).await;
+    stage.when("four runs", || begun.lock().unwrap().len() > 4).await;
     first.resigns().await;
     assert!(stage.history("j").await.is_empty());
     let resigned = stage.quorum.wall();
     let next = stage.candidate("b", std::slice::from_ref(&job));
-    let is_of_first = |entry: &&HistoryEntry| entered_from < entry.tick && entry.tick < resigned;
+    let is_of_first = |entry: &&HistoryEntry| entry.tick < resigned;
     let history = stage.history_when("j", |all| all.iter().filter(is_of_first).count() >= 4).await;
     let answers = stage.ledger.part(&HistoryEntry::part("j")).read().await.unwrap();
     for made in history.iter().filter(is_of_first) {
@@ -463,10 +458,8 @@ async fn the_next_leader_enters_the_ends_of_requested_runs_with_their_causes() {
         count.fetch_add(usize::from(tick.cause().request().is_some()), Ordering::Relaxed);
         ok()
     });
-    // As above, the job keeps no entries. The nodes must remember the requests, and the row of the back-fill is kept
-    // although all its runs have ended.
+    // As above, the job keeps no entries. The row of the back-fill is kept although all its runs have ended.
     let first = stage.candidate("a", &[job.clone().history(0)]);
-    stage.quorum.env().sleep(3 * SECOND).await;
     let now = stage.quorum.wall();
     let trigger = stage.request(JobAction::Trigger { job: "j".into() });
     assert_eq!(accepted(&first.ask(&trigger).await), 1);

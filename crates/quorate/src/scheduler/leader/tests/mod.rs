@@ -2,6 +2,7 @@
 //! takeover by the next leader.
 
 mod ends;
+mod forgetting;
 mod freeze;
 mod opened;
 mod requests;

@@ -174,8 +174,7 @@ async fn a_cancellation_and_a_removal_end_an_open_run_once() {
     let job = || Arc::<str>::from("j");
     for removed in [false, true] {
         let stage = Stage::new();
-        // The nodes have just started. A node must be more than a second old to prove that a requested run has
-        // no record.
+        // The nodes have just started. A node counts for the slot of a run only if its memory began a second before.
         stage.quorum.env().sleep(SECOND + PERIOD).await;
         let leader = stage.candidate("a", &[on_request()]);
         let trigger = stage.request(JobAction::Trigger { job: job() });

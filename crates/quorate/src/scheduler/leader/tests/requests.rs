@@ -1,10 +1,12 @@
 //! Tests of requests to jobs while the jobs run.
 
 use crate::{
+    ledger::{LedgerView, TermLedger},
     node::FencingToken,
     scheduler::{
         job::{Job, RunCause, RunContext, RunOutcome},
         leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused},
+        plan::open_request::RequestRow,
         policy::{Delivery, Misfire},
         schedule::every,
         store::{HistoryEntry, JobAction, JobRow},
@@ -283,11 +285,9 @@ async fn the_requests_of_a_removed_job_are_reported_and_closed() {
     assert!(ends(&history, RunOutcome::Cancelled)[0].reason.contains("the job was removed"), "{history:#?}");
     leader.resigns().await;
     for id in [runs.id, waits.id] {
-        let answers = stage.ledger.read().await.unwrap();
-        let key = format!("ask/{id}");
-        let records = answers.iter().flat_map(|answer| &answer.state.records);
-        let open = records.filter(|(other, record)| **other == *key && !record.last).count();
-        assert!(open <= 2, "a majority has the closed row");
+        let ledger = LedgerView::of(stage.ledger.read().await.unwrap());
+        let row: RequestRow = serde_json::from_str(&ledger.records[&id.key()]).unwrap();
+        assert!(row.is_closed(), "{row:?}");
     }
     assert_eq!(begun.lock().unwrap().len(), 1);
 }
@@ -306,14 +306,9 @@ async fn a_pause_that_is_sent_again_after_a_resumption_has_no_effect() {
     // ledger is the same as if the first leader had crashed before it wrote its answers.
     let next = stage.candidate("b", &jobs);
     accepted(&next.ask(&pause).await);
-    let answers = stage.ledger.read().await.unwrap();
-    let records = answers.iter().flat_map(|answer| &answer.state.records);
-    let rows: Vec<_> = records.filter(|(key, _)| *key == JobRow::key("j")).collect();
-    assert!(rows.len() >= 3);
-    for (_, record) in rows {
-        let row = JobRow::parse(&record.value).unwrap();
-        assert_eq!((row.paused, row.requests), (None, vec![pause.id, resume.id]));
-    }
+    let ledger = LedgerView::of(stage.ledger.read().await.unwrap());
+    let row = JobRow::parse(&ledger.records[&JobRow::key("j")]).unwrap();
+    assert_eq!((row.paused, row.requests), (None, vec![pause.id, resume.id]));
     next.resigns().await;
 }
 
@@ -341,9 +336,9 @@ async fn a_superseded_leader_does_not_keep_the_lease_for_its_active_runs() {
     let leader = stage.candidate("a", &[hangs, busy]);
     accepted(&leader.ask(&stage.request(JobAction::Trigger { job: named("hangs") })).await);
     stage.when("it runs", || !begun.lock().unwrap().is_empty()).await;
-    let answers = stage.ledger.read().await.unwrap();
-    let term = answers.iter().map(|answer| answer.state.term.get()).max().unwrap();
-    stage.ledger.seal(FencingToken::new(term + 1_000)).await.unwrap();
+    let term = LedgerView::of(stage.ledger.read().await.unwrap()).sealed_by.get();
+    let _later =
+        TermLedger::take_over(&stage.ledger, FencingToken::new(term + 1_000), || true).await.unwrap();
     stage.when("the run is dropped", || over.load(Ordering::Relaxed)).await;
     leader.crashes().await;
 }

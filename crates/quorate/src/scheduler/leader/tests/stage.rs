@@ -58,8 +58,8 @@ impl Stage {
         Self { nodes, quorum, ledger }
     }
 
-    /// Erases the data of these nodes. Then waits for a little more than 1 s, so that the nodes remember the
-    /// records that are written after this call.
+    /// Erases the data of these nodes. Then waits for a little more than 1 s, so that the nodes count for the slots of the
+    /// runs that are opened after this call.
     pub(in crate::scheduler) async fn forget(&mut self, nodes: Range<usize>) {
         self.quorum.close().await;
         for node in nodes {

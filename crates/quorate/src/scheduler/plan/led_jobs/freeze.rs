@@ -9,20 +9,12 @@ use crate::{
             active_run::ActiveRun, effect::Effect, group_freeze::GroupFreeze, job_entry::JobEntry,
             job_plan::is_before, reporter::FROZEN,
         },
-        store::{JobRow, Paused},
+        store::Paused,
     },
 };
 use std::sync::Arc;
 
 impl LedJobs {
-    /// Writes the row of the group's freeze again, if nodes lack it.
-    pub(in crate::scheduler) fn keep_freeze(&mut self, out: &mut Vec<Effect>) {
-        let (freeze, write) = GroupFreeze::find(&self.sealed);
-        if write {
-            out.push(Effect::PutRow { key: JobRow::FREEZE.into(), value: freeze.to_value() });
-        }
-    }
-
     pub(in crate::scheduler) fn group_freeze(&self) -> &GroupFreeze {
         &self.freeze
     }

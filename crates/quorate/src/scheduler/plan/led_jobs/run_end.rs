@@ -3,15 +3,12 @@
 use super::{AfterRun, LedJobs};
 use crate::{
     env::WallTime,
-    ledger::LedgerError,
-    node::Record,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
         plan::{
-            active_run::{ActiveRun, RecordedRun},
+            active_run::ActiveRun,
             effect::{Effect, RunCompletion},
             job_entry::JobEntry,
-            reporter::NotRun,
         },
         run::{
             ExecutionResult,
@@ -50,19 +47,6 @@ impl LedJobs {
                     "interrupted within the term; it runs again: {reason}"
                 );
                 AfterRun::Unfinished
-            }
-            Some(RunEnd::Met(met, run)) => {
-                let decided = self.on_met(&job, met, *run, now, out);
-                match decided {
-                    Some(run) => {
-                        again(self, run);
-                        AfterRun::Unfinished
-                    }
-                    None => {
-                        self.table.end(place, &key, |_, _| ());
-                        AfterRun::Finished
-                    }
-                }
             }
             None => {
                 let leave = |entry: &mut JobEntry, run: &ActiveRun| entry.plan_mut().leave_to_next(run.at);
@@ -108,48 +92,12 @@ impl LedJobs {
                 self.ran(job, tick, cause, (RunOutcome::Cancelled, ran), now, out);
                 AfterRun::Unfinished
             }
-            RunEnd::NotStarted(error) => self.not_started(job, (tick, cause), &error, now, out),
             RunEnd::Abandoned => {
                 let shown = job.schedule.format(tick);
                 tracing::warn!(job = &*job.name, tick = shown, "not started: the term ended before");
                 AfterRun::Unfinished
             }
             _ => AfterRun::Unfinished,
-        }
-    }
-
-    fn not_started(
-        &mut self,
-        job: &Arc<Job>,
-        (tick, cause): (WallTime, RunCause),
-        error: &LedgerError,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> AfterRun {
-        let shown = job.schedule.format(tick);
-        match error {
-            LedgerError::Superseded { .. } => {
-                tracing::error!(job = &*job.name, tick = shown, "resigning: {error}");
-                AfterRun::Superseded
-            }
-            // A later leader has ended the run. When this leader sealed the ledger, the record of that end did
-            // not exist yet.
-            LedgerError::Standing(stored) if stored.last => {
-                tracing::info!(job = &*job.name, tick = shown, "not started: its record is final");
-                AfterRun::Finished
-            }
-            // The job is at-most-once, and the run may have been started. So no leader starts the run any more,
-            // and it is lost.
-            LedgerError::Standing(_) | LedgerError::Forgotten(_) => {
-                let (end, why) = (RunOutcome::Lost, format!("not started: {error}").into());
-                let report = self.reporter.not_run(job, NotRun { tick, until: None, cause, end, why });
-                self.report(report, now, out);
-                AfterRun::Finished
-            }
-            LedgerError::NoMajority(_) => {
-                tracing::warn!(job = &*job.name, tick = shown, "not started: {error}");
-                AfterRun::Unfinished
-            }
         }
     }
 
@@ -168,24 +116,5 @@ impl LedJobs {
         }
         let report = self.reporter.ran(job, tick, cause, end, ran);
         self.report(report, now, out);
-    }
-
-    /// Handles the record `met` of a run. This record is later than the one that the seal found, and decides on
-    /// the run. If this leader must continue the run, returns the run. Otherwise closes the run.
-    fn on_met(
-        &mut self,
-        job: &Arc<Job>,
-        met: Record,
-        run: PendingRun,
-        now: WallTime,
-        out: &mut Vec<Effect>,
-    ) -> Option<PendingRun> {
-        match run.decided_by(met, job.delivery) {
-            RecordedRun::Continue(run) => Some(run),
-            RecordedRun::Close(close) => {
-                self.close(job, close, now, out);
-                None
-            }
-        }
     }
 }

@@ -1,0 +1,112 @@
+use super::keeper::REMOVED;
+use crate::{
+    ledger::{Answered, Ledger, LedgerError},
+    node::{
+        FencingToken,
+        copy::{HEADER_KEY, Header, Stamp, is_key},
+    },
+};
+use std::{
+    collections::{BTreeMap, btree_map},
+    sync::Arc,
+};
+
+/// The content of a led ledger, as a reader finds it who has sealed nothing.
+///
+/// # What is not guaranteed
+///
+/// The nodes are read while a leader writes. So a record may be older than the leader's, and one that the leader has just
+/// removed may still be there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LedgerView {
+    /// The latest term that has sealed the ledger.
+    pub(crate) sealed_by: FencingToken,
+    /// The values by key.
+    pub(crate) records: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl LedgerView {
+    /// Reads the records under `keys` of the ledger.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoMajority`] if too few nodes answered.
+    pub(crate) async fn read_keys(ledger: &Ledger, keys: &[Arc<str>]) -> Result<Self, LedgerError> {
+        let keys: Vec<Arc<str>> = std::iter::once(HEADER_KEY.into()).chain(keys.iter().cloned()).collect();
+        ledger.read_keys(&keys).await.map(Self::of)
+    }
+
+    /// Merges the answers of the nodes. If any copies are complete, only those with the latest mark count.
+    pub(crate) fn of(answers: Vec<Answered>) -> Self {
+        let header = |answer: &Answered| {
+            let found = answer.state.records.iter().find(|(key, _)| **key == *HEADER_KEY);
+            found.and_then(|(_, record)| Header::of_record(record))
+        };
+        let headers: Vec<Option<Header>> = answers.iter().map(header).collect();
+        let marks = || headers.iter().map(|header| header.and_then(|header| header.mark));
+        let seals = headers.iter().flatten().filter_map(|header| header.seal);
+        let sealed_by = seals.map(|seal| seal.term).max().unwrap_or_default();
+        let latest = marks().max().flatten();
+        let mut stamped: BTreeMap<Arc<str>, (Stamp, Arc<str>)> = BTreeMap::new();
+        let counted = answers.into_iter().zip(marks()).filter(|(_, mark)| *mark == latest);
+        for (key, record) in counted.flat_map(|(answer, _)| answer.state.records) {
+            if !is_key(&key) {
+                continue;
+            }
+            let found = (Stamp::of(&record), record.value);
+            match stamped.entry(key) {
+                btree_map::Entry::Vacant(entry) => drop(entry.insert(found)),
+                btree_map::Entry::Occupied(mut entry) if entry.get().0 < found.0 => drop(entry.insert(found)),
+                btree_map::Entry::Occupied(_) => {}
+            }
+        }
+        let values = stamped.into_iter().map(|(key, (_, value))| (key, value));
+        Self { sealed_by, records: values.filter(|(_, value)| **value != *REMOVED).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Incarnation, LedgerState, NodeTime, Record, copy::Seal};
+
+    const SEALED_BY: u64 = 7;
+
+    /// Returns the answer of a node with this mark, and with records of these terms and values.
+    fn node(mark: Option<u64>, records: &[(&str, u64, &str)]) -> Answered {
+        let memory = Incarnation::draw(1, "run", NodeTime::default());
+        let seal = Some(Seal { term: FencingToken::new(SEALED_BY), leader: 1 });
+        let header = Header { seal, mark: mark.map(FencingToken::new), ..Header::empty(memory) };
+        let record = |(key, term, value): &(&str, u64, &str)| {
+            let (key, value) = (Arc::from(*key), Arc::from(*value));
+            (key, Record { at: 1, term: FencingToken::new(*term), last: false, value })
+        };
+        let own = (HEADER_KEY.into(), header.to_record().expect("sealed"));
+        let records = std::iter::once(own).chain(records.iter().map(record)).collect();
+        Answered { state: LedgerState { records, ..LedgerState::default() } }
+    }
+
+    fn values(answers: [Answered; 2]) -> Vec<(String, String)> {
+        let view = LedgerView::of(answers.into());
+        assert_eq!(view.sealed_by.get(), SEALED_BY);
+        view.records.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+
+    #[test]
+    fn of_two_values_the_later_counts_in_either_node_order() {
+        let (old, new) =
+            (node(Some(3), &[("a", 2, "old")]), node(Some(3), &[("a", 3, "new"), ("@a", 3, "")]));
+        let new_only = [("a".to_owned(), "new".to_owned())];
+        assert_eq!(values([old.clone(), new.clone()]), new_only);
+        assert_eq!(values([new, old]), new_only, "the rows of the copy itself are no records");
+    }
+
+    #[test]
+    fn only_the_copies_with_the_latest_mark_count() {
+        let latest = node(Some(3), &[("a", 2, "counts")]);
+        for other in [Some(2), None] {
+            let behind = node(other, &[("a", 9, "not acknowledged"), ("b", 1, "removed since")]);
+            assert_eq!(values([behind, latest.clone()]), [("a".to_owned(), "counts".to_owned())]);
+        }
+        assert_eq!(values([node(None, &[("a", 1, "a")]), node(None, &[("b", 1, "b")])]).len(), 2);
+    }
+}
