@@ -64,7 +64,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
             tracing::debug!(group = &**term.group(), "the lifetime of the ledger is not set yet: {error}");
         }
     };
-    let event_loop = EventLoop::new(&leading, sealed, led, history, next_start);
+    let event_loop = EventLoop::new(&leading, sealed, led.clone(), history, next_start);
     let leads = async { tokio::join!(event_loop.run(requests), kept) };
     let mut leads = std::pin::pin!(leads);
     tokio::select! { biased;
@@ -79,6 +79,8 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
         }
         _ = &mut leads => {}
     }
+    // Without a handle, the task of the ledger ends once it has written what was ordered.
+    drop(led);
     // The term releases its lease when this function returns. The ends of some runs may not be written yet. So
     // this function first waits for these writes, within the time that the term still allows.
     let written = async { tokio::join!(&mut copying, &mut noting) };
