@@ -9,8 +9,12 @@ mod cut;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     env::Env,
+    internals::RunRecord,
     lease::Heartbeat,
-    node::{Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Request, Session},
+    node::{
+        Batch, BatchReply, Cause, Hello, MemoryNode, MemorySession, Node, PushSender, Request, Session,
+        copy::LeadAct,
+    },
     quorum::Quorum,
     scheduler::{Delivery, Job, Jobs, Misfire, Placement, Retry, RunContext, RunOutcome, Scheduler, every},
 };
@@ -211,8 +215,7 @@ struct MeddlingSession {
 
 impl Session for MeddlingSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let started = |request: &Request| matches!(request, Request::Write { seen: None, key, .. } if key.starts_with("tick/"));
-        let writes = batch.requests.iter().filter(|request| started(request)).count();
+        let writes = batch.requests.iter().filter(|request| is_start_of_a_tick(request)).count();
         let before = self.by.writes.fetch_add(writes, Ordering::Relaxed);
         let meddle = before < 3 && before + writes >= 3;
         let (reply, with) = (self.session.send(batch), self.by.with.clone());
@@ -226,6 +229,15 @@ impl Session for MeddlingSession {
             reply.await
         }
     }
+}
+
+/// Returns whether a leader records with this request that it starts a tick.
+fn is_start_of_a_tick(request: &Request) -> bool {
+    let Request::Lead { act: LeadAct::Put { key, value: Some(value), .. }, .. } = request else {
+        return false;
+    };
+    let record = key.starts_with("tick/").then(|| RunRecord::parse(value).expect("a record of this version"));
+    record.is_some_and(|record| !record.is_closed())
 }
 
 #[tokio::test]
