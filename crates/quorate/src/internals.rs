@@ -9,8 +9,9 @@ pub use crate::scheduler::{
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{
-        JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError, RunKey, RunRecord,
-        verdict::{Decision, SkipReason, first_opened, is_open, memory_needed, voided},
+        AssignedTo, JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError, RunKey,
+        RunRecord,
+        verdict::{Decision, SkipReason, first_opened, voided},
     },
 };
 pub use crate::{

@@ -96,12 +96,10 @@ mod error;
 mod fingerprint;
 mod handle;
 mod many;
-mod memory;
 mod message;
 mod outcome;
 mod process;
 mod record;
-mod slot;
 mod state;
 pub mod stream;
 mod votes;
@@ -117,10 +115,4 @@ pub use record::{DeadLettered, Done};
 pub use state::ClaimState;
 
 #[doc(hidden)]
-pub use memory::Memory;
-#[doc(hidden)]
-pub use slot::{CloseTally, SlotTally};
-#[doc(hidden)]
 pub use votes::{ClaimData, ClaimTally};
-
-pub(crate) use slot::{Claimed, Shown, SlotClaim, SlotId, Slots};

@@ -128,11 +128,6 @@ impl NodePool {
         self.registry.epoch(node)
     }
 
-    /// Returns the time on a node's clock at which its memory epoch began.
-    pub(crate) fn since(&self, node: usize) -> NodeTime {
-        self.registry.since(node)
-    }
-
     pub(crate) fn status(&self) -> Vec<NodeStatus> {
         self.registry.status()
     }

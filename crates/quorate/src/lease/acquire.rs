@@ -438,10 +438,7 @@ impl<'a, D: RoundData> Round<'a, D> {
                 attempt.release();
                 return AttemptResult::Lost(attempt.tally.take());
             };
-            let granted: Vec<usize> = attempt.tally.granted().map(|(node, _)| node).collect();
-            let may_hold = (0..pool.len()).filter(|node| attempt.tally.may_hold(*node));
-            let on = may_hold.map(|node| (node, granted.contains(&node)));
-            let deadline = Arc::new(LeaseDeadline::new(valid_until).on(on));
+            let deadline = Arc::new(LeaseDeadline::new(valid_until));
             let id = inner.next_lease();
             let adoption = Adoption {
                 id,

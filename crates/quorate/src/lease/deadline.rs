@@ -38,9 +38,6 @@ pub enum StepDownCause {
 pub(crate) struct LeaseDeadline {
     /// The end of the validity that was granted when the lease was acquired, without any extension.
     granted_until: BootTime,
-    /// The nodes that may have granted the lease when it was acquired. The flag is true if the node's grant
-    /// arrived before the end of the attempt.
-    granted_on: Box<[(u32, bool)]>,
     valid_until: AtomicU64,
     /// The reason why the work was asked to stop. The reason is stored before the signal `step_down` fires.
     why: AtomicU8,
@@ -58,7 +55,6 @@ impl LeaseDeadline {
     pub(crate) fn new(valid_until: BootTime) -> Self {
         Self {
             granted_until: valid_until,
-            granted_on: Box::default(),
             valid_until: AtomicU64::new(stored(valid_until)),
             why: AtomicU8::new(NO_CAUSE),
             report: OnceLock::new(),
@@ -67,13 +63,6 @@ impl LeaseDeadline {
             lost: Signal::default(),
             gauges: TermGauges::default(),
         }
-    }
-
-    /// Sets the nodes that may have granted the lease. The flag is true for a node whose grant has arrived.
-    pub(crate) fn on(self, nodes: impl Iterator<Item = (usize, bool)>) -> Self {
-        // There are far fewer than 2^32 nodes, so no node is left out.
-        let nodes = nodes.filter_map(|(node, granted)| Some((u32::try_from(node).ok()?, granted)));
-        Self { granted_on: nodes.collect(), ..self }
     }
 
     /// Lets the keys expire on the nodes when the lease ends because its time is over. Otherwise they are released.
@@ -89,12 +78,6 @@ impl LeaseDeadline {
     pub(crate) fn report_to(&self, gauges: TermGauges, now: BootTime) {
         self.gauges.set(gauges);
         self.report_validity(self.remaining(now).unwrap_or_default());
-    }
-
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
-    /// grant arrived before the end of the attempt.
-    pub(crate) fn granted_on(&self) -> impl Iterator<Item = (usize, bool)> {
-        self.granted_on.iter().map(|&(node, granted)| (node as usize, granted))
     }
 
     /// Returns the end of the validity that was granted when the lease was acquired, without any extension.

@@ -283,18 +283,6 @@ impl Lease {
         self.deadline.granted_until() - self.inner.config().validity(self.params.ttl)
     }
 
-    /// Returns the nodes that may have granted the lease when it was acquired. The flag is true if the node's
-    /// grant had been received by the end of the attempt.
-    pub(crate) fn granted_on(&self) -> impl Iterator<Item = (usize, bool)> {
-        self.deadline.granted_on()
-    }
-
-    /// Returns whether the lease is valid, and would be valid without any extension. If so, each node that
-    /// granted it still stores that grant, and has not granted the lock to another client since then.
-    pub(crate) fn is_of_first_grant(&self) -> bool {
-        self.is_valid() && self.inner.env().now() < self.deadline.granted_until()
-    }
-
     /// Returns the parameters with which the lease is held.
     pub(super) fn params(&self) -> LeaseParams {
         *self.params

@@ -44,7 +44,7 @@ mod pages;
 mod record;
 mod tally;
 
-pub(crate) use copies::{Adopted, FOUNDED, LedgerView, TermLedger};
+pub(crate) use copies::{Adopted, FOUNDED, LedgerView, Registered, TermLedger};
 pub use error::LedgerError;
 pub use operations::{Operation, OperationLog};
 pub(crate) use operations::{prune_below, time_below};

@@ -94,7 +94,7 @@ impl Resource {
     /// Returns the id of the message, if this is a claim on a message.
     pub fn message_id(&self) -> Option<Cow<'_, str>> {
         let (set, id) = self.key.strip_prefix("claim/")?.split_once('/')?;
-        // The slot of a run has a brace in the name of its set, and its id is not escaped.
+        // A session has a brace in the name of its set, and its name is not escaped.
         (self.is_claim() && !set.contains('{')).then(|| unescape_id(id))
     }
 
@@ -109,11 +109,10 @@ impl Resource {
         }
     }
 
-    /// Returns the resource that is the slot of a run in the scheduler of `group`. A slot is the claim by
-    /// which one worker takes the run. The name of its set of claims contains a brace, which
-    /// [`Resource::claim`] refuses. So no other claim has the key of a slot.
-    pub(crate) fn slot(group: &str, id: &str) -> Self {
-        Self { key: format!("claim/{group}{{runs}}/{id}").into(), kind: ResourceKind::Claim }
+    /// Returns the session of a worker in the scheduler of `group`. It is a claim that no message id can have: the name of its
+    /// set contains a brace, which [`Resource::claim`] refuses.
+    pub(crate) fn session(group: &str, session: &str) -> Self {
+        Self { key: format!("claim/{group}{{sessions}}/{session}").into(), kind: ResourceKind::Claim }
     }
 
     /// Returns the resource that stores a resign request to the holder of this resource. The owner of the
@@ -436,11 +435,11 @@ mod tests {
             "most ids are stored as they are"
         );
         // No id has these keys: another program has written them, or a scheduler.
-        for key in ["claim/s/a{b}", "claim/s/%7b%", "claim/s/", "claim/s2/a", "claim/g{runs}/j/1", "a"] {
+        for key in ["claim/s/a{b}", "claim/s/%7b%", "claim/s/", "claim/s2/a", "claim/g{sessions}/a/1", "a"] {
             assert_eq!(Resource::stored_claim("s", key), None, "{key}");
         }
-        let slot = Resource::slot("g", "50%25/1");
-        assert_eq!((slot.message_id(), slot.to_string()), (None, "claim/g{runs}/50%25/1".into()));
+        let session = Resource::session("g", "50%25/1");
+        assert_eq!((session.message_id(), session.to_string()), (None, "claim/g{sessions}/50%25/1".into()));
         assert_eq!(Resource::lock("a%25").unwrap().to_string(), "a%25");
         assert!(Resource::claim("s{", "a").is_err() && Resource::claim("s", &"{".repeat(512)).is_ok());
         assert!(Resource::claim("s", &"{".repeat(513)).is_err());

@@ -12,7 +12,7 @@ use crate::{
         job::Job,
         leader::{self, Leading},
         registry::{JobRegistry, Phase},
-        run::{slot_attempt::Taking, worker::take_runs},
+        run::worker::{Taking, take_runs},
         store::retention::Retention,
     },
 };

@@ -96,7 +96,7 @@ pub struct Write {
     /// The value. `None` removes the record: an empty one takes its place until a later leader leads.
     pub value: Option<Arc<str>>,
     /// The record is a new assignment.
-    pub assigns: bool,
+    pub assignment: Option<AssignmentId>,
     /// The write is sent before those that are not urgent.
     pub is_urgent: bool,
 }
@@ -162,6 +162,10 @@ impl Keeper {
     }
 
     /// Returns whether `node` counts: it has all records and is marked.
+    pub fn memory(&self, node: usize) -> Option<Incarnation> {
+        self.copies[node].memory.map(|(memory, _)| memory)
+    }
+
     pub fn is_complete(&self, node: usize) -> bool {
         self.standing(node).marked && self.copies[node].has_all()
     }
@@ -174,12 +178,9 @@ impl Keeper {
 
     /// Begins a write. Returns its number, which [`Keeper::take_written`] returns once the write is done.
     pub fn write(&mut self, write: Write) -> u64 {
-        let Write { key, value, assigns, is_urgent } = write;
+        let Write { key, value, assignment, is_urgent } = write;
         let seq = self.next_seq();
-        let id = AssignmentId { term: self.seal.term, seq };
         self.removed.remove(&key);
-        let kept = self.map.get(&key).and_then(|entry| entry.assignment);
-        let assignment = if assigns { Some(id) } else { kept.filter(|_| value.is_some()) };
         let value = value.unwrap_or_else(|| REMOVED.into());
         self.map.insert(Arc::clone(&key), Entry { value, assignment });
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {

@@ -163,14 +163,16 @@ impl World {
         }
         if dice.roll(6) == 0 {
             let (key, value) = (OLD.into(), Some("v".into()));
-            leader.keeper.write(Write { key, value, assigns: false, is_urgent: false });
+            leader.keeper.write(Write { key, value, assignment: None, is_urgent: false });
             return leader.keeper.prune(|key, _| key == OLD && dice.0.is_multiple_of(2));
         }
         let key = KEYS[dice.roll(KEYS.len())];
         let value = (dice.roll(4) > 0).then(|| format!("{}:{}", leader.seal.term, dice.roll(1000)));
         let (assigns, is_urgent) = (dice.roll(3) == 0, dice.roll(2) == 0);
         let stored = value.clone().map(Into::into);
-        let seq = leader.keeper.write(Write { key: key.into(), value: stored, assigns, is_urgent });
+        let seq = self.writes.values().map(Vec::len).sum::<usize>() as u64;
+        let assignment = assigns.then_some(Stamp { term: leader.seal.term, seq });
+        let seq = leader.keeper.write(Write { key: key.into(), value: stored, assignment, is_urgent });
         let stamp = Stamp { term: leader.seal.term, seq };
         self.writes.entry(key.to_owned()).or_default().push((stamp, value));
     }
@@ -296,12 +298,12 @@ fn a_long_ledger_is_copied_a_window_at_a_time() {
     let leader = &mut world.leaders[0];
     for number in 0..1_000 {
         let (key, value) = (format!("job/{number}").into(), Some("v".into()));
-        leader.keeper.write(Write { key, value, assigns: false, is_urgent: false });
+        leader.keeper.write(Write { key, value, assignment: None, is_urgent: false });
     }
     assert_eq!(leader.keeper.lacking(0), Some(1_000));
     assert_eq!(leader.keeper.requests().len(), NODES * WINDOW);
     assert!(leader.keeper.requests().is_empty(), "until they are answered");
-    let urgent = Write { key: "run/a".into(), value: Some("v".into()), assigns: false, is_urgent: true };
+    let urgent = Write { key: "run/a".into(), value: Some("v".into()), assignment: None, is_urgent: true };
     leader.keeper.write(urgent);
     assert_eq!(leader.keeper.requests().len(), NODES, "an urgent write does not wait");
     world.elect();
@@ -320,7 +322,7 @@ fn a_removed_record_does_not_come_back_after_a_leader_that_has_marked_no_node() 
         let Leader { keeper, seal, .. } = &mut world.leaders[0];
         let stored = value.map(Into::into);
         let seq =
-            keeper.write(Write { key: "freeze".into(), value: stored, assigns: false, is_urgent: true });
+            keeper.write(Write { key: "freeze".into(), value: stored, assignment: None, is_urgent: true });
         let written = (Stamp { term: seal.term, seq }, value.map(str::to_owned));
         world.writes.entry("freeze".to_owned()).or_default().push(written);
         world.deliver_all(0, |node, _| node < reaches);

@@ -14,11 +14,13 @@
 mod content;
 mod keeper;
 mod leadership;
+mod registers;
 mod term_ledger;
 mod view;
 
 pub use content::{Content, Entry};
 pub use keeper::{Adopted, Asked, Keeper, Write};
 pub use leadership::{Heard, Leadership, Phase, Standing, Takeover};
+pub(crate) use registers::Registered;
 pub(crate) use term_ledger::{FOUNDED, TermLedger};
 pub(crate) use view::LedgerView;

@@ -5,7 +5,10 @@ use crate::{
         Ledger, LedgerError,
         pages::{PageResult, Pages},
     },
-    node::{Cursor, FencingToken, Refusal, Request, copy::Seal},
+    node::{
+        Cursor, FencingToken, Incarnation, Refusal, Request,
+        copy::{AssignmentId, Seal},
+    },
     quorum::Quorum,
     vote::{Answer, NodeOutcome, ReplyTo, Vote, VoteReceiver, VoteSender, vote_channel},
 };
@@ -32,7 +35,11 @@ const PAGE: u64 = u64::MAX;
 /// A write has no failure: it is sent until a majority has stored it, or the term has ended. A later leader may have a
 /// write that was not acknowledged.
 #[derive(Clone, Debug)]
-pub(crate) struct TermLedger(mpsc::UnboundedSender<Order>);
+pub(crate) struct TermLedger {
+    ledger: Ledger,
+    seal: Seal,
+    orders: mpsc::UnboundedSender<Order>,
+}
 
 /// An order for the task.
 enum Order {
@@ -40,6 +47,8 @@ enum Order {
     Write(Write, Option<oneshot::Sender<()>>),
     /// Removes the records for which the function returns true.
     Prune(IsOutdated),
+    /// Asks for the memory of each node in which the node stored this leader's seal.
+    Memories(oneshot::Sender<Vec<Option<Incarnation>>>),
 }
 
 /// Returns for the key and the value of a record whether it is to be removed.
@@ -71,17 +80,17 @@ impl TermLedger {
         let task = env.spawn_scoped(task.serve(inbox));
         // The task ends without an answer only if the program stops.
         let adopted = answer.await.unwrap_or(Err(LedgerError::Superseded { by: term }))?;
-        Ok((Self(orders), adopted, task))
+        Ok((Self { ledger: ledger.clone(), seal, orders }, adopted, task))
     }
 
     /// Stores a record, or removes it with `None`, without waiting for it.
     pub(crate) fn put(&self, key: &Arc<str>, value: Option<Arc<str>>) {
-        self.send(key, value, true, None);
+        self.send((key, value, None), true, None);
     }
 
     /// Removes the records for which `is_outdated` returns true for the key and the value. The call does not wait.
     pub(crate) fn prune(&self, is_outdated: impl Fn(&str, &str) -> bool + Send + 'static) {
-        let _ = self.0.send(Order::Prune(Box::new(is_outdated)));
+        let _ = self.orders.send(Order::Prune(Box::new(is_outdated)));
     }
 
     /// Stores a record.
@@ -96,7 +105,7 @@ impl TermLedger {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
-        self.await_write(key, value, true)
+        self.await_write((key, value, None), true)
     }
 
     /// Stores a record in the same way as [`TermLedger::write`], but after all other writes. If the term ends, a record that
@@ -106,30 +115,59 @@ impl TermLedger {
         key: &Arc<str>,
         value: Arc<str>,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
-        self.await_write(key, value, false)
+        self.await_write((key, value, None), false)
+    }
+
+    /// Writes the record of a run that is the assignment `id` (see [`write`](Self::write)). An assignment has registers on
+    /// the nodes, which stay while records with its id follow each other.
+    pub(crate) fn assign(
+        &self,
+        key: &Arc<str>,
+        value: Arc<str>,
+        id: AssignmentId,
+    ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
+        self.await_write((key, value, Some(id)), true)
+    }
+
+    /// Returns the term of the leader.
+    pub(crate) fn term(&self) -> FencingToken {
+        self.seal.term
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) fn seal(&self) -> Seal {
+        self.seal
+    }
+
+    /// Returns the memory of each node in which the node stored this leader's seal. It is empty once the term has ended.
+    pub(super) async fn memories(&self) -> Vec<Option<Incarnation>> {
+        let (sender, answer) = oneshot::channel();
+        let _ = self.orders.send(Order::Memories(sender));
+        answer.await.unwrap_or_default()
     }
 
     fn await_write(
         &self,
-        key: &Arc<str>,
-        value: Arc<str>,
+        (key, value, assignment): (&Arc<str>, Arc<str>, Option<AssignmentId>),
         is_urgent: bool,
     ) -> impl Future<Output = Result<(), LedgerError>> + Send + use<> {
         let (done, stored) = oneshot::channel();
-        self.send(key, Some(value), is_urgent, Some(done));
+        self.send((key, Some(value), assignment), is_urgent, Some(done));
         stored.map(|stored| stored.map_err(|_| LedgerError::Ended))
     }
 
     fn send(
         &self,
-        key: &Arc<str>,
-        value: Option<Arc<str>>,
+        (key, value, assignment): (&Arc<str>, Option<Arc<str>>, Option<AssignmentId>),
         is_urgent: bool,
         done: Option<oneshot::Sender<()>>,
     ) {
-        let write = Write { key: Arc::clone(key), value, assigns: false, is_urgent };
+        let write = Write { key: Arc::clone(key), value, assignment, is_urgent };
         // The send fails only if the task has ended, and then the term has ended too.
-        let _ = self.0.send(Order::Write(write, done));
+        let _ = self.orders.send(Order::Write(write, done));
     }
 }
 
@@ -228,6 +266,10 @@ impl CopyTask {
                 self.waiters.extend(done.map(|done| (seq, done)));
             }
             Order::Prune(is_outdated) => self.keeper.prune(is_outdated),
+            Order::Memories(receiver) => {
+                let memories = (0..self.pages.len()).map(|node| self.keeper.memory(node)).collect();
+                let _ = receiver.send(memories);
+            }
         }
     }
 

@@ -3,11 +3,14 @@ use crate::{
     ledger::{Answered, Ledger, LedgerError},
     node::{
         FencingToken,
-        copy::{HEADER_KEY, Header, Stamp, is_key},
+        copy::{
+            AssignmentId, HEADER_KEY, Header, Register, RegisterRow, Stamp, is_key, run_of_end,
+            run_of_register,
+        },
     },
 };
 use std::{
-    collections::{BTreeMap, btree_map},
+    collections::{BTreeMap, BTreeSet, btree_map},
     sync::Arc,
 };
 
@@ -22,7 +25,13 @@ pub(crate) struct LedgerView {
     /// The latest term that has sealed the ledger.
     pub(crate) sealed_by: FencingToken,
     /// The values by key.
+    /// The term of the leader that founded the ledger.
+    pub(crate) founded: FencingToken,
     pub(crate) records: BTreeMap<Arc<str>, Arc<str>>,
+    /// The keys of the records of which a node has registered the start, with their assignments.
+    pub(crate) started: BTreeSet<(Arc<str>, AssignmentId)>,
+    /// The keys of the records of which a node has the end that the worker reported, with their assignments.
+    pub(crate) ended: BTreeSet<(Arc<str>, AssignmentId)>,
 }
 
 impl LedgerView {
@@ -46,10 +55,23 @@ impl LedgerView {
         let seals = headers.iter().flatten().filter_map(|header| header.seal);
         let sealed_by = seals.map(|seal| seal.term).max().unwrap_or_default();
         let latest = marks().max().flatten();
+        let founded =
+            headers.iter().flatten().filter(|header| header.mark == latest).map(|header| header.founded);
+        let founded = founded.max().unwrap_or_default();
         let mut stamped: BTreeMap<Arc<str>, (Stamp, Arc<str>)> = BTreeMap::new();
         let counted = answers.into_iter().zip(marks()).filter(|(_, mark)| *mark == latest);
+        let (mut started, mut ended) = (BTreeSet::new(), BTreeSet::new());
         for (key, record) in counted.flat_map(|(answer, _)| answer.state.records) {
             if !is_key(&key) {
+                match (run_of_register(&key), run_of_end(&key)) {
+                    (Some(run), _) => {
+                        let row = RegisterRow::of_record(&record)
+                            .filter(|row| row.register == Some(Register::Started));
+                        started.extend(row.map(|row| (Arc::from(run), row.id)));
+                    }
+                    (None, Some(run)) => drop(ended.insert((Arc::from(run), Stamp::of(&record)))),
+                    (None, None) => {}
+                }
                 continue;
             }
             let found = (Stamp::of(&record), record.value);
@@ -60,7 +82,13 @@ impl LedgerView {
             }
         }
         let values = stamped.into_iter().map(|(key, (_, value))| (key, value));
-        Self { sealed_by, records: values.filter(|(_, value)| **value != *REMOVED).collect() }
+        Self {
+            sealed_by,
+            founded,
+            records: values.filter(|(_, value)| **value != *REMOVED).collect(),
+            started,
+            ended,
+        }
     }
 }
 

@@ -22,6 +22,16 @@ pub fn end_key(key: &str) -> Arc<str> {
     format!("${key}").into()
 }
 
+/// Returns the key of the record to which a register belongs, if `key` is that of a register.
+pub fn run_of_register(key: &str) -> Option<&str> {
+    key.strip_prefix('@')
+}
+
+/// Returns the key of the record to which an end belongs, if `key` is that of an end.
+pub fn run_of_end(key: &str) -> Option<&str> {
+    key.strip_prefix('$')
+}
+
 /// Returns the record of the end of an assignment.
 pub fn end_row(id: AssignmentId, value: Arc<str>) -> Record {
     record(id, value)

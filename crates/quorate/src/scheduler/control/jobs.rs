@@ -1,7 +1,6 @@
 mod send;
 
 use crate::{
-    claim::{SlotId, Slots},
     env::WallTime,
     ledger::{Ledger, LedgerError, LedgerView},
     quorum::Quorum,
@@ -13,6 +12,7 @@ use crate::{
             status::{self, JobStatus, RegisteredJob, RunStatus, nearest},
         },
         job::RequestId,
+        run::{assign::Seen, session::Sessions},
         schedule::Schedule,
         store::{HistoryEntry, JobAction, JobRow, Paused, REASON_MAX, VALID_MAX},
     },
@@ -373,21 +373,24 @@ impl Jobs {
         let decided = status::decided(&ledger).filter(|decided| self.is_ahead(*decided));
         jobs.values_mut().for_each(|job| job.decided = decided);
         let open = status::open(&ledger);
-        let slots: Vec<SlotId> = open.iter().map(|tick| tick.open.slot(&tick.run)).collect();
-        let slots = Slots::look(&self.quorum, &self.group, &slots).await;
-        for (tick, slot) in open.into_iter().zip(slots) {
-            let is_untaken = slot.as_ref().is_some_and(|slot| !slot.counted && slot.ended.is_none());
-            if let Some(job) = jobs.get_mut(&tick.job).filter(|_| is_untaken && tick.request.is_none()) {
-                job.waiting.push(tick.tick);
-            }
-            let taken = slot.filter(|slot| slot.counted && slot.ended.is_none());
-            if let (Some(taken), Some(job)) = (taken, jobs.get_mut(&tick.job)) {
-                let holder = taken.holder.as_ref();
-                let worker = holder.map_or_else(|| "an unknown worker".into(), |owner| owner.worker().into());
-                let (request, term) = (tick.request, tick.open.term);
-                let orphaned = taken.free;
-                job.running.push(RunStatus { tick: tick.tick, request, worker, term, orphaned });
-                job.running.sort_by_key(|run| (run.tick, run.request));
+        let sessions: Vec<Arc<str>> =
+            open.iter().filter_map(|tick| Some(Arc::clone(&tick.open.to.as_ref()?.session))).collect();
+        let seen: BTreeMap<_, _> =
+            Sessions::look(&self.quorum, &self.group, &sessions).await.into_iter().collect();
+        for tick in open {
+            let of = tick.open.to.as_ref().map(|to| (to, (Arc::clone(&tick.run), to.id())));
+            let taken = of.filter(|(_, assignment)| ledger.started.contains(assignment));
+            let Some(job) = jobs.get_mut(&tick.job) else { continue };
+            match taken {
+                None if tick.request.is_none() => job.waiting.push(tick.tick),
+                Some((to, assignment)) if !ledger.ended.contains(&assignment) => {
+                    let (request, term) = (tick.request, tick.open.term);
+                    let (worker, orphaned) =
+                        (Arc::clone(&to.worker), seen.get(&to.session) == Some(&Seen::Free));
+                    job.running.push(RunStatus { tick: tick.tick, request, worker, term, orphaned });
+                    job.running.sort_by_key(|run| (run.tick, run.request));
+                }
+                _ => {}
             }
         }
         Ok(jobs)

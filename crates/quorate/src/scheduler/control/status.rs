@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn ledger<const N: usize>(sealed_by: u64, records: [(Arc<str>, Arc<str>); N]) -> LedgerView {
-        LedgerView { sealed_by: term(sealed_by), records: records.into() }
+        LedgerView { sealed_by: term(sealed_by), records: records.into(), ..LedgerView::default() }
     }
 
     #[test]

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// The longest state that a job keeps between its runs, in bytes.
 const STATE_MAX: usize = 1024;
 /// The largest number of bytes of JSON of a state, if the job is placed on any worker. This limit is lower than
-/// `STATE_MAX`, because the slot of the run stores the state together with the result.
-const SLOT_STATE_MAX: usize = 512;
+/// `STATE_MAX`, because a worker reports the state together with the result.
+const WORKER_STATE_MAX: usize = 512;
 
 /// The argument of a job's handler: one attempt of one run.
 #[derive(Clone, Debug)]
@@ -92,17 +92,16 @@ impl RunContext {
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
-            RunGuard::Claim(..) => None,
+            RunGuard::Session { .. } => None,
         }
     }
 
-    /// Returns the fencing token of the term or the claim, if this worker still holds the term or the claim.
-    /// Pass the token with the next write.
+    /// Returns the fencing token of the run, if this worker still holds the term or the session under which it executes the
+    /// run. Pass the token with the next write.
     ///
     /// If the job is placed on the leader, the tokens are those of terms, and order all runs of the job. If the
-    /// job is placed on any worker, a token comes from the claim on one generation of one run, and orders only
-    /// the executions of that generation. To refuse writes of older runs, the store must then compare the ticks
-    /// too.
+    /// job is placed on any worker, the leader chooses the token of each assignment, and the tokens order the
+    /// executions of one run. To refuse writes of older runs, the store must then compare the ticks too.
     ///
     /// # Errors
     /// [`LeaseLost`] if the term or the claim has ended, so that this worker must not write any more.
@@ -160,10 +159,9 @@ impl RunContext {
     pub fn set_state(&self, text: &str) -> Result<(), SettingError> {
         let (length, most) = match self.guard {
             RunGuard::Term(_) => (text.len(), STATE_MAX),
-            // For a run under a claim, the state is stored in the slot together with the result of the run. The
-            // nodes limit all of this to 1 KiB.
-            RunGuard::Claim(..) => {
-                (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), SLOT_STATE_MAX)
+            // A worker reports the state together with the result of the run, and all of this has at most 1 KiB.
+            RunGuard::Session { .. } => {
+                (serde_json::to_string(text).map_or(usize::MAX, |text| text.len()), WORKER_STATE_MAX)
             }
         };
         if length > most {
@@ -243,7 +241,7 @@ impl RunContext {
     pub fn end_without_release(&self) {
         match &self.guard {
             RunGuard::Term(term) => term.end_without_release(),
-            RunGuard::Claim(..) => self.output.0.unreleased.store(true, Ordering::Release),
+            RunGuard::Session { .. } => self.output.0.unreleased.store(true, Ordering::Release),
         }
     }
 }

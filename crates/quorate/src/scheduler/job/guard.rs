@@ -12,8 +12,15 @@ use tokio_util::sync::CancellationToken;
 pub(in crate::scheduler) enum RunGuard {
     /// The leader's term.
     Term(Term),
-    /// The claim on the slot of an open run, and the clock that shows whether the claim is still valid.
-    Claim(Arc<Lease>, Env),
+    /// The session of a worker.
+    Session {
+        /// The lease of the session.
+        lease: Arc<Lease>,
+        /// The fencing token of the run.
+        token: FencingToken,
+        /// The clock that shows whether the lease is still valid.
+        env: Env,
+    },
 }
 
 impl RunGuard {
@@ -21,7 +28,7 @@ impl RunGuard {
     pub(in crate::scheduler) fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         match self {
             Self::Term(term) => term.fencing_token(),
-            Self::Claim(claim, _) => claim.fencing_token(),
+            Self::Session { lease, token, .. } => lease.fencing_token().map(|_| *token),
         }
     }
 
@@ -29,7 +36,7 @@ impl RunGuard {
     pub(in crate::scheduler) fn token(&self) -> FencingToken {
         match self {
             Self::Term(term) => term.token(),
-            Self::Claim(claim, _) => claim.token(),
+            Self::Session { token, .. } => *token,
         }
     }
 
@@ -37,7 +44,7 @@ impl RunGuard {
     pub(in crate::scheduler) fn step_down_token(&self) -> &CancellationToken {
         match self {
             Self::Term(term) => term.step_down_token(),
-            Self::Claim(claim, _) => claim.step_down_token(),
+            Self::Session { lease, .. } => lease.step_down_token(),
         }
     }
 
@@ -53,8 +60,8 @@ impl RunGuard {
     pub(in crate::scheduler) fn work_until(&self) -> Option<BootTime> {
         match self {
             Self::Term(term) => term.work_until(),
-            Self::Claim(claim, env) => {
-                let remaining = claim.remaining();
+            Self::Session { lease, env, .. } => {
+                let remaining = lease.remaining();
                 (!remaining.is_zero()).then(|| env.now() + remaining)
             }
         }
@@ -63,7 +70,7 @@ impl RunGuard {
     pub(in crate::scheduler) fn env(&self) -> &Env {
         match self {
             Self::Term(term) => term.env(),
-            Self::Claim(_, env) => env,
+            Self::Session { env, .. } => env,
         }
     }
 }

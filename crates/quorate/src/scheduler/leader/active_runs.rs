@@ -2,7 +2,6 @@
 //! opened to workers.
 
 use crate::{
-    claim::Slots,
     election::Term,
     env::{BootTime, ScopedTask, WallTime},
     ledger::TermLedger,
@@ -12,28 +11,26 @@ use crate::{
         plan::effect::{RunCompletion, RunOwner, RunStart},
         run::{
             Cancel,
-            cancel::Withdraw,
+            assign::OpenRuns,
             on_leader::{Began, Run, RunEnd},
             opened::Opened,
+            session::Sessions,
             span::run_span,
         },
-        store::{RunRecord, next_start::NextStart, open_list::OpenList, snapshot::LedgerSnapshot},
+        store::{RunRecord, next_start::NextStart, snapshot::LedgerSnapshot},
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The active runs of one term. Dropping this value drops the runs.
 pub(in crate::scheduler) struct ActiveRuns {
     term: Term,
     grace: Duration,
     ledger: TermLedger,
-    slots: Slots,
-    list: OpenList,
+    open_runs: OpenRuns,
+    /// Unknown runs of before the ledger was founded start no earlier.
+    unknown_from: WallTime,
     next_start: NextStart,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
     /// The means to cancel or withdraw each run, by the key of the run.
@@ -63,7 +60,7 @@ struct RunControl {
 
 enum RunKind {
     Executing(Began),
-    Open(Withdraw),
+    Open,
 }
 
 impl ActiveRuns {
@@ -73,14 +70,14 @@ impl ActiveRuns {
         led: &TermLedger,
         next_start: NextStart,
     ) -> Self {
-        let Leading { term, ttl, grace, .. } = leading;
-        let open: BTreeSet<&str> = sealed.open_runs().map(|(key, _)| &**key).collect();
+        let Leading { term, ledger, ttl, grace, .. } = leading;
+        let sessions = Sessions::new(term.quorum(), term.group(), *ttl, *grace);
         Self {
             term: term.clone(),
             grace: *grace,
             ledger: led.clone(),
-            slots: Slots::new(term.quorum(), term.group(), *ttl, *grace),
-            list: OpenList::new(led, sealed.row(OpenList::KEY), |key| open.contains(key)),
+            open_runs: OpenRuns::start(term, (ledger, led), sealed, sessions),
+            unknown_from: sealed.founded_at() + term.quorum().config().max_ttl,
             next_start,
             tasks: FuturesUnordered::new(),
             controls: BTreeMap::new(),
@@ -110,26 +107,20 @@ impl ActiveRuns {
         self.add(owner, key, control, task);
     }
 
-    /// Starts the task that opens a run to workers and watches it. If an earlier leader has opened the run, the
-    /// task continues from there.
+    /// Gives a run to the workers.
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
-        let (cancel, withdraw) = (Cancel::default(), Withdraw::default());
-        let control = RunControl::new(&start, &cancel, RunKind::Open(withdraw.clone()));
+        let control = RunControl::new(&start, &Cancel::default(), RunKind::Open);
         let RunStart { owner, job, state, run, .. } = start;
-        let opened = Opened {
-            job,
-            start: run,
-            ledger: self.ledger.clone(),
-            term: self.term.clone(),
-            slots: self.slots.clone(),
-            list: self.list.clone(),
-            state,
-            cancel,
-            withdraw,
-            reopens: owner != RunOwner::Unknown,
-        };
-        let (key, task) = (Arc::clone(&opened.start.key), self.term.spawn_scoped(opened.run()));
+        let key = Arc::clone(&run.key);
+        let with = (&self.term, &self.ledger, &self.open_runs);
+        let opened = Opened::new((job, run), with, state, owner != RunOwner::Unknown, self.unknown_from);
+        let task = self.term.spawn_scoped(opened.run());
         self.add(owner, key, control, task);
+    }
+
+    /// Says whether the leader has jobs for any worker.
+    pub(in crate::scheduler) fn need_workers(&self, needed: bool) {
+        self.open_runs.need_workers(needed);
     }
 
     /// Returns the moment of the next start of runs, for which the closed records of runs wait.
@@ -137,26 +128,23 @@ impl ActiveRuns {
         &self.next_start
     }
 
-    /// Cancels the active run under this key, if there is one.
-    pub(in crate::scheduler) fn cancel(&self, key: &str, why: &str) {
-        if let Some(run) = self.controls.get(key) {
-            run.cancel.cancel(why);
+    /// Cancels a run.
+    pub(in crate::scheduler) fn cancel(&self, key: &Arc<str>, why: &str) {
+        match self.controls.get(key) {
+            Some(RunControl { kind: RunKind::Open, .. }) => self.open_runs.cancel(key, why),
+            Some(run) => run.cancel.cancel(why),
+            None => {}
         }
     }
 
-    /// Ends the open run under this key, unless a worker has taken the run.
-    pub(in crate::scheduler) fn withdraw(&self, key: &str, end: RunOutcome, why: &str) {
-        if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
-            withdraw.withdraw(end, why);
-        }
+    /// Ends an open run with `end`, unless a worker has started it.
+    pub(in crate::scheduler) fn withdraw(&self, key: &Arc<str>, end: RunOutcome, why: &str) {
+        self.open_runs.withdraw(key, end, why);
     }
 
-    /// Stops watching the open run under this key. The run stays open: workers can still take it, and the next
-    /// leader watches it.
-    pub(in crate::scheduler) fn release(&self, key: &str) {
-        if let Some(RunControl { kind: RunKind::Open(withdraw), .. }) = self.controls.get(key) {
-            withdraw.release();
-        }
+    /// Leaves an open run to the next leader.
+    pub(in crate::scheduler) fn release(&self, key: &Arc<str>) {
+        self.open_runs.leave(key);
     }
 
     /// Waits until the next run ends, and returns its completion. Returns `None` if no run is active.

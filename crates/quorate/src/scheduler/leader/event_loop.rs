@@ -22,6 +22,7 @@ use crate::{
             requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
         },
+        policy::Placement,
         registry::Phase,
         store::{
             JobAction, JobResponse, JobRow,
@@ -294,7 +295,9 @@ impl<'a> EventLoop<'a> {
     fn jobs_changed(&mut self) {
         self.notes_stored = true;
         self.runs.next_start().change();
-        let effects = self.planner.change(&self.leading.registry.jobs(), self.now());
+        let jobs = self.leading.registry.jobs();
+        self.runs.need_workers(jobs.values().any(|job| job.placement == Placement::AnyWorker));
+        let effects = self.planner.change(&jobs, self.now());
         self.carry_out(effects);
     }
 

@@ -1,7 +1,6 @@
 //! One term of the leader: the leader seals the ledger, runs the event loop, and writes the ends of runs.
 
 use crate::{
-    claim::Slots,
     election::Term,
     ledger::TermLedger,
     scheduler::{
@@ -48,7 +47,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
             return term.resign();
         }
     };
-    let sealed = LedgerSnapshot::take(adopted, Slots::remembered_from(term.quorum())).await;
+    let sealed = LedgerSnapshot::take(adopted).await;
     let jobs = registry.jobs();
     let causes = requests_in(&sealed).map(|row| (row.id(), row.cause())).collect();
     let mut requested = requested_ends(&sealed, &causes);

@@ -594,12 +594,13 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
         at: at(tick),
         not_before: at(tick),
         take_by: at(tick + 10),
-        horizon: at(tick + 4_000),
         delivery: Delivery::AtMostOnce,
         cause: RunCause::Scheduled,
         term: FencingToken::new(term),
         state: None,
         cancel: None,
+        token: FencingToken::new(1),
+        to: None,
     };
     let seen = Some(RunRecord::Open(open));
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }

@@ -114,12 +114,13 @@ fn with_open_run() -> LedgerSnapshot {
         at: at(5),
         not_before: at(5),
         take_by: at(15),
-        horizon: at(4_000),
         delivery: Delivery::AtMostOnce,
         cause: RunCause::Scheduled,
         term: FencingToken::new(3),
         state: None,
         cancel: None,
+        token: FencingToken::new(1),
+        to: None,
     };
     let row = JobRow { since: at(1), schedule: "every 1s".into(), ..JobRow::default() };
     let record = RunRecord::Open(open).to_value();

@@ -80,12 +80,13 @@ mod tests {
             at: at(11),
             not_before: at(13),
             take_by: at(22),
-            horizon: at(4_000),
             delivery: Delivery::AtMostOnce,
             cause,
             term: FencingToken::new(3),
             state: None,
             cancel: None,
+            token: FencingToken::new(1),
+            to: None,
         };
         snapshot([(RunKey::new("j", at(12)).key(), RunRecord::Open(open).to_value())])
     }

@@ -127,12 +127,13 @@ mod tests {
             at: at(tick),
             not_before: at(tick + 1),
             take_by: at(tick + 5),
-            horizon: at(4_000),
             delivery: Delivery::AtLeastOnce,
             cause: RunCause::Scheduled,
             term: FencingToken::new(3),
             state: None,
             cancel: None,
+            token: FencingToken::new(1),
+            to: None,
         };
         (RunKey::new(job, at(tick)).key(), RunRecord::Open(open).to_value())
     }

@@ -1,4 +1,3 @@
-use crate::scheduler::job::RunOutcome;
 use std::sync::{Arc, OnceLock};
 use tokio_util::sync::CancellationToken;
 
@@ -55,49 +54,6 @@ impl Cancel {
 /// Returns the reason of a run that was cancelled on the request of `by`.
 pub(in crate::scheduler) fn on_request(by: &str) -> String {
     format!("on request of {by}")
-}
-
-/// A signal to the leader's task that watches an open run. *Withdraw* asks the task to end the run, unless a
-/// worker has taken the run. *Release* asks the task to stop watching the run. Clones of this value share one
-/// signal.
-#[derive(Clone, Debug, Default)]
-pub(in crate::scheduler) struct Withdraw {
-    token: CancellationToken,
-    why: Arc<OnceLock<(RunOutcome, Arc<str>)>>,
-}
-
-impl Withdraw {
-    /// Asks the task to end the run with this outcome, unless a worker has taken the run.
-    pub(in crate::scheduler) fn withdraw(&self, end: RunOutcome, why: &str) {
-        let _ = self.why.set((end, why.into()));
-        self.token.cancel();
-    }
-
-    /// Asks the task to stop watching the run and to leave it open. Does nothing if the run is already
-    /// withdrawn.
-    pub(in crate::scheduler) fn release(&self) {
-        self.token.cancel();
-    }
-
-    pub(in crate::scheduler) fn is_released(&self) -> bool {
-        self.token.is_cancelled() && self.why.get().is_none()
-    }
-
-    /// Returns whether the run is withdrawn or released.
-    pub(in crate::scheduler) fn is_ordered(&self) -> bool {
-        self.token.is_cancelled()
-    }
-
-    /// Waits until the run is withdrawn or released.
-    pub(in crate::scheduler) async fn ordered(&self) {
-        self.token.cancelled().await;
-    }
-
-    /// Returns the outcome and the reason with which the run was withdrawn. Returns `None` if it was not
-    /// withdrawn.
-    pub(in crate::scheduler) fn why(&self) -> Option<(RunOutcome, Arc<str>)> {
-        self.why.get().cloned()
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! The execution of a run: its attempts, on the leader or on a worker that takes the run through a slot. The leader's
 //! decisions, in `plan`, use this room, which uses none of them.
 
+pub(super) mod assign;
+mod assignment;
 mod attempts;
 pub(super) mod cancel;
 pub(super) mod on_leader;
 pub(super) mod opened;
 pub(super) mod pending_run;
-pub(super) mod slot_attempt;
-mod slot_watch;
+pub(super) mod session;
 pub(super) mod span;
 pub(super) mod worker;
+mod worklist;
 
 pub(super) use attempts::{Execution, ExecutionEnd, ExecutionResult};
 pub(super) use cancel::{Cancel, on_request};

@@ -10,27 +10,29 @@ mod history;
 pub(super) mod history_writer;
 pub(super) mod job_row;
 pub(super) mod next_start;
-pub(super) mod open_list;
 mod record;
 pub(super) mod record_life;
 pub(super) mod recorded_ends;
 mod request;
 pub(super) mod retention;
 pub(super) mod saved_state;
-mod slot_row;
 pub(super) mod snapshot;
 pub(crate) mod verdict;
 pub(super) mod wire;
+mod work_end;
+mod work_row;
 
 pub use error::RecordError;
 pub use history::HistoryEntry;
 pub use job_row::{JobRow, Paused};
-pub(super) use open_list::OpenList;
-pub use record::{OpenRun, RunKey, RunRecord};
-pub(super) use record::{REQUESTED_PREFIX, TICK_PREFIX, job_and_tick, request_of, requested_key};
+pub use record::{AssignedTo, OpenRun, RunKey, RunRecord};
+pub(super) use record::{
+    REQUESTED_PREFIX, TAKE_WITHIN, TICK_PREFIX, job_and_tick, request_of, requested_key,
+};
 pub(super) use request::VALID_MAX;
 pub use request::{JobAction, JobRequest, JobResponse};
-pub(super) use slot_row::{SlotResult, SlotRow};
+pub(super) use work_end::{WorkEnd, WorkResult};
+pub(super) use work_row::{Announcement, WorkRow, WorkRun};
 
 /// The largest number of bytes of a reason, and of an error, in a record of a run or in a history entry.
 pub(in crate::scheduler) const REASON_MAX: usize = 512;

@@ -1,7 +1,6 @@
 use crate::{
-    claim::SlotId,
     env::WallTime,
-    node::FencingToken,
+    node::{FencingToken, copy::AssignmentId},
     scheduler::{
         job::{RequestId, RunCause, RunOutcome},
         policy::Delivery,
@@ -14,6 +13,9 @@ use std::{sync::Arc, time::Duration};
 pub(in crate::scheduler) const TICK_PREFIX: &str = "tick/";
 /// The prefix of the keys of requested runs: `run/REQUEST/JOB/TIME`.
 pub(in crate::scheduler) const REQUESTED_PREFIX: &str = "run/";
+
+/// A worker may start a run within this time, unless the run belongs to a tick with a misfire window.
+pub(in crate::scheduler) const TAKE_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
 /// The value of a run's record in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,14 +62,12 @@ pub struct OpenRun {
     /// The number of this generation of the run, from 1. If the job is at-least-once, another generation
     /// follows a lost one.
     pub generation: u32,
-    /// A node counts for this generation only if the node's memory began before this time.
+    /// The earliest time at which a record of the run may have existed.
     pub at: WallTime,
     /// No worker starts the generation before this time.
     pub not_before: WallTime,
-    /// The time after which workers no longer take the generation.
+    /// The time after which no worker starts the generation.
     pub take_by: WallTime,
-    /// The time after which no node allows a worker to take the generation.
-    pub horizon: WallTime,
     /// The delivery rule that the job had when the run was opened.
     pub delivery: Delivery,
     /// The cause of the run: a due tick, a catch-up, or a request.
@@ -80,12 +80,41 @@ pub struct OpenRun {
     /// The reason for which the worker must cancel the run. `None` if the run is not cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Arc<str>>,
+    /// The fencing token of the run. It is larger than those of earlier assignments of the run.
+    #[serde(default)]
+    pub token: FencingToken,
+    /// The worker to which the generation is assigned. `None` while it waits for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<AssignedTo>,
+}
+
+/// The assignment of a run to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AssignedTo {
+    /// The name of the worker.
+    pub worker: Arc<str>,
+    /// The session of the worker. The run may continue while the worker holds it.
+    pub session: Arc<str>,
+    /// The term of the leader that made the assignment.
+    pub term: FencingToken,
+    /// The number of the assignment in that term.
+    pub seq: u64,
 }
 
 impl OpenRun {
-    /// Returns the slot through which a worker takes this generation. `run` is the key of the run.
-    pub(in crate::scheduler) fn slot(&self, run: &Arc<str>) -> SlotId {
-        SlotId { run: Arc::clone(run), generation: self.generation, at: self.at, horizon: self.horizon }
+    /// Returns the generation that follows this one. It may start at `now`.
+    pub(in crate::scheduler) fn next_generation(&self, now: WallTime) -> Self {
+        let cause = if self.cause == RunCause::Scheduled { RunCause::CatchUp } else { self.cause };
+        let (generation, take_by) = (self.generation + 1, now + TAKE_WITHIN);
+        Self { generation, not_before: now, take_by, cause, cancel: None, to: None, ..self.clone() }
+    }
+}
+
+impl AssignedTo {
+    /// Returns the id of the assignment.
+    pub(in crate::scheduler) fn id(&self) -> AssignmentId {
+        AssignmentId { term: self.term, seq: self.seq }
     }
 }
 
@@ -244,7 +273,7 @@ mod tests {
             ),
             (
                 RunRecord::Open(open()),
-                r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"horizon":8,"delivery":"at-least-once","cause":"scheduled","term":7}"#,
+                r#"{"state":"open","generation":2,"at":5,"not_before":6,"take_by":7,"delivery":"at-least-once","cause":"scheduled","term":7,"token":7}"#,
             ),
         ] {
             assert_eq!(&*record.to_value(), text);
@@ -260,12 +289,13 @@ mod tests {
             at: at(5),
             not_before: at(6),
             take_by: at(7),
-            horizon: at(8),
             delivery: Delivery::AtLeastOnce,
             cause: RunCause::Scheduled,
             term: TERM,
             state: None,
             cancel: None,
+            token: TERM,
+            to: None,
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{
     node::{FencingToken, Record},
     scheduler::{
         registry::{JobMap, JobRegistry},
-        store::{HistoryEntry, JobRow, record_life::needed},
+        store::{HistoryEntry, JobRow, WorkRow, record_life::needed},
     },
 };
 use futures_util::future::join_all;
@@ -205,7 +205,9 @@ impl Retention {
     /// Renews the lifetimes of the group's ledgers.
     async fn keep_ledgers(&self, jobs: &JobMap) -> Result<(), LedgerError> {
         let mut kept = self.keep_main(jobs).await;
-        for part in [self.part(), self.main.part("inbox"), self.main.part("audit")] {
+        for part in
+            [self.part(), self.main.part("inbox"), self.main.part("audit"), self.main.part(WorkRow::PART)]
+        {
             kept = kept.and(part.keep(self.group_life(jobs)).await);
         }
         kept
@@ -288,7 +290,7 @@ fn group_life(retention: Duration, needed: Duration) -> Duration {
 }
 
 /// Writes `record`. If the write finds older records of other workers, it overwrites them.
-async fn write_over(
+pub(in crate::scheduler) async fn write_over(
     ledger: &Ledger,
     key: &Arc<str>,
     seen: Option<&Record>,

@@ -8,7 +8,7 @@ use crate::{
         job::RunOutcome,
         policy::Delivery,
         store::{
-            REQUESTED_PREFIX, RunKey, RunRecord, TICK_PREFIX, job_and_tick,
+            AssignedTo, REQUESTED_PREFIX, RunKey, RunRecord, TICK_PREFIX, job_and_tick,
             verdict::{Decision, SkipReason},
         },
     },
@@ -42,8 +42,6 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     founded_at: WallTime,
     /// Records of runs before this time may have been removed.
     low_water: WallTime,
-    /// The time from which the nodes remember the slots of runs.
-    slots_from: WallTime,
 }
 
 /// Returns whether `value` under `key` is the record of a run that belongs to a time before `mark`.
@@ -66,8 +64,8 @@ impl LedgerSnapshot {
     /// Builds the snapshot from the records that the leader has adopted. They may be many, so the construction yields to
     /// other tasks from time to time.
     /// `slots_from` is the time from which the nodes remember the slots of runs.
-    pub(in crate::scheduler) async fn take(adopted: Adopted, slots_from: WallTime) -> Self {
-        let mut sealed = Self { slots_from, ..Self::default() };
+    pub(in crate::scheduler) async fn take(adopted: Adopted) -> Self {
+        let mut sealed = Self::default();
         for (number, (key, entry)) in adopted.records.into_iter().enumerate() {
             sealed.add(key, entry.value);
             if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
@@ -136,7 +134,7 @@ impl LedgerSnapshot {
 
     /// Returns the time from which the ticks of a new job count, if the job is registered at `now`.
     pub(in crate::scheduler) fn begins(&self, now: WallTime) -> WallTime {
-        now.max(self.founded_at).max(self.slots_from)
+        now.max(self.founded_at)
     }
 
     /// Returns the ticks of a job that have a record without an end, each with its record.
@@ -155,6 +153,19 @@ impl LedgerSnapshot {
     }
 
     /// Returns the ended ticks of a job, the newest first, each with its record.
+    /// Returns the assignment of the run `key`, if it is open and assigned.
+    pub(in crate::scheduler) fn assigned_to(&self, key: &str) -> Option<&AssignedTo> {
+        match self.runs.get(key)? {
+            RunRecord::Open(open) => open.to.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the time of the founding: runs of before it are known only as far as its nodes had records.
+    pub(in crate::scheduler) fn founded_at(&self) -> WallTime {
+        self.founded_at
+    }
+
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &RunRecord)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, record)| record.is_closed());
         ended.filter_map(|(key, record)| Some((RunKey::parse(key).ok()??.tick, record)))
@@ -268,7 +279,7 @@ pub(in crate::scheduler) mod tests {
         let entry = |(key, value)| (key, Entry { value, assignment: None });
         let takeover = Takeover::Continue { mark: FencingToken::new(1) };
         let adopted = Adopted { takeover, records: records.into_iter().map(entry).collect() };
-        LedgerSnapshot::take(adopted, WallTime::default()).now_or_never().expect("few records")
+        LedgerSnapshot::take(adopted).now_or_never().expect("few records")
     }
 
     pub(in crate::scheduler) fn tick_record(tick: u64, term: u64, closed: bool) -> (Arc<str>, Arc<str>) {

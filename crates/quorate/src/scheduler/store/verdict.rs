@@ -1,16 +1,6 @@
 //! The decisions about a run that follow from its record. `docs/design/scheduler.md` explains the rules.
 
-use crate::{
-    config::majority,
-    env::WallTime,
-    ledger::Answered,
-    node::copy::{HEADER_KEY, Header},
-    scheduler::{
-        job::RunOutcome,
-        store::{OpenRun, RunRecord},
-    },
-};
-use std::sync::Arc;
+use crate::scheduler::job::RunOutcome;
 
 /// The decision on a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,29 +43,4 @@ pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {
 /// the second (rule R2c).
 pub fn first_opened(known: bool) -> u32 {
     if known { 1 } else { 2 }
-}
-
-/// Returns the run's time or the beginning of the leader's term, whichever is later. A node counts for the slots of the
-/// generations that the leader opens only if the node's memory began before this time (rule R13).
-pub fn memory_needed(run: WallTime, term_began: WallTime) -> WallTime {
-    run.max(term_began)
-}
-
-/// Returns the open record that a worker may take, if there is one: a majority of the node set, which has
-/// `nodes` nodes, must store it (rule R3).
-///
-/// A node counts only if the leader that wrote the record, or a later one, has marked the node's copy. So the next leader finds
-/// the record.
-pub fn is_open(answers: &[Answered], key: &str, nodes: usize) -> Option<OpenRun> {
-    let counted = answers.iter().filter_map(|answer| {
-        let (record, header) = (answer.record(key)?, Header::of_record(answer.record(HEADER_KEY)?)?);
-        (header.mark >= Some(record.term)).then_some(&record.value)
-    });
-    let values: Vec<&Arc<str>> = counted.collect();
-    let same = |value: &Arc<str>| values.iter().filter(|other| ***other == *value).count();
-    let value = values.iter().find(|value| same(value) >= majority(nodes))?;
-    match RunRecord::parse(value) {
-        Ok(RunRecord::Open(open)) => Some(open),
-        _ => None,
-    }
 }

@@ -4,7 +4,6 @@
 mod ends;
 mod forgetting;
 mod freeze;
-mod opened;
 mod requests;
 mod scale;
 mod stage;

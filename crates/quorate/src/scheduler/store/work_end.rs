@@ -1,5 +1,4 @@
-//! The end of an open run, as the run's slot stores it. The leader reads it, and writes the history entry and the
-//! state of the job.
+//! The end of a run that its worker reports. The leader reads it, and writes the history entry and the state of the job.
 
 use crate::{
     env::WallTime,
@@ -9,22 +8,27 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// The largest number of bytes of the reason, and of the error, in a slot's result.
-const SLOT_REASON_MAX: usize = 200;
+/// The largest number of bytes of the reason, and of the error, in a worker's result.
+const WORK_REASON_MAX: usize = 200;
 
-/// The end of an open run, in at most 1 KiB.
+/// The end of an assignment, in at most 1 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(in crate::scheduler) enum SlotRow {
-    /// A worker took the run, and recorded this result.
-    Done(SlotResult),
-    /// A leader ended the run before a worker started it. A later leader writes the same end and reason to the history.
-    Void { end: RunOutcome, why: Arc<str> },
+pub(in crate::scheduler) enum WorkEnd {
+    /// The worker executed the run.
+    Done(WorkResult),
+    /// The worker did not start the run, and never will.
+    NotStarted {
+        /// The reason, for people.
+        why: Arc<str>,
+        /// True if the worker does not have the job.
+        lacks_job: bool,
+    },
 }
 
 /// The result of a run on a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::scheduler) struct SlotResult {
+pub(in crate::scheduler) struct WorkResult {
     pub(in crate::scheduler) worker: Arc<str>,
     /// The outcome of the run. `None` if the run was interrupted and must be executed again.
     pub(in crate::scheduler) end: Option<RunOutcome>,
@@ -43,8 +47,25 @@ pub(in crate::scheduler) struct SlotResult {
     pub(in crate::scheduler) output: Option<Arc<str>>,
 }
 
-impl SlotRow {
-    /// Returns the text for the slot, shortened to the limit.
+impl WorkResult {
+    /// Returns the result of a run in which no handler is known to have ended.
+    pub(in crate::scheduler) fn none(worker: &Arc<str>, why: Arc<str>) -> Self {
+        Self {
+            worker: Arc::clone(worker),
+            end: None,
+            reason: why,
+            began: WallTime::default(),
+            took: None,
+            attempts: 0,
+            error: None,
+            state: None,
+            output: None,
+        }
+    }
+}
+
+impl WorkEnd {
+    /// Returns the text that the nodes store, shortened to the limit.
     pub(in crate::scheduler) fn to_text(&self) -> String {
         let mut fits = self.clone();
         fits.cut_reasons();
@@ -55,7 +76,7 @@ impl SlotRow {
             }
             match &mut fits {
                 Self::Done(result) => result.shorten(),
-                Self::Void { why, .. } => *why = cut(why, why.len() / 2).into(),
+                Self::NotStarted { why, .. } => *why = cut(why, why.len() / 2).into(),
             }
         }
     }
@@ -68,16 +89,16 @@ impl SlotRow {
     /// Cuts the reason and the error to their own limits.
     fn cut_reasons(&mut self) {
         let (reason, error) = match self {
-            Self::Done(SlotResult { reason, error, .. }) => (reason, error.as_mut()),
-            Self::Void { why, .. } => (why, None),
+            Self::Done(WorkResult { reason, error, .. }) => (reason, error.as_mut()),
+            Self::NotStarted { why, .. } => (why, None),
         };
         for text in std::iter::once(reason).chain(error) {
-            *text = cut(text, SLOT_REASON_MAX).into();
+            *text = cut(text, WORK_REASON_MAX).into();
         }
     }
 }
 
-impl SlotResult {
+impl WorkResult {
     /// Makes a result that is too long shorter. First the output loses its beginning, then the error loses its end, then
     /// the reason loses its end. As the last step, the state is dropped.
     fn shorten(&mut self) {
@@ -99,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_result_survives_a_round_trip_and_always_fits() {
-        let outcome = SlotResult {
+        let outcome = WorkResult {
             worker: "w".into(),
             end: Some(RunOutcome::Failed),
             reason: "exit 1".into(),
@@ -110,34 +131,34 @@ mod tests {
             state: Some("s".into()),
             output: Some("tail".into()),
         };
-        let to_text = |result: &SlotResult| SlotRow::Done(result.clone()).to_text();
-        let parse = |text: &str| match SlotRow::parse(text) {
-            Some(SlotRow::Done(result)) => result,
+        let to_text = |result: &WorkResult| WorkEnd::Done(result.clone()).to_text();
+        let parse = |text: &str| match WorkEnd::parse(text) {
+            Some(WorkEnd::Done(result)) => result,
             other => panic!("{other:?}"),
         };
         assert_eq!(parse(&to_text(&outcome)), outcome);
         let long: Arc<str> = "\"\n".repeat(3_000).into();
         let error = Some(long.clone());
-        let full = SlotResult { reason: long.clone(), error, output: Some(long), ..outcome };
+        let full = WorkResult { reason: long.clone(), error, output: Some(long), ..outcome };
         let text = to_text(&full);
         let read = parse(&text);
         assert!(text.len() <= RESULT_MAX && read.state == full.state && read.reason.len() >= 100, "{text}");
         assert!(full.output.unwrap().ends_with(&*read.output.unwrap()), "its end is stored");
         let state = Some("\u{1}".repeat(85).into());
-        let short = SlotResult { state, output: None, ..full };
+        let short = WorkResult { state, output: None, ..full };
         let read = parse(&to_text(&short));
         assert!(read.state == short.state && read.reason.len() >= 100, "the state is stored: {read:?}");
     }
 
     #[test]
-    fn a_void_slot_has_its_reason() {
-        let void = |why: &str| SlotRow::Void { end: RunOutcome::Cancelled, why: why.into() };
-        let text = void("on request of w3").to_text();
-        assert_eq!(text, r#"{"void":{"end":"cancelled","why":"on request of w3"}}"#);
-        assert_eq!(SlotRow::parse(&text), Some(void("on request of w3")));
-        let text = void(&"\u{1}".repeat(3_000)).to_text();
-        assert_eq!(SlotRow::parse(&text), Some(void(&"\u{1}".repeat(SLOT_REASON_MAX / 2))));
+    fn an_assignment_that_does_not_start_has_its_reason() {
+        let end = |why: &str| WorkEnd::NotStarted { why: why.into(), lacks_job: true };
+        let text = end("no such job").to_text();
+        assert_eq!(text, r#"{"not-started":{"why":"no such job","lacks_job":true}}"#);
+        assert_eq!(WorkEnd::parse(&text), Some(end("no such job")));
+        let text = end(&"\u{1}".repeat(3_000)).to_text();
+        assert_eq!(WorkEnd::parse(&text), Some(end(&"\u{1}".repeat(WORK_REASON_MAX / 2))));
         assert!(text.len() <= RESULT_MAX, "{text}");
-        assert_eq!(SlotRow::parse("{}"), None);
+        assert_eq!(WorkEnd::parse("{}"), None);
     }
 }
