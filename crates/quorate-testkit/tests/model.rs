@@ -1,8 +1,7 @@
 //! Checks that each model holds with all its rules, and breaks if one rule is left out.
 
 use quorate_testkit::model::{
-    Found, Limits, Searchable, copies, exclusion, fencing, opened_runs, poison, readwrite, search,
-    search_until,
+    Found, Limits, Searchable, copies, exclusion, fencing, poison, readwrite, search, search_until,
 };
 
 /// Fails unless `model` holds in all states within its bounds, and has an example for every `sometimes`
@@ -184,103 +183,6 @@ mod count {
         for (rule, property) in [(Rule::TakeBack, EARNED), (Rule::TakeBackOwn, FEW)] {
             let leaves = Poison { leaves: 1, without: Some(rule), ..Poison::plain() };
             breaks(&format!("{rule:?}"), property, leaves);
-        }
-    }
-}
-
-mod opened {
-    use super::{breaks, holds, holds_so_far, opened_runs::*};
-
-    fn direct(model: OpenedRuns) -> OpenedRuns {
-        OpenedRuns { direct: true, ..model }
-    }
-
-    fn horizon(model: OpenedRuns) -> OpenedRuns {
-        OpenedRuns { horizon: true, ..model }
-    }
-
-    #[test]
-    fn a_run_starts_once_and_ends_as_it_went() {
-        let (one, two) = (OpenedRuns::of(1, 1), OpenedRuns::of(2, 1));
-        holds("opened runs, a worker and a leader", one);
-        holds("opened runs, leases exclude", one.timed());
-        holds("opened runs, a node forgets", one.forgetful(1));
-        holds("opened runs, two workers, leases exclude", two.timed());
-        holds_so_far("opened runs, two workers", two, 200_000);
-        let horizons = horizon(two.from(From::Counting).timed());
-        holds_so_far("opened runs, horizons", horizons, 200_000);
-    }
-
-    #[test]
-    fn leaders_agree_on_its_end() {
-        let two = direct(OpenedRuns::of(0, 2).forgetful(1));
-        holds("opened runs, two leaders that may run it, a node forgets", two);
-        holds_so_far("opened runs, three leaders that may run it", direct(OpenedRuns::of(0, 3)), 200_000);
-        let split = OpenedRuns::of(1, 2).forgetful(1).from(From::Split);
-        holds("opened runs, two leaders and a worker, a node forgets", split);
-        let three = OpenedRuns::of(1, 3).forgetful(1).from(From::Split);
-        holds_so_far("opened runs, three leaders, a node forgets", three, 200_000);
-        let prunes = OpenedRuns { prunes: true, ..OpenedRuns::of(1, 2).from(From::Opened) };
-        holds_so_far("opened runs, pruning", prunes, 100_000);
-    }
-
-    #[test]
-    fn nodes_may_forget() {
-        let two = OpenedRuns::of(1, 2).forgetful(2);
-        for from in [From::Started, From::Split] {
-            holds_so_far(&format!("opened runs, {from:?}, two nodes forget"), two.from(from), 100_000);
-        }
-        let two = OpenedRuns::of(2, 2).forgetful(2).twice();
-        for from in [From::Adopted, From::Voided, From::Second, From::Executed] {
-            let name = format!("opened runs, {from:?}, two generations, two nodes forget");
-            holds_so_far(&name, two.from(from), 100_000);
-        }
-    }
-
-    #[test]
-    fn one_generation_runs_at_a_time() {
-        let two = OpenedRuns::of(2, 1).twice().from(From::Second);
-        holds_so_far("opened runs, two generations, leases exclude", two.timed(), 200_000);
-        holds_so_far("opened runs, two generations", two, 200_000);
-    }
-
-    #[test]
-    fn the_record_and_its_end_need_each_rule() {
-        let two = OpenedRuns::of(1, 2);
-        let leaders = direct(OpenedRuns::of(0, 2));
-        let prunes = OpenedRuns { prunes: true, ..two.from(From::Opened) };
-        for (rule, property, model) in [
-            (Rule::Fence, NEXT, leaders),
-            (Rule::Fence, SKIPPED, two.from(From::Split)),
-            (Rule::UnknownNext, NEXT, leaders.twice()),
-            (Rule::OpenMajority, SKIPPED, two),
-            (Rule::ClosedFirst, FINAL, OpenedRuns::of(1, 1).from(From::Read)),
-            (Rule::PruneClosed, ENDED, prunes),
-            (Rule::AtStays, ONCE, OpenedRuns::of(2, 2).forgetful(1).from(From::Adopted)),
-        ] {
-            breaks(&format!("{rule:?}"), property, model.without(rule));
-        }
-    }
-
-    #[test]
-    fn the_slot_needs_each_rule() {
-        let (one, two) = (OpenedRuns::of(1, 1), OpenedRuns::of(2, 1));
-        for (rule, property, model) in [
-            (Rule::Count, NEXT, one.from(From::Read)),
-            (Rule::CountMajority, ONCE, two.from(From::Counting)),
-            (Rule::CountOnce, ONCE, two.from(From::Counting)),
-            (Rule::CountMemory, ONCE, two.forgetful(1).from(From::Started)),
-            (Rule::Kept, ONCE, OpenedRuns::of(3, 1).from(From::GivenUp)),
-            (Rule::VoidByClaim, NEXT, one.from(From::Read)),
-            (Rule::VoidByCount, SKIPPED, one.from(From::Read)),
-            (Rule::VoidMemory, SKIPPED, one.forgetful(1).from(From::Started)),
-            (Rule::LostByCount, CLOSED, two.timed().from(From::Counting)),
-            (Rule::Look, CLOSED, one.timed().from(From::Counted)),
-            (Rule::Horizon, ONCE, horizon(two.from(From::Started))),
-            (Rule::HorizonFree, CLOSED, horizon(one.timed().from(From::Counted))),
-            (Rule::OwnEnd, NEXT, OpenedRuns::of(1, 2).from(From::Claimed)),
-        ] {
-            breaks(&format!("{rule:?}"), property, model.without(rule));
         }
     }
 }

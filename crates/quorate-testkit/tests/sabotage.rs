@@ -183,8 +183,13 @@ const CASES: &[Case] = &[
     Case::node("history: a held claim is granted again", NodeFault::Generous, "message history", 20),
     Case::node("ticks: an incomplete copy that counts", NodeFault::Complete, "ticks", 150),
     Case::node("history: an incomplete copy that counts", NodeFault::Complete, "tick history", 150),
-    Case::worker("history: a slot taken without a count", &[Sabotage::SlotUncounted], "run history", 60)
-        .from(28),
+    Case::worker(
+        "history: a start that no majority registers",
+        &[Sabotage::StartUnregistered],
+        "run history",
+        60,
+    )
+    .from(28),
 ];
 
 /// Cases for which the simulation finds no violation, or too few. The test only counts their violations, and

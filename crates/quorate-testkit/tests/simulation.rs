@@ -489,13 +489,6 @@ const FOUND: [(&str, u64, &str); 33] = [
         "the order of waiters was judged, although three servers' clocks were out of bounds",
     ),
     (
-        "default",
-        522718,
-        "a worker took a generation that was opened again while its leader closed it with the end that one node had; \
-         sim/invariant/open_records.rs: \
-         a_generation_that_was_opened_again_after_servers_lost_its_end_excuses_an_overlap",
-    ),
-    (
         "mistaken",
         521700,
         "a payload that a majority stored from attempts that no majority had counted was not known; \

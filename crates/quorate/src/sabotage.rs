@@ -69,9 +69,8 @@ pub enum Sabotage {
     OwnWallClock,
     /// The leader does not check its lease between writing the *started* record and starting the work.
     NoCheckBeforeWork,
-    /// The worker starts an open run as soon as it has the run's claim, before a majority has counted the
-    /// attempt.
-    SlotUncounted,
+    /// The worker starts a run as soon as one node has registered the start.
+    StartUnregistered,
     /// The leader enters a skipped tick in the history, and does not close the tick in the ledger.
     SkipsNotClosed,
     /// A new leader does not take over the freeze of the group that an earlier leader stored.

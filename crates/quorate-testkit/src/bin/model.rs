@@ -9,7 +9,6 @@ use quorate_testkit::model::{
     copies::{Begin, Copies},
     exclusion::Exclusion,
     fencing::Fencing,
-    opened_runs::{From, OpenedRuns},
     poison::Poison,
     readwrite::{Kind, ReadWrite},
     search,
@@ -26,11 +25,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    if all(&options) && opened_runs(&options) && copies(&options) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if all(&options) && copies(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The command line options.
@@ -150,56 +145,6 @@ fn copies(options: &Options) -> bool {
 /// Returns the model of five nodes, two leaders and a loss.
 fn from_leading_five() -> Copies<5> {
     Copies { begin: Begin::Leads, losses: 1, ..Copies::led(2) }
-}
-
-/// Searches the model of opened runs in most of the scopes of the table in `docs/design/scheduler.md`. A scope
-/// bounds the search: it sets the number of workers and of faults, for example. Returns `true` if no property
-/// was broken.
-fn opened_runs(options: &Options) -> bool {
-    let of = |workers, leaders, forgets| OpenedRuns::of(workers, leaders).forgetful(forgets);
-    let direct = |model| OpenedRuns { direct: true, ..model };
-    let horizon = |model| OpenedRuns { horizon: true, ..model };
-    let prunes = |model| OpenedRuns { prunes: true, ..model };
-    let (one, two) = (OpenedRuns::of(1, 1), OpenedRuns::of(2, 1));
-    let all = of(2, 2, 2).twice();
-    let scopes = [
-        ("a worker and a leader", one),
-        ("a worker and a leader, leases exclude", one.timed()),
-        ("a worker and a leader, two nodes forget", one.forgetful(2)),
-        ("a worker and a leader, two generations", one.twice()),
-        ("a worker and a leader, two generations, a node forgets", one.twice().forgetful(1)),
-        ("a worker and a leader, horizons", horizon(one)),
-        ("two workers and a leader", two),
-        ("two workers and a leader, leases exclude, horizons", horizon(two.timed())),
-        ("two workers and a leader, a node forgets", two.forgetful(1)),
-        ("a worker and two leaders that may run it, pruning", prunes(direct(of(1, 2, 0)))),
-        ("a worker and two leaders, a node forgets", of(1, 2, 1)),
-        ("a worker and two leaders, leases exclude, two generations", of(1, 2, 0).twice().timed()),
-        ("a worker and three leaders", of(1, 3, 0)),
-        ("two leaders that may run it, a node forgets", direct(of(0, 2, 1))),
-        ("two leaders that may run it, two generations, a node forgets", direct(of(0, 2, 1).twice())),
-        ("three leaders that may run it", direct(of(0, 3, 0))),
-        ("after skip and open, two nodes forget", of(1, 2, 2).from(From::Split)),
-        ("after skip and open, three leaders, a node forgets", of(1, 3, 1).from(From::Split)),
-        ("after skip and open, two workers, a node forgets", of(2, 2, 1).from(From::Split)),
-        ("started, two nodes forget", of(1, 2, 2).from(From::Started)),
-        ("started, two workers, two nodes forget", of(2, 2, 2).from(From::Started)),
-        ("after adoption, two workers, two nodes forget", of(2, 2, 2).from(From::Adopted)),
-        ("three workers", of(3, 1, 0).from(From::Read)),
-        ("three workers, leases exclude", of(3, 1, 0).timed().from(From::Read)),
-        ("two generations, two workers, leases exclude", two.twice().timed().from(From::Second)),
-        ("two generations, two workers", two.twice().from(From::Second)),
-        ("two generations, leases exclude, two leaders", of(2, 2, 0).twice().timed().from(From::Second)),
-        ("two generations, two nodes forget", all.from(From::Second)),
-        ("two generations, one ended, two nodes forget", all.from(From::Voided)),
-        ("two generations, run by a leader, a node forgets", of(1, 2, 1).twice().from(From::Executed)),
-        ("two generations, run by a leader, two nodes forget", all.from(From::Executed)),
-    ];
-    let mut holds = true;
-    for (name, model) in scopes {
-        holds &= run(&format!("opened runs: {name}"), model, options);
-    }
-    holds
 }
 
 fn run<M: Searchable>(name: &str, model: M, options: &Options) -> bool {

@@ -18,7 +18,6 @@
 //! | [`exclusion`] | can two agents believe in the same lease at the same true time? (An agent *believes* in a lease while the lease is valid by the agent's own clock.) |
 //! | [`copies`] | is a record that a majority stored ever missed, and does a run start once, whichever nodes forget? |
 //! | [`readwrite`] | can an agent believe in a lease while another agent believes in a writer's lease, or write while another agent's downgrade is in flight? |
-//! | [`opened_runs`] | does a run that a leader opens start at most once in each generation, and never if it is recorded as skipped? |
 //! | [`poison`] | is an id dead-lettered exactly when the permitted number of attempts have begun, or were counted without beginning? |
 //!
 //! The shipped [`engine`](quorate::node::engine) runs each request, over a small store such as [`lease_store`].
@@ -35,7 +34,6 @@ pub mod exclusion;
 pub mod fencing;
 pub mod lease_store;
 mod name;
-pub mod opened_runs;
 pub mod poison;
 pub mod readwrite;
 mod search;

@@ -36,13 +36,6 @@ impl Memories {
         }
     }
 
-    /// Returns the number of servers that remember the time `at`: their memory began before it, even if clocks
-    /// differ by `offset`. A server without a marker counts, because it has kept its data since the simulation
-    /// began.
-    pub(super) fn remembering(&self, at: WallTime, offset: Duration) -> usize {
-        NODES - self.began.values().filter(|began| **began + offset > at).count()
-    }
-
     /// Returns, for each server, the last time at which it lost data or received the marker of a new memory.
     pub(super) fn forgot(&self) -> impl Iterator<Item = WallTime> {
         self.forgot.values().copied()

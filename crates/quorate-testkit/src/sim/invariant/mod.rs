@@ -18,7 +18,6 @@ mod linear;
 mod liveness;
 mod memories;
 mod node_sets;
-mod open_records;
 mod order;
 mod outcomes;
 mod parsed;

@@ -3,8 +3,6 @@
 
 use super::{
     Event, Invariant, MAJORITY,
-    memories::Memories,
-    open_records::OpenRecords,
     pool_log::{NOTICED_IN, OFFSET, PoolLog, Request as Sent, RunOf},
 };
 use crate::sim::{
@@ -48,12 +46,9 @@ pub(super) struct Requests {
     paused: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// For each job whose accepted pause is in force, that pause.
     in_force: BTreeMap<Arc<str>, Pause>,
-    memories: Memories,
-    open_records: OpenRecords,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     judged: u64,
     forgotten: u64,
-    untakable: u64,
     pauses: u64,
 }
 
@@ -77,15 +72,12 @@ impl Invariant for Requests {
         vec![
             ("request judged", self.judged),
             ("request forgotten by servers", self.forgotten),
-            ("request behind a run that no worker can take", self.untakable),
             ("pause judged", self.pauses),
         ]
     }
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        self.memories.see(true_wall(now), event);
-        self.open_records.see(event);
         if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
             self.written(stored);
         }
@@ -208,10 +200,7 @@ impl Requests {
             let Some(spec) = self.log.spec(job).filter(|_| makes_runs(ask)) else { continue };
             let cancelled = self.log.may_be_cancelled(job, sent.asked.at, WallTime::from_micros(u64::MAX));
             let forgotten = self.log.freezes().is_founded_since(sent.asked.at);
-            let untakable = self.open_records.is_untakable(job, &self.memories);
-            self.untakable += u64::from(untakable);
-            (self.judged, self.forgotten) =
-                (self.judged + 1, self.forgotten + u64::from(forgotten || untakable));
+            (self.judged, self.forgotten) = (self.judged + 1, self.forgotten + u64::from(forgotten));
             let entries = || self.histories.get(job).into_iter().flatten();
             let due = match ask {
                 JobAction::Trigger { .. } => None,
@@ -232,7 +221,6 @@ impl Requests {
             if let Some(tick) = lacking {
                 if Excuse::RequestsCancelled.excuses(cancelled)
                     || Excuse::RequestsForgotten.excuses(forgotten)
-                    || Excuse::RequestsUntakable.excuses(untakable)
                 {
                     continue;
                 }

@@ -3,7 +3,6 @@
 
 use super::{
     Event, Invariant,
-    open_records::OpenRecords,
     pool_log::{PoolLog, Run, RunOf},
 };
 use crate::sim::{
@@ -48,7 +47,6 @@ pub(super) struct Runs {
     since: BTreeMap<Arc<str>, WallTime>,
     histories: BTreeMap<Arc<str>, Vec<HistoryEntry>>,
     reckoned: u64,
-    open_records: OpenRecords,
     overlaps: u64,
     asleep: u64,
 }
@@ -68,7 +66,6 @@ impl Invariant for Runs {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        self.open_records.see(event);
         if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL)
             && let Some(value) = stored.value
         {
@@ -101,18 +98,11 @@ impl Runs {
         let due = start.cause.request().is_some()
             || *at <= start.true_wall + CARRIED
             || Excuse::RunsAhead.excuses(*at <= start.true_wall + start.ahead + CARRIED);
-        let overlaps = |other: &&Beside| {
-            let run = self.log.run(other.run).map(|run| RunOf::started(&run.start));
-            run.is_none_or(|run| {
-                let started = RunOf::started(start);
-                !Excuse::RunsEndForgotten.excuses(self.open_records.excuses_lost_end(&started, &run))
-            })
-        };
         let wrong = if !start.valid {
             "though its hold is over".to_owned()
         } else if !due {
             format!("in truth at {:?}, with servers' clocks {:?} ahead at most", start.true_wall, start.ahead)
-        } else if let Some(other) = beside(&self.log, spec, start).find(overlaps) {
+        } else if let Some(other) = beside(&self.log, spec, start).next() {
             format!("beside run {}", other.run)
         } else {
             self.overlaps += u64::from(!start.beside.is_empty());

@@ -1,5 +1,6 @@
 use super::{
     Content, Entry, Heard, Leadership, Phase, Standing, Takeover,
+    backlog::Backlog,
     content::{differences, merge},
 };
 use crate::node::{
@@ -7,13 +8,9 @@ use crate::node::{
     copy::{AssignmentId, LeadAct, Seal},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-/// The number of records that a leader sends to one node before the node has answered. So a long ledger is copied beside
-/// other requests.
-const WINDOW: usize = 256;
 
 /// The value of a record that was removed. Without it, a node that has missed the removal would bring the record back. A
 /// later leader removes it once it leads: no node that decides then has the record from before.
@@ -56,14 +53,7 @@ struct NodeCopy {
     content: Option<Content>,
     /// The content came while other nodes were asked to confirm, so it takes no part in this try to decide.
     is_late: bool,
-    /// The keys that the node lacks, with the writes that it needs.
-    lacks: BTreeMap<Arc<str>, Lack>,
-    /// Those of them that have not been sent, in the order in which they are sent. A key may occur twice.
-    unsent: VecDeque<Arc<str>>,
-    /// In the same way, the keys of urgent writes. They are sent first, and however many are sent already.
-    urgent: VecDeque<Arc<str>>,
-    /// The number of records that are sent and not answered.
-    in_flight: usize,
+    backlog: Backlog,
     is_asked_to_seal: bool,
     /// The confirmation that counts, if one is asked for.
     confirm: Option<u64>,
@@ -79,13 +69,6 @@ struct NodeCopy {
 struct OpenWrite {
     seq: u64,
     is_urgent: bool,
-}
-
-/// A write that a node needs.
-#[derive(Clone, Copy, Debug)]
-struct Lack {
-    seq: u64,
-    is_sent: bool,
 }
 
 /// A write of one record.
@@ -173,7 +156,7 @@ impl Keeper {
     /// Returns the number of records that `node` is known to lack. `None` while the leader does not know its copy.
     pub fn lacking(&self, node: usize) -> Option<usize> {
         let copy = &self.copies[node];
-        copy.is_known().then_some(copy.lacks.len())
+        copy.is_known().then_some(copy.backlog.len())
     }
 
     /// Begins a write. Returns its number, which [`Keeper::take_written`] returns once the write is done.
@@ -184,7 +167,7 @@ impl Keeper {
         let value = value.unwrap_or_else(|| REMOVED.into());
         self.map.insert(Arc::clone(&key), Entry { value, assignment });
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
-            copy.lack(&key, seq, is_urgent);
+            copy.backlog.add(&key, seq, is_urgent);
         }
         self.urgent += usize::from(is_urgent);
         self.open.entry(key).or_default().push(OpenWrite { seq, is_urgent });
@@ -209,7 +192,7 @@ impl Keeper {
         let seq = self.next_seq();
         self.map.remove(key);
         for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
-            copy.lack(key, seq, false);
+            copy.backlog.add(key, seq, false);
         }
     }
 
@@ -249,8 +232,9 @@ impl Keeper {
     /// A node that did not answer has no reply.
     pub fn on_reply(&mut self, ticket: u64, epoch: u64, reply: Option<&Reply>) {
         let Some((node, act)) = self.asked.remove(&ticket) else { return };
-        self.copies[node].in_flight -=
-            usize::from(self.copies[node].in_flight > 0 && matches!(act, LeadAct::Put { .. }));
+        if let LeadAct::Put { .. } = act {
+            self.copies[node].backlog.answered();
+        }
         if self.copies[node].memory.is_none_or(|(_, sealed)| sealed != epoch) {
             // The answer is about an earlier memory, or about a later one that this leader has not sealed.
             self.on_epoch(node, epoch);
@@ -261,7 +245,12 @@ impl Keeper {
             Some(Reply::Refused(Refusal::Sealed { by })) => self.on_superseded(*by),
             Some(Reply::Refused(Refusal::NotSealed)) => self.on_forgot(node),
             Some(Reply::Refused(Refusal::TooLate)) => self.write_again(node, &act),
-            _ => self.on_failed(node),
+            _ => {
+                if let LeadAct::Put { key, seq, .. } = &act {
+                    self.copies[node].backlog.failed(key, *seq);
+                }
+                self.on_failed(node);
+            }
         }
     }
 
@@ -283,7 +272,6 @@ impl Keeper {
         let copy = &mut self.copies[node];
         copy.is_paused = true;
         (copy.is_asked_to_seal, copy.confirm, copy.mark) = (false, None, None);
-        copy.send_again();
     }
 
     /// Lets the leader ask `node` again after a failure.
@@ -380,7 +368,7 @@ impl Keeper {
         let copy = &mut copies[node];
         if let Some(content) = copy.content.take() {
             let lacks = differences(map, &content);
-            lacks.iter().for_each(|key| copy.lack(key, seq, false));
+            lacks.iter().for_each(|key| copy.backlog.add(key, seq, false));
         }
     }
 
@@ -400,7 +388,7 @@ impl Keeper {
             }
             return;
         };
-        let mut acts = self.copies[node].puts(&self.map);
+        let mut acts = self.puts(node);
         acts.extend(self.confirmation(node));
         acts.extend(self.mark(node));
         for act in acts {
@@ -414,6 +402,19 @@ impl Keeper {
             self.asked.insert(ticket, (node, act.clone()));
             requests.push((node, Asked::Lead { ticket, memory, act }));
         }
+    }
+
+    /// Returns the records to send next.
+    fn puts(&mut self, node: usize) -> Vec<LeadAct> {
+        let Self { copies, map, .. } = self;
+        let sent = std::iter::from_fn(|| copies[node].backlog.send());
+        let put = |(key, seq): (Arc<str>, u64)| {
+            let entry = map.get(&key);
+            let (assignment, value) =
+                (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
+            LeadAct::Put { key, seq, assignment, value }
+        };
+        sent.map(put).collect()
     }
 
     /// Lets a node join that had forgotten and has everything now, if no other one joins.
@@ -469,8 +470,7 @@ impl Keeper {
                 }
             }
             LeadAct::Put { key, seq, .. } => {
-                if copy.lacks.get(key).is_some_and(|lack| lack.seq == *seq) {
-                    copy.lacks.remove(key);
+                if copy.backlog.written(key, *seq) {
                     self.close_writes_of(key);
                 }
             }
@@ -492,11 +492,8 @@ impl Keeper {
     /// cannot know whether a later one had removed the record.
     fn write_again(&mut self, node: usize, act: &LeadAct) {
         let seq = self.next_seq();
-        let copy = &mut self.copies[node];
-        if let LeadAct::Put { key, seq: refused, .. } = act
-            && copy.lacks.get(key).is_some_and(|lack| lack.seq == *refused)
-        {
-            copy.lack(key, seq, true);
+        if let LeadAct::Put { key, seq: refused, .. } = act {
+            self.copies[node].backlog.renumber(key, *refused, seq);
         }
     }
 
@@ -528,45 +525,11 @@ impl NodeCopy {
     }
 
     fn has(&self, key: &str) -> bool {
-        self.is_known() && !self.lacks.contains_key(key)
+        self.is_known() && !self.backlog.lacks(key)
     }
 
     fn has_all(&self) -> bool {
-        self.is_known() && self.lacks.is_empty()
-    }
-
-    /// Notes that the node lacks the write `seq` of `key`.
-    fn lack(&mut self, key: &Arc<str>, seq: u64, is_urgent: bool) {
-        self.lacks.insert(Arc::clone(key), Lack { seq, is_sent: false });
-        let queue = if is_urgent { &mut self.urgent } else { &mut self.unsent };
-        queue.push_back(Arc::clone(key));
-    }
-
-    /// Sends again what the node lacks.
-    fn send_again(&mut self) {
-        self.lacks.values_mut().for_each(|lack| lack.is_sent = false);
-        self.unsent = self.lacks.keys().cloned().collect();
-        self.urgent.clear();
-    }
-
-    /// Returns the records to send next.
-    fn puts(&mut self, map: &BTreeMap<Arc<str>, Entry>) -> Vec<LeadAct> {
-        let mut puts = Vec::new();
-        while let Some(key) = self.next_key() {
-            let Some(lack) = self.lacks.get_mut(&key).filter(|lack| !lack.is_sent) else { continue };
-            lack.is_sent = true;
-            self.in_flight += 1;
-            let entry = map.get(&key);
-            let (assignment, value) =
-                (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
-            puts.push(LeadAct::Put { key, seq: lack.seq, assignment, value });
-        }
-        puts
-    }
-
-    fn next_key(&mut self) -> Option<Arc<str>> {
-        let has_room = self.in_flight < WINDOW;
-        self.urgent.pop_front().or_else(|| if has_room { self.unsent.pop_front() } else { None })
+        self.is_known() && self.backlog.len() == 0
     }
 }
 

@@ -1,3 +1,4 @@
+use super::super::backlog::WINDOW;
 use super::*;
 use crate::node::{
     Batch, MemoryStore, NodeTime, Request,

@@ -11,6 +11,7 @@
 //! L1 to L8 are rules of a leader. `docs/design/ledger.md` has each with the shortest history in which it is needed. L6 to
 //! L8 and the rules of workers are not here: they are decisions about runs.
 
+mod backlog;
 mod content;
 mod keeper;
 mod leadership;
