@@ -227,6 +227,12 @@ impl NoMajority {
         self.nodes.len() - self.count(unable) < self.needed
     }
 
+    /// Returns whether a node refused because a leader must first copy the ledger to it. Another leader would meet the same
+    /// refusal.
+    pub(crate) fn waits_for_copies(&self) -> bool {
+        self.count(|outcome| matches!(outcome, NodeOutcome::Refused(Refusal::Incomplete))) > 0
+    }
+
     /// Returns whether only an operator can fix the failure. This is so if fewer nodes than a majority have a
     /// cause that may end by itself.
     pub fn is_permanent(&self) -> bool {

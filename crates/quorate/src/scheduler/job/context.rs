@@ -87,8 +87,8 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the term of the leader that executes the run. Returns `None` if a worker took the run through
-    /// its slot: the run is then executed under a claim, not under a term.
+    /// Returns the term of the leader that executes the run. Returns `None` if the run was assigned to
+    /// a worker: it is then executed under the session of the worker, not under a term.
     pub fn term(&self) -> Option<&Term> {
         match &self.guard {
             RunGuard::Term(term) => Some(term),
@@ -104,36 +104,36 @@ impl RunContext {
     /// executions of one run. To refuse writes of older runs, the store must then compare the ticks too.
     ///
     /// # Errors
-    /// [`LeaseLost`] if the term or the claim has ended, so that this worker must not write any more.
+    /// [`LeaseLost`] if the term or the session has ended, so that this worker must not write any more.
     pub fn fencing_token(&self) -> Result<FencingToken, LeaseLost> {
         self.guard.fencing_token()
     }
 
-    /// Returns the fencing token of the term or the claim, even if the term or the claim has ended.
+    /// Returns the fencing token of the term or the session, even if the term or the session has ended.
     pub fn token(&self) -> FencingToken {
         self.guard.token()
     }
 
     /// Returns the token that is cancelled when the run should end. This happens at a step-down, at a shutdown,
     /// at the timeout of the attempt, or when the run is cancelled. A handler that still runs when the validity
-    /// of the term or the claim ends is dropped. A handler that returns with work left to do should return an error, or
+    /// of the term or the session ends is dropped. A handler that returns with work left to do should return an error, or
     /// [`RunContext::interrupted`]: `Ok` means that the work is done.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.stop
     }
 
     /// Returns the time by which the handler should return, on this worker's boot clock. It is the timeout of
-    /// the attempt or [`RunContext::held_until`], whichever is earlier. Each extension of the term or the claim
-    /// moves `held_until`. Returns `None` once the term or the claim has ended.
+    /// the attempt or [`RunContext::held_until`], whichever is earlier. Each extension of the term or the session
+    /// moves `held_until`. Returns `None` once the term or the session has ended.
     pub fn deadline(&self) -> Option<BootTime> {
         let until = self.guard.work_until()?;
         Some(self.timeout_at.map_or(until, |timeout| timeout.min(until)))
     }
 
-    /// Returns the time at which the term or the claim ends unless it is extended, on this worker's boot clock.
+    /// Returns the time at which the term or the session ends unless it is extended, on this worker's boot clock.
     /// Other processes that work for the run must have ended by then. If the leader was asked to resign, and
     /// the grace period ends earlier, returns the end of the grace period. Returns `None` once the term or the
-    /// claim has ended.
+    /// session has ended.
     pub fn held_until(&self) -> Option<BootTime> {
         self.guard.work_until()
     }
@@ -222,7 +222,7 @@ impl RunContext {
         Ok(())
     }
 
-    /// Marks this run as interrupted: its work was cut short, although the term or the claim may continue. Call
+    /// Marks this run as interrupted: its work was cut short, although the term or the session may continue. Call
     /// this if the work did not complete, for instance because a process that did the work was killed.
     /// [`RunContext::interrupted`] also returns a result for the handler.
     ///
@@ -235,7 +235,7 @@ impl RunContext {
         self.output.0.interrupted.store(true, Ordering::Release);
     }
 
-    /// Prevents the release of the term or the claim at the end of the run. Another leader can then be elected,
+    /// Prevents the release of the term or the session at the end of the run. Another leader can then be elected,
     /// or the next run of the job can start, only one TTL later. Call this if work of the run may continue
     /// after the run and cannot be ended, such as a process of another user. The call cannot be undone.
     pub fn end_without_release(&self) {
@@ -253,7 +253,7 @@ impl RunOutput {
         Self(Arc::new(Inner { interrupted, unreleased, keep_output, texts }))
     }
 
-    /// Returns whether the claim must expire by its TTL, instead of being released.
+    /// Returns whether the session must expire by its TTL, instead of being released.
     pub(in crate::scheduler) fn is_unreleased(&self) -> bool {
         self.0.unreleased.load(Ordering::Acquire)
     }

@@ -41,21 +41,26 @@ impl WriteObserver for LedgerWrites {
     }
 
     fn not_written(&self, report: &NoMajority) {
-        let step = self.state().not_written(self.term.env().now(), self.limit);
-        let (group, term, limit) = (&**self.term.group(), self.term.token().get(), self.limit);
+        // A ledger of which too few nodes have a complete copy waits for another node. Another leader would wait too.
+        let limit = (!report.waits_for_copies()).then_some(self.limit);
+        let step = self.state().not_written(self.term.env().now(), limit);
+        let (group, term) = (&**self.term.group(), self.term.token().get());
         let why = || format!("the ledger cannot be written: {report}");
         match step {
             Step::Report => {
-                tracing::warn!(
-                    group,
-                    term,
-                    "no run starts, and the leader gives up the lead in {limit:?} unless this ends: {}",
-                    why()
-                );
+                match limit {
+                    Some(limit) => tracing::warn!(
+                        group,
+                        term,
+                        "no run starts, and the leader gives up the lead in {limit:?} unless this ends: {}",
+                        why()
+                    ),
+                    None => tracing::warn!(group, term, "no run starts until this ends: {}", why()),
+                }
                 self.term.set_impediment(Some(why().into()));
             }
             Step::GiveUp => {
-                tracing::warn!(group, term, "gives up the lead after {limit:?}: {}", why());
+                tracing::warn!(group, term, "gives up the lead after {:?}: {}", self.limit, why());
                 self.term.set_impediment(Some(why().into()));
                 self.term.give_up();
             }
@@ -89,14 +94,14 @@ impl State {
         std::mem::take(&mut self.is_reported)
     }
 
-    /// Notes a write that failed at `now`.
-    fn not_written(&mut self, now: BootTime, limit: Duration) -> Step {
+    /// Notes a write that failed at `now`. The lead is given up after `limit`, if there is one.
+    fn not_written(&mut self, now: BootTime, limit: Option<Duration>) -> Step {
         let failing = self.failing_since.get_or_insert(now).until(now);
-        if failing >= limit && !self.given_up {
+        if limit.is_some_and(|limit| failing >= limit) && !self.given_up {
             (self.is_reported, self.given_up) = (true, true);
             return Step::GiveUp;
         }
-        if failing >= REPORT_AFTER.min(limit / 2) && !self.is_reported {
+        if failing >= limit.map_or(REPORT_AFTER, |limit| REPORT_AFTER.min(limit / 2)) && !self.is_reported {
             self.is_reported = true;
             return Step::Report;
         }
@@ -111,8 +116,9 @@ mod tests {
     #[test]
     fn a_failure_is_reported_once_and_the_lead_is_given_up_after_the_limit() {
         let (mut state, limit) = (State::default(), Duration::from_secs(3));
-        let fails =
-            |state: &mut State, ms| state.not_written(BootTime::default() + Duration::from_millis(ms), limit);
+        let fails = |state: &mut State, ms| {
+            state.not_written(BootTime::default() + Duration::from_millis(ms), Some(limit))
+        };
         assert!(!state.written());
         assert_eq!(fails(&mut state, 100), Step::Wait, "it may end at once");
         assert!(!state.written());
@@ -126,5 +132,15 @@ mod tests {
         assert_eq!(fails(&mut state, 6_199), Step::Wait);
         assert_eq!(fails(&mut state, 6_200), Step::GiveUp);
         assert_eq!(fails(&mut state, 9_000), Step::Wait, "only once");
+    }
+
+    #[test]
+    fn a_ledger_that_waits_for_a_copy_is_reported_and_the_lead_is_kept() {
+        let mut state = State::default();
+        let waits =
+            |state: &mut State, ms| state.not_written(BootTime::default() + Duration::from_millis(ms), None);
+        assert_eq!(waits(&mut state, 100), Step::Wait);
+        assert_eq!(waits(&mut state, 1_100), Step::Report);
+        assert_eq!(waits(&mut state, 60_000), Step::Wait);
     }
 }

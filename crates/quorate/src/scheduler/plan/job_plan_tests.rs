@@ -606,7 +606,7 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
     PendingRun { cause: RunCause::Scheduled, key: RunKey::new("j", at(tick)).key(), seen, ..requested(tick) }
 }
 
-/// Tests rule R7 of `docs/design/scheduler.md`: a leader can end an open run only through the run's slot. So
+/// Tests rule R7 of `docs/design/scheduler.md`: a worker may have started an open run. So
 /// the leader watches the run from the beginning of the term, even if the run is late or other runs are active.
 #[test]
 fn an_open_run_is_watched_at_once_and_never_skipped() {

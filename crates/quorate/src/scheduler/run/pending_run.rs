@@ -54,8 +54,8 @@ impl PendingRun {
         self.cause.request()
     }
 
-    /// Returns whether an earlier leader has opened the run. A worker may have taken such a run, so the run can
-    /// be ended only through its slot (rule R7 of `docs/design/scheduler.md`).
+    /// Returns whether an earlier leader has opened the run. A worker may have started such a run, so the run can
+    /// be ended only through the nodes (rule R7 of `docs/design/scheduler.md`).
     pub(in crate::scheduler) fn is_open(&self) -> bool {
         matches!(self.seen, Some(RunRecord::Open(_)))
     }

@@ -31,7 +31,7 @@ pub enum SkipReason {
     Pruned,
 }
 
-/// Returns the outcome of a generation that the leader ended through its slot. `end` is the outcome that the
+/// Returns the outcome of a generation that no worker started. `end` is the outcome that the
 /// leader intended. If `end` is *skipped*, a generation after the first is *cancelled* instead, because an
 /// earlier generation may have been started.
 pub fn voided(generation: u32, end: RunOutcome) -> RunOutcome {

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, mem};
 impl JobPlan {
     /// Pauses the job: from now on no tick is due. Returns the waiting ticks before `until` as skipped,
     /// including ticks whose runs were interrupted. Ticks from `until` on keep waiting. Open runs stay in the
-    /// plan too, because a run that is open can be ended only through its slot.
+    /// plan too, because an open run ends only through the nodes: its worker may have started it.
     pub(in crate::scheduler) fn pause(&mut self, until: Option<WallTime>) -> Vec<SkippedTick> {
         self.paused = true;
         self.next = None;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 impl JobPlan {
     /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
-    /// comes first: a worker may already execute it, so this leader must watch its slot from the beginning of
+    /// comes first: a worker may already execute it, so this leader must watch the run from the beginning of
     /// the term.
     ///
     /// If runs of the job must not overlap, the open runs start one after another, in the order of
@@ -75,8 +75,8 @@ impl JobPlan {
             let Some(run) = self.pop() else { break };
             let window = self.job.misfire.within().max(LATE_AFTER);
             // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
-            // leader decided to run it. An unfinished run may have been started before. Its slot or its record
-            // shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).
+            // leader decided to run it. An unfinished run may have been started before. Its worker or its
+            // record shows how it ends, so the leader must not skip it (rule R7 of `docs/design/scheduler.md`).
             let after_end = self.job.schedule.is_after_end();
             let may_skip = run.cause == RunCause::Scheduled && !run.is_unfinished() && !after_end;
             if may_skip && self.jitter.ripe(run.tick) + window < now {
