@@ -1,5 +1,5 @@
-//! Tests of jobs that are placed on any worker, on real servers. The leader opens each run, and the worker that
-//! takes the run's slot executes it.
+//! Tests of jobs that are placed on any worker, on real servers. The leader assigns each run to a
+//! worker, which executes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{

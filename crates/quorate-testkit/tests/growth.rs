@@ -314,12 +314,9 @@ async fn a_thousand_of_each_kind_leave_nothing_behind() {
     round(&quorum, MANY, "second").await;
     until("rest of this process", || async { at_rest(&quorum, tasks, before + SLACK).await.map(drop) }).await;
 
-    // The keys of locks, messages, leaders and removed jobs expire within seconds under these settings. Two
-    // kinds of keys live longer: ledgers, and the slots of runs, which are kept until the run's horizon.
-    let soon = |key: &str, _: i64| {
-        let lasts = key.starts_with("quorate:ledger/") && !key.contains("{history:");
-        !lasts && !key.contains("{runs}/")
-    };
+    // The keys of locks, messages, leaders, sessions and removed jobs expire within seconds under these settings. Ledgers
+    // live longer.
+    let soon = |key: &str, _: i64| !key.starts_with("quorate:ledger/") || key.contains("{history:");
     until("end of keys", || ready(nothing(&left_on(&cluster, soon)))).await;
     // All other keys must expire too. The last keys to expire are the ledgers of groups without a worker.
     let endless = |_: &str, ttl: i64| !(0..i64::try_from(LIVES_MAX.as_millis()).unwrap_or(0)).contains(&ttl);

@@ -133,7 +133,6 @@ excuses! {
     RunsPaused, "runs: the process is paused", LEASES;
     /// A run is active beside another, and the boot clock of one of their workers stood still.
     RunsClock, "runs: a boot clock stood still", README;
-    /// A run is active beside one that was opened again after servers lost the end of its generation.
     /// An any-worker job has not run after the faults: no worker can take its open run.
     RunsAsleep, "runs: no worker can take the open run", FAILURES;
     /// A tick has not ended, and the operator may have cancelled it or paused its job.
@@ -144,7 +143,6 @@ excuses! {
     RequestsCancelled, "requests: the operator cancelled", JOBS;
     /// Nothing came of a request that servers lost.
     RequestsForgotten, "requests: servers lost the request", FORGOTTEN;
-    /// Nothing came of a request behind an open run that no worker can take.
     /// A run that was open to workers before the freeze started in it.
     FreezesOpen, "freezes: the run was open before", JOBS;
     /// A run started in a freeze: its tick of an at-least-once job was started before.

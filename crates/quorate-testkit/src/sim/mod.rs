@@ -38,7 +38,7 @@
 //! - **The second group** has any-worker jobs, an operator's requests, freezes, and histories. The invariants *run
 //!   history*, *runs*, *requests*, *freezes* and *histories* judge it. In the plans `wild-clocks` and `far-steps`, where
 //!   servers' clocks step far, only *run history* of these five is judged. If a majority of the servers forgot a tick or a request, there may be neither a run nor a history
-//!   entry. A run that is open to workers then waits for the end of its slot. The operator sends one request
+//!   entry. A run that was started then waits for the end of its worker's session. The operator sends one request
 //!   for a job at a time, and in some seeds beside it one request to freeze the group. No job of the group is removed or changed.
 //! - **Locks with readers, queues, slots and transfers**, for which the workers compete in some seeds, are judged
 //!   by the invariants *readers*, *fair*, *slots*, *transfers* and *reservations*, beside those of all leases. The

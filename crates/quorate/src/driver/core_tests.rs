@@ -56,26 +56,13 @@ impl Harness {
 
     fn pending(&mut self, request: Request, deadline: u64, waits: bool) {
         let reply = waits.then(|| ReplyTo { sender: self.sender.clone(), ticket: 0 });
-        self.enqueue(request, deadline, None, reply);
+        self.enqueue(request, deadline, reply);
     }
 
-    /// Enqueues a request that the node must refuse once its clock is past `not_after`.
-    fn pending_until(&mut self, request: Request, deadline: u64, not_after: NodeTime) {
-        let reply = Some(ReplyTo { sender: self.sender.clone(), ticket: 0 });
-        self.enqueue(request, deadline, Some(not_after), reply);
-    }
-
-    fn enqueue(
-        &mut self,
-        request: Request,
-        deadline: u64,
-        not_after: Option<NodeTime>,
-        reply: Option<ReplyTo>,
-    ) {
+    fn enqueue(&mut self, request: Request, deadline: u64, reply: Option<ReplyTo>) {
         self.core.enqueue(DriverMessage::Request(PendingRequest {
             request: Some(request.into()),
             deadline: at(deadline),
-            not_after,
             reply,
         }));
     }
@@ -251,56 +238,6 @@ fn queued_requests_are_sent_in_order_as_one_batch_with_a_not_after_on_the_node_s
     assert!(harness.core.is_idle());
 }
 
-/// A node compares its clock only with the `not_after` of the whole batch. So a request may be part of a
-/// batch only if the `not_after` of the batch is not later than the `not_after` of the request.
-#[test]
-fn a_request_with_a_not_after_is_sent_only_in_a_batch_that_the_node_refuses_by_then() {
-    // A batch that is sent at 11 ms may be executed until 111 ms.
-    let mut harness = Harness::trusted();
-    harness.pending_until(acquire(), 300, node_time(111));
-    let batches = sent(harness.core.step(at(11)));
-    assert_eq!(batches[0].1.requests, [acquire()]);
-    assert!(batches[0].1.not_after <= node_time(111), "{:?}", batches[0].1.not_after);
-    assert!(harness.answers().is_empty());
-
-    let mut harness = Harness::trusted();
-    harness.pending_until(acquire(), 300, node_time(100));
-    assert!(harness.core.step(at(11)).is_empty(), "the node could execute it after its time");
-    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Refused(Refusal::Stale))]));
-    assert!(harness.core.is_idle());
-}
-
-#[test]
-fn a_request_whose_time_has_passed_is_answered_as_stale_and_the_others_are_sent() {
-    let mut harness = Harness::trusted();
-    let passed = node_time(11);
-    harness.pending(acquire(), 300, true);
-    harness.pending_until(acquire(), 300, passed);
-    harness.pending(release(), 99_999, false);
-    let batches = sent(harness.core.step(at(12)));
-    assert_eq!(batches.len(), 1);
-    assert_eq!(batches[0].1.requests, [acquire(), release()]);
-    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Refused(Refusal::Stale))]));
-    let granted = Reply::Granted { counter: FencingToken::new(8), begun: None };
-    harness.core.replied(at(13), batches[0].0, reply(13, vec![granted, Reply::Released(true)]));
-    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Granted { .. })]), "the replies match");
-}
-
-#[test]
-fn a_request_with_a_not_after_that_waits_behind_two_batches_is_checked_again_when_it_is_sent() {
-    let mut harness = Harness::trusted();
-    let mut in_flight = Vec::new();
-    for _ in 0..2 {
-        harness.pending(release(), 99_999, false);
-        in_flight.push(sent(harness.core.step(at(11))).remove(0).0);
-    }
-    harness.pending_until(acquire(), 300, node_time(115));
-    assert!(harness.core.step(at(12)).is_empty() && harness.answers().is_empty(), "it waits");
-    harness.core.replied(at(60), in_flight[0], reply(59, vec![Reply::Released(true)]));
-    assert!(harness.core.step(at(60)).is_empty(), "its time would pass before that of the batch");
-    assert!(matches!(harness.answers()[..], [Answer::Reply(Reply::Refused(Refusal::Stale))]));
-}
-
 #[test]
 fn at_most_two_batches_are_in_flight_and_a_request_past_its_deadline_is_not_sent() {
     let mut harness = Harness::trusted();
@@ -425,7 +362,6 @@ fn a_trusted_node_s_marker_ends_the_quarantine() {
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
         request: None,
         deadline: at(200),
-        not_after: None,
         reply: Some(reply_to),
     }));
     let (in_flight, batch) = sent(harness.core.step(at(12))).remove(0);
@@ -608,7 +544,6 @@ fn an_operator_ends_the_quarantine_after_a_clock_step() {
     harness.core.enqueue(DriverMessage::Request(PendingRequest {
         request: None,
         deadline: at(2_000),
-        not_after: None,
         reply: Some(reply_to),
     }));
     let (in_flight, _) = sent(harness.core.step(at(1_002))).remove(0);

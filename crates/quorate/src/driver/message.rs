@@ -26,9 +26,6 @@ pub(crate) struct PendingRequest {
     /// The time at which the caller is answered *timed out*. A release is dropped then, since its key has
     /// expired.
     pub(crate) deadline: BootTime,
-    /// The time on the node's clock after which the node must not execute the request. `None` if there is no
-    /// such time.
-    pub(crate) not_after: Option<NodeTime>,
     /// The caller that waits for the vote. A release is sent even if no caller waits.
     pub(crate) reply: Option<ReplyTo>,
 }

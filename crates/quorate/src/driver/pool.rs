@@ -205,21 +205,7 @@ impl NodePool {
     pub(crate) fn ask(&self, node: usize, request: impl Into<Arc<Request>>, reply: ReplyTo) {
         let deadline = self.env.now() + self.config.node_timeout;
         let request = Some(request.into());
-        self.send(node, PendingRequest { request, deadline, not_after: None, reply: Some(reply) });
-    }
-
-    /// Sends a request like [`NodePool::ask`]. The node must not execute the request once its clock is past
-    /// `not_after`.
-    pub(crate) fn ask_until(
-        &self,
-        node: usize,
-        request: impl Into<Arc<Request>>,
-        not_after: NodeTime,
-        reply: ReplyTo,
-    ) {
-        let deadline = self.env.now() + self.config.node_timeout;
-        let (request, not_after) = (Some(request.into()), Some(not_after));
-        self.send(node, PendingRequest { request, deadline, not_after, reply: Some(reply) });
+        self.send(node, PendingRequest { request, deadline, reply: Some(reply) });
     }
 
     /// Sends a request to every node. Returns the channel of the votes, on which each node's vote arrives
@@ -262,7 +248,7 @@ impl NodePool {
         let deadline = self.env.now() + self.config.quarantine() + self.config.fence();
         for node in (0..self.len()).filter(|&node| may_hold(node)) {
             let request = Some(Arc::clone(&release));
-            self.send(node, PendingRequest { request, deadline, not_after: None, reply: reply.cloned() });
+            self.send(node, PendingRequest { request, deadline, reply: reply.cloned() });
         }
     }
 
@@ -272,7 +258,7 @@ impl NodePool {
         let deadline = self.env.now() + self.config.node_timeout * 2;
         for node in 0..self.len() {
             let reply = Some(ReplyTo { sender: sender.clone(), ticket: 0 });
-            self.send(node, PendingRequest { request: None, deadline, not_after: None, reply });
+            self.send(node, PendingRequest { request: None, deadline, reply });
         }
         votes
     }

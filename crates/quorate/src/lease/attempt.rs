@@ -98,10 +98,6 @@ impl<D: RoundData> Attempt<D> {
 
     /// Sends a request of the attempt to one node.
     pub(super) fn post(&self, node: usize, request: Arc<Request>, reply: ReplyTo) {
-        let pool = self.inner.pool();
-        match self.params.not_after {
-            Some(not_after) => pool.ask_until(node, request, not_after, reply),
-            None => pool.ask(node, request, reply),
-        }
+        self.inner.pool().ask(node, request, reply);
     }
 }

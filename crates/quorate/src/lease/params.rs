@@ -3,7 +3,7 @@
 use crate::{
     config::{QuorumConfig, SettingError},
     lease::mode::Mode,
-    node::{FencingToken, NodeTime, Owner, Request, Resource},
+    node::{FencingToken, Owner, Request, Resource},
 };
 use std::time::Duration;
 
@@ -17,9 +17,6 @@ pub(crate) struct LeaseParams {
     pub(crate) min_validity: Duration,
     /// The time for which a node keeps the fencing counter after its last use.
     pub(crate) keep: Duration,
-    /// The time on a node's clock after which the node must not grant the lease. `None` if there is no such
-    /// time.
-    pub(crate) not_after: Option<NodeTime>,
     /// True if the renewer extends the lease automatically.
     pub(crate) extended: bool,
     pub(crate) mode: Mode,
@@ -51,7 +48,7 @@ impl LeaseParams {
             let fix = "shorten min_validity, or lengthen ttl";
             return Err(SettingError::new("min_validity", format!("{min_validity:?}"), reason, fix));
         }
-        Ok(Self { ttl, grace, min_validity, keep, not_after: None, extended, mode: Mode::Exclusive })
+        Ok(Self { ttl, grace, min_validity, keep, extended, mode: Mode::Exclusive })
     }
 
     /// Returns the request that acquires the lease. `propose` is the client's wall clock. A node without a

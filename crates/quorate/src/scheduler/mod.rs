@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A *tick* is the instant at which a job is due. A *run* is the execution of a tick, or of a request
-//! ([`Jobs`]). The leader of the group plans every tick. It executes the run itself, or opens the run to all
-//! workers of the group, one of which takes it ([`Placement`]).
+//! ([`Jobs`]). The leader of the group plans every tick. It executes the run itself, or assigns the run to a
+//! worker of the group ([`Placement`]).
 //!
 //! * [`Scheduler`], [`Job`]: the jobs of a group, and their rules. [`SchedulerHandle`] changes the jobs while
 //!   they run.
@@ -44,8 +44,8 @@
 //! * *Equal time zone tables.* The IANA tables are compiled in ([`Zone::tables_version`]). Workers with
 //!   different tables may compute different instants for one tick, in the weeks around a change of a zone's
 //!   rules.
-//! * *Progress without a leader.* While there is no leader, no further run is opened. Workers only execute
-//!   the runs that are already open.
+//! * *Progress without a leader.* While there is no leader, no further run is assigned. Workers only start and
+//!   execute the runs that they have.
 //! * *Complete histories.* An entry is written a little after the end of the run, so a crash may lose the
 //!   last entries. The next leader writes the lost entries again from the records of the ticks. The records
 //!   have the outcome and the duration, but not the start time and the number of attempts. Lost entries of

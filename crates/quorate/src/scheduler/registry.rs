@@ -127,7 +127,7 @@ impl JobRegistry {
 
     /// Begins the draining: from now on no further run starts. If this worker does not lead, it has no planned
     /// runs, and the phase becomes *drained* at once. The worker's task `take_runs` still waits for the open
-    /// runs that the worker has taken.
+    /// runs that the worker has started.
     pub(super) fn drain(&self) {
         let leads = self.leads();
         self.advance(if *leads == 0 { Phase::Drained } else { Phase::Draining });

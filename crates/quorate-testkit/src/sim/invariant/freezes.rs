@@ -39,7 +39,7 @@ const OPENED_AHEAD: Duration = Duration::from_secs(5);
 /// - After the end of the last freeze, each leader-placed job starts a tick again.
 ///
 /// If a tick of an at-least-once job was started before the freeze was in force, its attempts continue, under the
-/// next leader too. A run that was open to workers before the freeze may start until a leader has taken its slot.
+/// next leader too. A run that was open to workers before the freeze may start until a majority of the servers has registered that it does not start.
 /// There are two exceptions. A freeze, or its end, need not take effect if servers lose it, so that fewer than a
 /// majority of the servers remember it. The entries of ticks from before a server lost data, and of jobs with a
 /// short history, need not exist.
@@ -268,7 +268,8 @@ impl Freezes {
 }
 
 /// Returns `true` if the run may have been open to workers before the freeze. Each leader withdraws such a run. A worker
-/// may take it until a leader has taken its slot, and no leader can do that while too few servers answer in time.
+/// may start it until a majority of the servers has registered that it does not start, and no leader can achieve that while
+/// too few servers answer in time.
 fn was_open_before(freeze: &Freeze, start: &RunStart) -> bool {
     start.at < freeze.accepted + OPENED_AHEAD + OFFSET
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 /// The time within which the leader must enter the end of a run that another worker executed. The leader
-/// inspects the slot at least once a second, closes the run, and then writes the history entry.
+/// looks for the end at least once a second, closes the run, and then writes the history entry.
 const ENTERED_IN: Duration = Duration::from_secs(2);
 
 /// Requires that the history of a job of the second group records the end of each run:

@@ -1,10 +1,9 @@
 use super::Event;
-use crate::sim::NODES;
 use quorate::{
     env::WallTime,
     node::{Reply, Request},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 /// For each server, the beginning of its memory and the last loss of its data.
 #[derive(Debug, Default)]
@@ -93,8 +92,6 @@ mod tests {
         assert_eq!(forgot(&memories), [at(1)]);
         mark(&mut memories, 9, 8);
         assert_eq!(forgot(&memories), [at(9)]);
-        assert_eq!(memories.remembering(at(8), Duration::ZERO), NODES);
-        assert_eq!(memories.remembering(at(8), Duration::from_micros(1)), NODES - 1);
     }
 
     #[test]

@@ -35,8 +35,7 @@ const WAKES_IN: Duration = Duration::from_millis(250);
 ///   started or the history has an entry.
 ///
 /// Some violations are excused. The operator may have paused the job or cancelled its runs. A worker that is
-/// paused, or whose boot clock stood still, may continue a run while the next one is active. Two runs of an
-/// any-worker job may be active at once if one was opened again after servers lost the end of its generation.
+/// paused, or whose boot clock stood still, may continue a run while the next one is active.
 /// Ticks before the newest registration of a job are not judged: a majority may have forgotten the earlier
 /// registration. Any-worker jobs are not judged if they do not run after the faults.
 #[derive(Debug, Default)]

@@ -44,7 +44,6 @@ impl Core {
         }
         let objection = self.node_trust.objection(now);
         let failed_test = self.node_trust.failed_test();
-        let last = self.offset.map(|offset| offset.node_time_at_least(now + self.policy.config.node_timeout));
         let mut requests = Vec::new();
         let mut sent = Vec::new();
         while requests.len() < BATCH_MAX
@@ -67,11 +66,6 @@ impl Core {
                 (Some(request), _) if request.begins_a_lease() && failed_test.is_some() => {
                     let why = failed_test.clone().unwrap_or_default();
                     self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Unable(why))));
-                }
-                // The node compares its clock with the `not_after` of the batch, which is later than the
-                // `not_after` of this request. So the driver itself refuses the request.
-                (Some(_), _) if pending.not_after.is_some_and(|end| last.is_none_or(|last| last > end)) => {
-                    self.answer(pending.reply, None, Answer::Reply(Reply::Refused(Refusal::Stale)));
                 }
                 (Some(request), _) => {
                     requests.push(Request::clone(request));

@@ -14,7 +14,6 @@ fn held() -> LeaseState {
         grace: 2 * second,
         min_validity: second,
         keep: 100 * second,
-        not_after: None,
         extended: true,
         mode: Mode::Exclusive,
     };

@@ -103,6 +103,8 @@ pub enum Asked {
 /// The content of the ledger that a new leader has adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
+    /// The term of the leader that founded the ledger.
+    pub founded: FencingToken,
     /// The decision.
     pub takeover: Takeover,
     /// The records: of a ledger that goes on, its content; of one that is founded, what the deciding nodes still had.
@@ -311,7 +313,8 @@ impl Keeper {
             self.adopt(records.clone());
         }
         records.retain(|_, entry| *entry.value != *REMOVED);
-        Some(Adopted { takeover, records })
+        let founded = if takeover == Takeover::Found { self.seal.term } else { self.founded };
+        Some(Adopted { founded, takeover, records })
     }
 
     /// Founds the ledger with these records.

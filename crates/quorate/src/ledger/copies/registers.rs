@@ -88,3 +88,37 @@ impl TermLedger {
         Registered::of(pool.len(), votes).await
     }
 }
+
+#[cfg(test)]
+impl Registered {
+    /// Returns the answers of `nodes` nodes, of which the nodes with `replies` have replied.
+    pub(crate) fn counted<'a>(nodes: usize, replies: impl IntoIterator<Item = &'a Reply>) -> Self {
+        let mut registered = Self { nodes, ..Self::default() };
+        replies.into_iter().for_each(|reply| registered.count(&Answer::Reply(reply.clone())));
+        registered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: Reply = Reply::Refused(Refusal::TooLate);
+    const NO_PART: Reply = Reply::Refused(Refusal::NoPart);
+
+    #[test]
+    fn only_a_majority_of_all_nodes_registers_and_only_one_without_part_ends_the_request() {
+        for (replies, by_majority, is_over) in [
+            (&[Reply::Written, Reply::Written, Reply::Written][..], true, false),
+            (&[Reply::Written, Reply::Written], false, false),
+            (&[Reply::Written, Reply::Written, LATE, NO_PART], false, false),
+            (&[Reply::Written, NO_PART, NO_PART, NO_PART], false, true),
+            (&[LATE, LATE, LATE, Reply::Refused(Refusal::Incomplete)], false, false),
+        ] {
+            let counted = Registered::counted(5, replies);
+            assert_eq!((counted.by_majority(), counted.is_over()), (by_majority, is_over), "{replies:?}");
+        }
+        let mixed = Registered::counted(5, &[Reply::Written, LATE, LATE, NO_PART, Reply::Kept]);
+        assert_eq!((mixed.done, mixed.too_late, mixed.no_part), (1, 2, 1));
+    }
+}

@@ -24,9 +24,9 @@ use std::{
 pub(crate) struct LedgerView {
     /// The latest term that has sealed the ledger.
     pub(crate) sealed_by: FencingToken,
-    /// The values by key.
     /// The term of the leader that founded the ledger.
     pub(crate) founded: FencingToken,
+    /// The values by key.
     pub(crate) records: BTreeMap<Arc<str>, Arc<str>>,
     /// The keys of the records of which a node has registered the start, with their assignments.
     pub(crate) started: BTreeSet<(Arc<str>, AssignmentId)>,
@@ -95,7 +95,10 @@ impl LedgerView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Incarnation, LedgerState, NodeTime, Record, copy::Seal};
+    use crate::node::{
+        Incarnation, LedgerState, NodeTime, Record,
+        copy::{Seal, end_key, end_row, register_key},
+    };
 
     const SEALED_BY: u64 = 7;
 
@@ -136,5 +139,48 @@ mod tests {
             assert_eq!(values([behind, latest.clone()]), [("a".to_owned(), "counts".to_owned())]);
         }
         assert_eq!(values([node(None, &[("a", 1, "a")]), node(None, &[("b", 1, "b")])]).len(), 2);
+    }
+
+    /// Returns the registers and the ends of a node as its rows. The keys of both are those of runs.
+    fn rows(registers: &[(&str, u64, Option<Register>)], ends: &[(&str, u64)]) -> Vec<(Arc<str>, Record)> {
+        let id = |seq| Stamp { term: FencingToken::new(2), seq };
+        let memory = Incarnation::default();
+        let registers = registers.iter().map(|(run, seq, register)| {
+            (register_key(run), RegisterRow { id: id(*seq), memory, register: *register }.to_record())
+        });
+        let ends = ends.iter().map(|(run, seq)| (end_key(run), end_row(id(*seq), "an end".into())));
+        registers.chain(ends).collect()
+    }
+
+    fn with_rows(mark: Option<u64>, rows: Vec<(Arc<str>, Record)>) -> Answered {
+        let mut answer = node(mark, &[("run/a", 2, "a"), ("run/b", 2, "b")]);
+        answer.state.records.extend(rows);
+        answer
+    }
+
+    fn seqs(found: &BTreeSet<(Arc<str>, AssignmentId)>) -> Vec<(&str, u64)> {
+        found.iter().map(|(run, id)| (&**run, id.seq)).collect()
+    }
+
+    #[test]
+    fn a_run_has_started_or_ended_if_one_node_says_so_of_its_assignment() {
+        let (started, open, void) = (Some(Register::Started), Some(Register::Open), Some(Register::Void));
+        let one = rows(&[("run/a", 5, open), ("run/b", 6, void)], &[("run/b", 6)]);
+        let other = rows(&[("run/a", 5, started), ("run/b", 6, None)], &[]);
+        let older = rows(&[("run/a", 4, started)], &[("run/b", 3)]);
+        let view = LedgerView::of([one, other, older].map(|rows| with_rows(Some(3), rows)).into());
+        assert_eq!(seqs(&view.started), [("run/a", 4), ("run/a", 5)]);
+        assert_eq!(seqs(&view.ended), [("run/b", 3), ("run/b", 6)]);
+        let keys: Vec<&str> = view.records.keys().map(|key| &**key).collect();
+        assert_eq!(keys, ["run/a", "run/b"], "the rows are no records");
+    }
+
+    #[test]
+    fn starts_and_ends_of_a_copy_with_an_earlier_mark_do_not_count() {
+        for earlier in [None, Some(2)] {
+            let behind = with_rows(earlier, rows(&[("run/a", 5, Some(Register::Started))], &[("run/b", 6)]));
+            let view = LedgerView::of(vec![behind, with_rows(Some(3), Vec::new())]);
+            assert_eq!((seqs(&view.started), seqs(&view.ended)), (vec![], vec![]));
+        }
     }
 }

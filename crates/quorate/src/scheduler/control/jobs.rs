@@ -279,7 +279,7 @@ impl Jobs {
     ///
     /// * The run is cancelled, or the job is removed, before the run starts.
     /// * The run is open to workers, and the schedule or placement of the job is changed before a worker has
-    ///   taken the run.
+    ///   started the run.
     ///
     /// In two rare cases the run does not start, and the history has no entry: the nodes have lost the request,
     /// or no leader has had the job for a long time.

@@ -99,7 +99,7 @@ pub(super) struct RegisteredJob {
     /// The last freeze of the group, which may have ended.
     pub(super) frozen: Option<Paused>,
     pub(super) running: Vec<RunStatus>,
-    /// The ticks whose runs are open to workers, and that no worker has taken.
+    /// The ticks whose runs are open to workers, and that no worker has started.
     pub(super) waiting: Vec<WallTime>,
     /// The time up to which a leader has decided on all ticks, if the quorum's clock is behind that time because it was
     /// set back.

@@ -36,7 +36,7 @@ pub(in crate::scheduler) enum Effect {
     Open(RunStart),
     /// Cancels the active run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
-    /// Ends the open run under this key, unless a worker has taken the run.
+    /// Ends the open run under this key, unless a worker has started the run.
     Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
     /// Stops watching the open run under this key. The run stays open.
     Release { key: Arc<str> },

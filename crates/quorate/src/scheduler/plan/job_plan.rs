@@ -450,9 +450,9 @@ impl JobPlan {
 /// Returns the sort key of the unfinished runs of a job. Open runs come first. Of these, the run whose record
 /// has the highest term comes first.
 ///
-/// If a leader finds two open runs of a job without overlap, a worker can have taken only the run of the higher
+/// If a leader finds two open runs of a job without overlap, a worker can have started only the run of the higher
 /// term. The leader that opened this run had found no other open run of the job. So the record of the other run
-/// never had a majority, and no worker has taken that run.
+/// never had a majority, and no worker has started that run.
 fn open_first(run: &PendingRun) -> (bool, Reverse<Option<FencingToken>>) {
     let term = run.seen.as_ref().filter(|_| run.is_open()).map(RunRecord::term);
     (!run.is_open(), Reverse(term))

@@ -582,7 +582,7 @@ fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
     assert_eq!(waits.next, None, "an interrupted tick comes first");
 }
 
-/// Returns a run that an earlier leader has opened. A worker may have taken it.
+/// Returns a run that an earlier leader has opened. A worker may have started it.
 fn opened(tick: u64) -> PendingRun {
     opened_by(1, tick)
 }
@@ -631,14 +631,14 @@ fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first()
     let runs = vec![opened_by(1, 2), opened_by(3, 4), PendingRun { seen: None, ..opened(3) }];
     let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
     assert_eq!(start(&mut plan, at(10)), Some(at(4)));
-    assert_eq!(start(&mut plan, at(10)), None, "no worker has taken the earlier one");
+    assert_eq!(start(&mut plan, at(10)), None, "no worker has started the earlier one");
     plan.end(&RunKey::new("j", at(4)).key());
     assert_eq!(start(&mut plan, at(10)), Some(at(2)));
     assert_eq!(start(&mut plan, at(10)), None);
 }
 
 #[test]
-fn a_pause_leaves_open_runs_to_their_slots() {
+fn a_pause_leaves_open_runs_to_their_workers() {
     let runs = vec![opened(2), PendingRun { seen: None, ..opened(3) }];
     let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
     let skipped = plan.pause(None);

@@ -402,7 +402,7 @@ impl LedJobs {
     }
 
     /// Emits the effects that end those open runs of a job for which `selects` returns true. A run that a
-    /// worker has taken does not end.
+    /// worker has started does not end.
     fn withdraw(
         &self,
         place: usize,

@@ -81,7 +81,7 @@ impl UnknownRuns {
         out.len() > before
     }
 
-    /// Ends the watched runs of a job that has ended, unless a worker has taken them.
+    /// Ends the watched runs of a job that has ended, unless a worker has started them.
     pub(in crate::scheduler) fn end_job(&self, job: &str, out: &mut Vec<Effect>) {
         let end = |key| Effect::Withdraw { key, end: RunOutcome::Cancelled, why: ENDED.into() };
         out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));

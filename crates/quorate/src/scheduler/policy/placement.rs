@@ -13,13 +13,14 @@ pub enum Placement {
     #[default]
     Leader,
     /// Any worker that [runs](crate::scheduler::Scheduler::run) a scheduler with the job may run the ticks,
-    /// including the leader. The leader *opens* a run in its ledger, and one of the workers takes the run. If
-    /// the overlap rule permits it, the leader opens the run two TTLs before the tick, but at most 30 s before.
+    /// including the leader. The leader *assigns* each run to the worker with the fewest runs. If the overlap rule
+    /// permits it, the leader does so two TTLs before the tick, but at most 30 s before.
     ///
-    /// If a worker crashes while it tries to take the run, another worker can take the run after the TTL. If a
-    /// worker crashes after it has taken the run, the run is lost, or is opened again
+    /// If a worker does not start a run within a second after it is due, because the worker has crashed or is
+    /// stuck, another worker gets the run. If a worker crashes after it has started a run, the run is lost, or is
+    /// assigned again, once the worker's session has ended, at most one TTL later
     /// ([`Delivery`](crate::scheduler::Delivery)). A cancellation reaches the worker within about a second.
-    /// Without a leader, no further run is opened. The state of a run
+    /// Without a leader, workers still start the runs that they have, and get no others. The state of a run
     /// ([`RunContext::set_state`](crate::scheduler::RunContext::set_state)), its output and its last error
     /// together are limited to 1 KiB.
     AnyWorker,

@@ -2,6 +2,7 @@
 
 use super::worker::Taking;
 use crate::{
+    env::BootTime,
     lease::Lease,
     ledger::{Ledger, Registered},
     node::copy::{AssignmentId, WorkAct},
@@ -22,6 +23,10 @@ use tracing::{Instrument, Span};
 /// The pause before a worker asks the nodes again.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(100);
 
+/// A worker whose start no majority registers within this time gives the run back. Too few nodes may take part in the
+/// assignment, because others have forgotten it since.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(2);
+
 /// The result of an attempt to start an assignment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tried {
@@ -36,6 +41,8 @@ pub(super) struct Assignment {
     pub(super) key: Arc<str>,
     pub(super) id: AssignmentId,
     pub(super) open: OpenRun,
+    /// The time of the first attempt to start it.
+    pub(super) tried: BootTime,
     /// `None` if the worker does not have the job.
     pub(super) job: Option<Arc<Job>>,
     pub(super) session: Arc<Lease>,
@@ -60,7 +67,7 @@ impl Assignment {
             self.report(not_started("it was cancelled before its start")).await;
             return Tried::Over;
         }
-        // The session as it is now decides. A later extension may come after the ledger was founded anew.
+        // The session as it is now decides. A later extension may come after another founding of the ledger.
         let valid_until = self.session.valid_until();
         let answers = self.with.ledger.work(&self.key, self.id, WorkAct::Start).await;
         let one_is_enough = self.with.quorum.config().sabotaged(Sabotage::StartUnregistered);
@@ -71,7 +78,7 @@ impl Assignment {
             self.report(not_started("the session of the worker ended before its start")).await;
             return Tried::Over;
         }
-        let late = self.open.take_by < self.with.quorum.wall();
+        let late = self.open.take_by < self.with.quorum.wall() || self.tried + GIVE_BACK_AFTER < env.now();
         if answers.too_late > 0 || late {
             self.report(not_started("it came too late")).await;
             return Tried::Over;

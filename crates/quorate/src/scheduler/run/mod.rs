@@ -1,4 +1,4 @@
-//! The execution of a run: its attempts, on the leader or on a worker that takes the run through a slot. The leader's
+//! The execution of a run, on the leader or on the worker to which the leader has assigned it. The leader's other
 //! decisions, in `plan`, use this room, which uses none of them.
 
 pub(super) mod assign;

@@ -90,7 +90,8 @@ fn first_generation(
     // If the run has a record, or if its past is unknown, an earlier leader may have executed the run itself. That
     // execution counts as the first generation, so this generation is the second.
     let generation = first_opened(start.seen.is_none() && !start.unknown);
-    let not_before = if start.unknown { start.not_before.max(unknown_from) } else { start.not_before };
+    let not_before =
+        if start.is_unfinished() { start.not_before.max(unknown_from) } else { start.not_before };
     let scheduled = start.cause == RunCause::Scheduled && generation == 1;
     let take_by = match scheduled && !job.schedule.is_after_end() {
         true => not_before + job.misfire.within().max(LATE_AFTER),

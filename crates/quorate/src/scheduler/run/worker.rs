@@ -326,10 +326,11 @@ impl Worker {
         let Some(session) = &self.session else { return };
         let (jobs, now) = (self.with.registry.jobs(), self.now());
         let room = self.with.max_running.saturating_sub(self.runs.len());
-        for Due { key, id, open, cancel } in self.list.due(&jobs, room, now) {
+        for Due { key, id, open, tried, cancel } in self.list.due(&jobs, room, now) {
             let job = job_of(&key).and_then(|job| jobs.get(job)).cloned();
             let (session, with) = (Arc::clone(&session.lease), self.with.clone());
-            let assignment = Assignment { key: Arc::clone(&key), id, open, job, session, with, cancel };
+            let assignment =
+                Assignment { key: Arc::clone(&key), id, open, tried, job, session, with, cancel };
             let running = self.env.spawn_scoped(assignment.run());
             self.runs.push(running.map(move |tried| (key, id, tried.ok())).boxed());
         }

@@ -40,6 +40,8 @@ pub(in crate::scheduler) struct LedgerSnapshot {
     /// The ledger was founded at this time, after a majority of the nodes had forgotten it. Runs up to this time may have been
     /// started without a record that is left.
     founded_at: WallTime,
+    /// The term of the leader that founded the ledger.
+    founded: FencingToken,
     /// Records of runs before this time may have been removed.
     low_water: WallTime,
 }
@@ -63,9 +65,8 @@ pub(in crate::scheduler) struct Decided {
 impl LedgerSnapshot {
     /// Builds the snapshot from the records that the leader has adopted. They may be many, so the construction yields to
     /// other tasks from time to time.
-    /// `slots_from` is the time from which the nodes remember the slots of runs.
     pub(in crate::scheduler) async fn take(adopted: Adopted) -> Self {
-        let mut sealed = Self::default();
+        let mut sealed = Self { founded: adopted.founded, ..Self::default() };
         for (number, (key, entry)) in adopted.records.into_iter().enumerate() {
             sealed.add(key, entry.value);
             if number % RECORDS_PER_TURN == RECORDS_PER_TURN - 1 {
@@ -79,9 +80,15 @@ impl LedgerSnapshot {
     fn add(&mut self, key: Arc<str>, value: Arc<str>) {
         let time = || value.parse().map(WallTime::from_micros).unwrap_or_default();
         if RUN_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
-            // A record of a later version, which this version cannot read, says that the run may have been started.
-            let of = |_| RunRecord::started("", (FencingToken::default(), WallTime::default()));
-            self.runs.insert(key, RunRecord::parse(&value).unwrap_or_else(of));
+            let started = |at| RunRecord::started("", (FencingToken::default(), at));
+            let record = match RunRecord::parse(&value) {
+                // The ledger was founded since then. A later record, by which a worker started the run, may be lost.
+                Ok(RunRecord::Open(open)) if open.term < self.founded => started(open.at),
+                Ok(record) => record,
+                // A record of a later version, which this version cannot read, says that the run may have been started.
+                Err(_) => started(WallTime::default()),
+            };
+            self.runs.insert(key, record);
         } else if *key == *FOUNDED {
             self.founded_at = time();
         } else if *key == *LOW_WATER {
@@ -152,7 +159,6 @@ impl LedgerSnapshot {
         self.runs.iter().filter(|(_, record)| !record.is_closed())
     }
 
-    /// Returns the ended ticks of a job, the newest first, each with its record.
     /// Returns the assignment of the run `key`, if it is open and assigned.
     pub(in crate::scheduler) fn assigned_to(&self, key: &str) -> Option<&AssignedTo> {
         match self.runs.get(key)? {
@@ -166,6 +172,7 @@ impl LedgerSnapshot {
         self.founded_at
     }
 
+    /// Returns the ended ticks of a job, the newest first, each with its record.
     pub(in crate::scheduler) fn ended(&self, job: &str) -> impl Iterator<Item = (WallTime, &RunRecord)> + '_ {
         let ended = self.of_job(job).rev().filter(|(_, record)| record.is_closed());
         ended.filter_map(|(key, record)| Some((RunKey::parse(key).ok()??.tick, record)))
@@ -278,7 +285,8 @@ pub(in crate::scheduler) mod tests {
     ) -> LedgerSnapshot {
         let entry = |(key, value)| (key, Entry { value, assignment: None });
         let takeover = Takeover::Continue { mark: FencingToken::new(1) };
-        let adopted = Adopted { takeover, records: records.into_iter().map(entry).collect() };
+        let founded = FencingToken::new(1);
+        let adopted = Adopted { founded, takeover, records: records.into_iter().map(entry).collect() };
         LedgerSnapshot::take(adopted).now_or_never().expect("few records")
     }
 

@@ -81,7 +81,7 @@ impl WorkEnd {
         }
     }
 
-    /// Reads the text of a slot.
+    /// Reads an end. Returns `None` if [`to_text`](Self::to_text) could not have written it.
     pub(in crate::scheduler) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

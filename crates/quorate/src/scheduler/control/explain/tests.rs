@@ -404,7 +404,7 @@ fn waiting() {
     let soon = facts(|facts| facts.now = TICK + 59 * SECOND);
     answers(&soon, Reason::Waiting, ["up to 60s after its time", "the quorum's clock", "ask again"]);
     let open = facts(|facts| registered(facts).waiting.push(TICK));
-    answers(&open, Reason::Waiting, ["no worker has taken it", "", "start a worker"]);
+    answers(&open, Reason::Waiting, ["no worker has started it", "", "start a worker"]);
 }
 
 #[test]

@@ -252,8 +252,8 @@ impl JobFacts {
     pub(super) fn waiting(&self, at: WallTime, open: bool, window: Duration) -> Explanation {
         let (text, action) = match open {
             true => (
-                "it is open to the workers of the group, and no worker has taken it yet".to_owned(),
-                "start a worker that has the job; a worker takes a run if it is below `max_running`",
+                "it waits for a worker of the group, and no worker has started it yet".to_owned(),
+                "start a worker that has the job; a worker gets a run if it is below `max_running`",
             ),
             false => (
                 format!(

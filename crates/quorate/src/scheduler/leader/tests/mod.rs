@@ -4,6 +4,7 @@
 mod ends;
 mod forgetting;
 mod freeze;
+mod opened;
 mod requests;
 mod scale;
 mod stage;

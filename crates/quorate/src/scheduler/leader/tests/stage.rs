@@ -9,6 +9,7 @@ use crate::{
         job::{Job, RequestId, RunOutcome},
         leader::{Leading, lead},
         registry::JobRegistry,
+        run::worker::{Taking, take_runs},
         schedule::{Schedule, every},
         store::{HistoryEntry, JobAction, JobRequest, JobResponse},
     },
@@ -39,6 +40,13 @@ pub(in crate::scheduler) struct Stage {
     nodes: Vec<MemoryNode>,
     pub(in crate::scheduler) quorum: Quorum,
     pub(in crate::scheduler) ledger: Ledger,
+}
+
+/// A worker that executes open runs and does not campaign.
+pub(in crate::scheduler) struct OpenWorker {
+    quorum: Quorum,
+    stop: CancellationToken,
+    run: ScopedTask<()>,
 }
 
 /// A worker that leads or campaigns.
@@ -109,6 +117,23 @@ impl Stage {
         Candidate { registry, quorum, requests, stop, run }
     }
 
+    /// Starts a worker that executes open runs of these jobs.
+    pub(in crate::scheduler) fn worker(&self, name: &str, jobs: &[Job]) -> OpenWorker {
+        let (quorum, group) = (quorum(name, &self.nodes), Arc::<str>::from("g"));
+        let taking = Taking {
+            registry: JobRegistry::new(&group, jobs),
+            quorum: quorum.clone(),
+            ledger: Ledger::new(&quorum, &group).unwrap(),
+            group,
+            max_running: usize::MAX,
+            ttl: SECOND,
+            grace: SECOND / 4,
+        };
+        let stop = CancellationToken::new();
+        let run = quorum.env().spawn_scoped(take_runs(taking, stop.clone()));
+        OpenWorker { quorum, stop, run }
+    }
+
     /// Reads a job's history.
     pub(in crate::scheduler) async fn history(&self, job: &str) -> Vec<HistoryEntry> {
         let answers = self.ledger.part(&HistoryEntry::part(job)).read().await.unwrap();
@@ -149,6 +174,22 @@ impl Stage {
     pub(in crate::scheduler) fn request(&self, what: JobAction) -> JobRequest {
         let id = RequestId::random(self.quorum.env());
         JobRequest { id, by: "me@here".into(), at: self.quorum.env().wall(), valid_for: 60 * SECOND, what }
+    }
+}
+
+impl OpenWorker {
+    /// Stops the worker, and waits until all its tasks have ended.
+    pub(in crate::scheduler) async fn stops(self) {
+        self.stop.cancel();
+        self.run.await.expect("no panic");
+        self.quorum.close().await;
+        assert_eq!(self.quorum.env().tasks_alive(), 0);
+    }
+
+    /// Drops all tasks of the worker at once, as a crash would.
+    pub(in crate::scheduler) async fn crashes(self) {
+        drop(self.run);
+        self.quorum.close().await;
     }
 }
 

@@ -266,13 +266,16 @@ impl AssignedRun {
         let due = now + wall.until(self.open.not_before);
         match &self.stage {
             Stage::Storing | Stage::Lost(_) => None,
+            Stage::Waiting { .. } if wall < self.open.not_before => Some(due),
             Stage::Waiting { .. } => Some(now + wall.until(self.open.take_by) + Duration::from_millis(1)),
             Stage::Given(given) => {
                 let look = (!given.is_looking).then(|| match given.over {
                     Some(_) => given.look_at,
-                    None => given.look_at.max(due + LOOK_PAUSE.0),
+                    None if wall < self.open.not_before => due + LOOK_PAUSE.0,
+                    None => given.look_at,
                 });
-                let late = (due + START_WITHIN).max(given.since + START_WITHIN) + Duration::from_millis(1);
+                let late = now + wall.until(self.open.not_before + START_WITHIN);
+                let late = late.max(given.since + START_WITHIN) + Duration::from_millis(1);
                 let void = (!given.started && !given.is_voiding).then(|| given.void_at.max(late));
                 look.into_iter().chain(void).min()
             }
@@ -369,3 +372,7 @@ impl Given {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "assigned_run_tests.rs"]
+mod tests;

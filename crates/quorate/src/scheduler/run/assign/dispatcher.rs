@@ -74,7 +74,7 @@ impl Dispatcher {
             // The worker may have a run of which its row says nothing, if the row was not stored in time.
             let who = Announcement { worker: Arc::clone(&to.worker), room: 0, jobs: 0 };
             self.roster.add_unknown(&to.session, who);
-            self.roster.assign(&to.session, key, to.id(), open.cancel.clone());
+            self.roster.assign(&to.session, (key, open.not_before), to.id(), open.cancel.clone());
         }
         let mut run = AssignedRun::new(job, open, reopens, stored, now);
         if run.session().is_some_and(|session| self.roster.has_ended(session)) {
@@ -126,7 +126,8 @@ impl Dispatcher {
                     for (key, to, run) in
                         of_session.filter_map(|(key, run)| Some((key, run.open().to.as_ref()?, run)))
                     {
-                        self.roster.assign(session, key, to.id(), run.open().cancel.clone());
+                        let due = run.open().not_before;
+                        self.roster.assign(session, (key, due), to.id(), run.open().cancel.clone());
                     }
                 }
             }
@@ -237,7 +238,7 @@ impl Dispatcher {
                 Step::StoreCancel => {
                     let open = run.store_cancel();
                     if let Some(to) = &open.to {
-                        self.roster.assign(&to.session, key, to.id(), open.cancel.clone());
+                        self.roster.assign(&to.session, (key, open.not_before), to.id(), open.cancel.clone());
                     }
                     out.push(Action::Store { key: Arc::clone(key), open });
                 }
@@ -279,7 +280,9 @@ impl Dispatcher {
 
     fn assign(&mut self, key: &Arc<str>, (now, wall): Now, out: &mut Vec<Action>) {
         let Some(run) = self.runs.get_mut(key) else { return };
-        let Some((session, worker)) = self.roster.pick(&run.job().name, run.lost_by(), now) else {
+        let Some((session, worker)) =
+            self.roster.pick((&run.job().name, run.open().not_before), run.lost_by(), (now, wall))
+        else {
             if run.must_store_waiting(wall) {
                 run.waiting_stored();
                 out.push(Action::Store {
@@ -293,9 +296,17 @@ impl Dispatcher {
         let next = FencingToken::new(run.open().token.get() + 1);
         let token = self.term.max(FencingToken::new(wall.as_micros())).max(next).min(FencingToken::MAX);
         let to = AssignedTo { worker, session, term: self.term, seq: self.assigned };
-        self.roster.assign(&to.session, key, to.id(), None);
+        self.roster.assign(&to.session, (key, run.open().not_before), to.id(), None);
         let open = OpenRun { token, to: Some(to), ..run.open().clone() };
         run.assign(open.clone());
         out.push(Action::Store { key: Arc::clone(key), open });
     }
 }
+
+#[cfg(test)]
+#[path = "dispatcher_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod history_tests;

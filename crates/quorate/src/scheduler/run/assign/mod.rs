@@ -10,6 +10,8 @@
 mod assigned_run;
 mod dispatcher;
 mod roster;
+#[cfg(test)]
+mod samples;
 mod task;
 
 pub(in crate::scheduler) use roster::Seen;

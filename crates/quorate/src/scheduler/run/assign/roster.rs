@@ -1,7 +1,7 @@
 //! The workers that a leader knows, and the runs that it has assigned to each.
 
 use crate::{
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::copy::AssignmentId,
     scheduler::store::{Announcement, WorkRow, WorkRun},
 };
@@ -30,6 +30,8 @@ pub(super) struct Roster {
 #[derive(Debug)]
 struct Member {
     row: WorkRow,
+    /// The times at which the runs are due. A run without a time is of an earlier leader.
+    due: BTreeMap<Arc<str>, WallTime>,
     /// The jobs that the worker has said not to have.
     lacks: BTreeSet<Arc<str>>,
     doubted_until: BootTime,
@@ -103,34 +105,35 @@ impl Roster {
         self.ended.contains(session)
     }
 
-    /// Returns the session of the worker that gets the next run of `job`, with the worker's name. Of the workers with room,
-    /// those that started their runs in time come first, then those that did not lose this run, then those with fewer
-    /// runs, and then the one that got a run longest ago.
+    /// Returns the session of the worker that gets a run of `job` that is due at `due`, with the worker's name. Runs that are
+    /// due later take no room. Of the workers with room, those that started their runs in time come first, then those
+    /// that did not lose this run, then those with fewer runs, and then the one that got a run longest ago.
     pub(super) fn pick(
         &self,
-        job: &str,
+        (job, due): (&str, WallTime),
         lost_it: Option<&str>,
-        now: BootTime,
+        (now, wall): (BootTime, WallTime),
     ) -> Option<(Arc<str>, Arc<str>)> {
-        let fits =
-            |member: &Member| member.row.runs.len() < member.row.who.room && !member.lacks.contains(job);
+        let load = |member: &Member| member.load(due.max(wall));
+        let fits = |member: &Member| load(member) < member.row.who.room && !member.lacks.contains(job);
         let order = |(session, member): &(&Arc<str>, &Member)| {
             let (doubted, lost) = (member.doubted_until > now, lost_it == Some(&***session));
-            (doubted, lost, member.row.runs.len(), member.last_turn)
+            (doubted, lost, load(member), member.last_turn)
         };
         let chosen = self.members.iter().filter(|(_, member)| fits(member)).min_by_key(order);
         chosen.map(|(session, member)| (Arc::clone(session), Arc::clone(&member.row.who.worker)))
     }
 
-    /// Notes that `session` has the run `key` as the assignment `id`, and the reason to cancel it.
+    /// Notes that `session` has the run `key`, which is due at `due`, as the assignment `id`, and the reason to cancel it.
     pub(super) fn assign(
         &mut self,
         session: &Arc<str>,
-        key: &Arc<str>,
+        (key, due): (&Arc<str>, WallTime),
         id: AssignmentId,
         cancel: Option<Arc<str>>,
     ) {
         let Some(member) = self.members.get_mut(session) else { return };
+        member.due.insert(Arc::clone(key), due);
         if member.row.runs.insert(Arc::clone(key), WorkRun::new(id, cancel)).is_none() {
             self.turns += 1;
             member.last_turn = self.turns;
@@ -141,6 +144,7 @@ impl Roster {
     /// Notes that `session` no longer has the run `key`.
     pub(super) fn take_back(&mut self, session: &Arc<str>, key: &str) {
         let Some(member) = self.members.get_mut(session) else { return };
+        member.due.remove(key);
         if member.row.runs.remove(key).is_some() {
             self.changed.insert(Arc::clone(session));
         }
@@ -170,6 +174,188 @@ impl Roster {
 
 impl Member {
     fn new(row: WorkRow) -> Self {
-        Self { row, lacks: BTreeSet::new(), doubted_until: BootTime::default(), last_turn: 0 }
+        let (due, lacks) = (BTreeMap::new(), BTreeSet::new());
+        Self { row, due, lacks, doubted_until: BootTime::default(), last_turn: 0 }
+    }
+
+    /// Returns the number of runs that may be executed at `at`.
+    fn load(&self, at: WallTime) -> usize {
+        self.row.runs.len() - self.due.values().filter(|due| **due > at).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::samples::{DUE, ms, to, wall, who},
+        *,
+    };
+
+    const DOUBT: Duration = Duration::from_secs(10);
+
+    /// Returns the roster of workers with this much room, each of which has a session with its name.
+    fn roster(workers: &[(&str, usize)]) -> Roster {
+        let rows = workers.iter().map(|(worker, room)| {
+            (Arc::from(*worker), WorkRow { who: who(worker, *room), runs: BTreeMap::new() })
+        });
+        Roster::new(rows, DOUBT)
+    }
+
+    /// Returns the worker that gets the run `number` of the job `j`, and gives it the run.
+    fn give(roster: &mut Roster, number: u64) -> Option<String> {
+        let (session, worker) = roster.pick(("j", wall(DUE)), None, ms(0))?;
+        assert_eq!(session, worker);
+        roster.assign(&session, (&key(number), wall(DUE)), to(&session, number).id(), None);
+        Some(worker.to_string())
+    }
+
+    fn picked(roster: &Roster, lost_it: Option<&str>, after: u64) -> Option<String> {
+        roster.pick(("j", wall(DUE)), lost_it, ms(after)).map(|(_, worker)| worker.to_string())
+    }
+
+    fn key(number: u64) -> Arc<str> {
+        format!("tick/j/{number}").into()
+    }
+
+    /// Returns the numbers of the runs in the rows to store, with `None` for a row to remove.
+    fn changed(roster: &mut Roster) -> Vec<(String, Option<Vec<u64>>)> {
+        let numbers = |row: WorkRow| row.runs.values().map(|run| run.id().seq).collect();
+        let rows = roster.take_changed().into_iter();
+        rows.map(|(key, row)| (key.to_string(), row.map(numbers))).collect()
+    }
+
+    #[test]
+    fn a_run_goes_to_the_worker_with_room_and_the_fewest_runs_in_turn() {
+        let mut roster = roster(&[("a", 2), ("b", 3), ("c", 1)]);
+        let given: Vec<_> = (0..7).map(|number| give(&mut roster, number)).collect();
+        let names = ["a", "b", "c", "a", "b", "b"].map(|worker| Some(worker.to_owned()));
+        assert_eq!(given[..6], names);
+        assert_eq!(given[6], None, "no worker has room");
+        roster.take_back(&"b".into(), &key(1));
+        roster.take_back(&"a".into(), &key(0));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"), "it has one run, and b has two");
+        roster.take_back(&"b".into(), &key(4));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"), "b got its last run later");
+        roster.take_back(&"c".into(), &key(2));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("c"), "it has no run");
+    }
+
+    #[test]
+    fn runs_that_are_due_later_take_no_room() {
+        let mut roster = roster(&[("a", 1), ("b", 1)]);
+        let pick = |roster: &Roster, due, after| {
+            roster.pick(("j", wall(due)), None, ms(after)).map(|(_, worker)| worker.to_string())
+        };
+        for (session, number) in [("a", 0), ("b", 1)] {
+            roster.assign(
+                &session.into(),
+                (&key(number), wall(DUE + number)),
+                to(session, number).id(),
+                None,
+            );
+        }
+        assert_eq!(pick(&roster, DUE - 1, 0).as_deref(), Some("a"));
+        assert_eq!(pick(&roster, DUE, 0).as_deref(), Some("b"), "a has a run that is due at that time");
+        assert_eq!(pick(&roster, DUE + 1, 0), None);
+        assert_eq!(pick(&roster, 0, DUE + 1), None, "all runs are due now");
+        let earlier =
+            WorkRow { who: who("c", 1), runs: [(key(2), WorkRun::new(to("c", 2).id(), None))].into() };
+        let roster = Roster::new([(Arc::from("c"), earlier)].into_iter(), DOUBT);
+        assert_eq!(pick(&roster, 0, 0), None, "the time of an earlier leader's run is not known");
+    }
+
+    #[test]
+    fn a_second_record_of_one_run_takes_no_more_room() {
+        let mut roster = roster(&[("a", 2)]);
+        for number in [0, 0, 0] {
+            assert!(give(&mut roster, number).is_some());
+        }
+        assert_eq!(give(&mut roster, 1).as_deref(), Some("a"));
+        assert_eq!(give(&mut roster, 2), None);
+    }
+
+    #[test]
+    fn a_worker_without_the_job_gets_no_run_of_it_until_its_jobs_change() {
+        let mut roster = roster(&[("a", 9), ("b", 9)]);
+        let job: Arc<str> = "j".into();
+        roster.note_lacks("a", &job);
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("b"));
+        roster.note_lacks("b", &job);
+        assert_eq!(picked(&roster, None, 0), None);
+        assert!(roster.pick(("other", wall(DUE)), None, ms(0)).is_some());
+        roster.announce(&"a".into(), who("a", 9));
+        assert_eq!(picked(&roster, None, 0), None, "its jobs are the same");
+        roster.announce(&"a".into(), Announcement { jobs: 2, ..who("a", 9) });
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_worker_that_is_doubted_or_has_lost_the_run_comes_last() {
+        let mut roster = roster(&[("a", 9), ("b", 9), ("c", 9)]);
+        roster.doubt("a", ms(0).0);
+        assert_eq!(picked(&roster, Some("b"), 0).as_deref(), Some("c"));
+        roster.end(&"c".into());
+        assert_eq!(picked(&roster, Some("b"), 0).as_deref(), Some("b"), "the other one is doubted");
+        roster.end(&"b".into());
+        assert_eq!(picked(&roster, Some("a"), 0).as_deref(), Some("a"), "there is no other");
+
+        let mut roster = self::roster(&[("a", 9), ("b", 9)]);
+        roster.doubt("a", ms(0).0);
+        assert_eq!(picked(&roster, None, 9_999).as_deref(), Some("b"));
+        assert_eq!(picked(&roster, None, 10_000).as_deref(), Some("a"), "no longer");
+    }
+
+    #[test]
+    fn a_worker_that_announces_itself_is_a_member_once_its_session_was_seen_and_never_after_its_end() {
+        let (mut roster, session) = (roster(&[]), Arc::<str>::from("a"));
+        assert!(!roster.admit(&session), "it has not announced itself");
+        roster.announce(&session, who("a", 9));
+        assert_eq!((picked(&roster, None, 0), roster.sessions()), (None, vec![session.clone()]));
+        assert!(roster.admit(&session) && !roster.admit(&session));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"));
+        roster.end(&session);
+        assert!(roster.has_ended(&session) && roster.sessions().is_empty());
+        roster.announce(&session, who("a", 9));
+        roster.add_unknown(&session, who("a", 9));
+        assert!(!roster.admit(&session) && roster.sessions().is_empty());
+        assert_eq!(picked(&roster, None, 0), None);
+    }
+
+    #[test]
+    fn a_worker_that_is_known_only_from_a_run_keeps_what_it_announces() {
+        let (mut roster, session) = (roster(&[("b", 0)]), Arc::<str>::from("a"));
+        roster.announce(&session, who("a", 9));
+        roster.add_unknown(&session, who("a", 0));
+        roster.add_unknown(&"b".into(), who("other", 9));
+        assert!(roster.admit(&session));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("a"), "it has announced its room");
+    }
+
+    #[test]
+    fn each_change_of_a_row_is_stored_once() {
+        let mut roster = roster(&[("a", 2), ("b", 2)]);
+        let row = |session: &str| format!("work/{session}");
+        assert_eq!(changed(&mut roster), [], "the ledger has the rows");
+        assert!((0..3).all(|number| give(&mut roster, number).is_some()));
+        assert_eq!(changed(&mut roster), [(row("a"), Some(vec![0, 2])), (row("b"), Some(vec![1]))]);
+        assert_eq!(changed(&mut roster), []);
+        roster.take_back(&"a".into(), &key(0));
+        roster.take_back(&"b".into(), &key(0));
+        assert_eq!(changed(&mut roster), [(row("a"), Some(vec![2]))], "b did not have that run");
+        roster.announce(&"a".into(), who("a", 2));
+        assert_eq!(changed(&mut roster), [], "nothing new");
+        roster.announce(&"a".into(), who("a", 3));
+        roster.end(&"b".into());
+        roster.end(&"unknown".into());
+        assert_eq!(changed(&mut roster), [(row("a"), Some(vec![2])), (row("b"), None)]);
+    }
+
+    #[test]
+    fn the_row_of_a_worker_has_the_reason_to_cancel_a_run() {
+        let (mut roster, session) = (roster(&[("a", 2)]), Arc::<str>::from("a"));
+        assert!(give(&mut roster, 0).is_some());
+        roster.assign(&session, (&key(0), wall(DUE)), to("a", 0).id(), Some("on request".into()));
+        let (_, row) = roster.take_changed().remove(0);
+        assert_eq!(row.unwrap().runs[&key(0)].cancel.as_deref(), Some("on request"));
     }
 }
