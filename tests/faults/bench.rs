@@ -206,11 +206,14 @@ impl Worker {
         }
     }
 
-    /// Waits until this worker trusts this number of nodes.
+    /// Waits until this worker counts the grants of this number of nodes. It counts those of a node whose clock is far off,
+    /// too, though it shows the node as one without a vote.
     pub(crate) async fn trusts(&self, count: usize) {
         eventually(&format!("trust in {count} nodes"), || {
-            let trusted = self.quorum.nodes().iter().filter(|node| node.state == NodeState::Trusted).count();
-            (trusted >= count).then_some(())
+            let nodes = self.quorum.nodes();
+            let trusted =
+                nodes.iter().filter(|node| node.state == NodeState::Trusted || far_off(&node.state));
+            (trusted.count() >= count).then_some(())
         })
         .await;
     }
@@ -291,6 +294,11 @@ pub(crate) fn jumped(state: &NodeState) -> bool {
         return false;
     };
     *reason == QuarantineReason::Jumped
+}
+
+/// Returns whether the node is shown as one without a vote because its clock is far off.
+pub(crate) fn far_off(state: &NodeState) -> bool {
+    matches!(state, NodeState::Refused(VoteRejection::Clock { .. }))
 }
 
 /// Calls `look` again and again until it returns a value. Fails after [`PATIENCE`].

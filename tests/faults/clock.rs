@@ -10,7 +10,7 @@
 //! The tests do not set back the clocks of nodes whose step was noticed. The quarantine of such a node ends by
 //! the node's own clock, so setting back the clock would make the quarantine longer.
 
-use super::bench::{Bench, Sink, TTL, Worker, eventually, jumped, take_over};
+use super::bench::{Bench, Sink, TTL, Worker, eventually, far_off, jumped, take_over};
 use quorate::{
     env::{SystemWorld, World},
     lease::{Lease, TryAcquire},
@@ -223,6 +223,8 @@ async fn a_node_whose_clock_is_far_off_seeds_no_counter_and_says_so() {
     // This worker connects only now. If it had observed the nodes before, it would report that their clocks
     // stepped.
     let worker = bench.worker("a").await;
+    let seen: Vec<bool> = worker.quorum.nodes().iter().map(|node| far_off(&node.state)).collect();
+    assert_eq!(seen, [true, true, true, false, false], "before the first request");
     let error =
         worker.lock("new").wait(Duration::from_secs(1)).acquire().await.expect_err("three do not grant");
     assert!(error.is_untrusted() && error.to_string().contains("apart; set both by NTP"), "{error}");

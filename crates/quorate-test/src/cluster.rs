@@ -366,6 +366,7 @@ mod tests {
     use super::*;
     use quorate::{
         Job, Scheduler,
+        node::engine::QUEUE_MAX,
         scheduler::{Placement, every},
     };
     use std::convert::Infallible;
@@ -394,5 +395,42 @@ mod tests {
             let hourly = requests() - before;
             assert!((5_000..25_000).contains(&hourly), "{placement:?}: {hourly} requests in an hour");
         }
+    }
+
+    /// Tests more fair waiters than a queue keeps. Those far behind renew their entries and attempt seldom, and a release makes
+    /// only those attempt whose turn is near.
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_fair_waiters_asks_seldom_and_is_served_in_order() {
+        const CROWD: usize = 200;
+        let cluster = Cluster::memory(3);
+        let holder = cluster.worker("holder").quorum();
+        let held = holder.lock("x").acquire().await.expect("free");
+        let served = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..CROWD {
+            let (worker, served) = (cluster.worker(&format!("w{number}")), Arc::clone(&served));
+            let quorum = worker.quorum();
+            worker.spawn(async move {
+                let lock = quorum.lock("x").fair(Duration::ZERO).wait(HOUR);
+                let lease = lock.acquire().await.expect("its turn comes");
+                served.lock().expect("no panic").push(number);
+                quorum.env().sleep(Duration::from_millis(2)).await;
+                lease.release().await.expect("all nodes answer");
+            });
+            cluster.advance(Duration::from_millis(1)).await;
+        }
+        let requests = || cluster.0.network.servers.iter().map(|server| server.requests()).sum::<u64>();
+        cluster.advance(Duration::from_secs(5)).await;
+        let before = requests();
+        cluster.advance(Duration::from_secs(10)).await;
+        let waiting = requests() - before;
+        held.release().await.expect("all nodes answer");
+        let began = cluster.now();
+        cluster.until(HOUR, || served.lock().expect("no panic").len() == CROWD).await;
+        let (draining, took) = (requests() - before - waiting, began.until(cluster.now()));
+        assert!(waiting < 30_000, "{waiting} requests in ten seconds of waiting");
+        assert!(draining < 30 * CROWD as u64, "{draining} requests in {CROWD} turns");
+        assert!(took < Duration::from_secs(2), "the lock was free for long: {took:?}");
+        let order = served.lock().expect("no panic");
+        assert!(order[..QUEUE_MAX].is_sorted(), "{order:?}");
     }
 }

@@ -26,16 +26,21 @@ local function comes_first(a, b)
   return bytes_less(a.ticket, b.ticket)
 end
 
--- Returns the live entries of the queue at `key`, in any order, and removes the expired entries. The queue is a
--- hash of TICKET to AT:END:KIND, with the end in milliseconds and the kind w (exclusive access) or r
--- (reader).
+-- Returns the fields of `value`, the entry of a ticket in the queue at `key`: the start of the wait, the end of the
+-- entry in milliseconds, and its kind, w (exclusive access) or r (reader). The queue is a hash of TICKET to AT:END:KIND.
+local function place_of(key, value)
+  local at, ends, kind = match(value, '^(%d+):(%d+):([rw])$')
+  if not at then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no queue')
+  end
+  return at, ends, kind
+end
+
+-- Returns the live entries of the queue at `key`, in any order, and removes the expired entries.
 local function live_places(key)
   local fields, places = call('HGETALL', key), {}
   for i = 1, #fields, 2 do
-    local at, ends, kind = string.match(fields[i + 1], '^(%d+):(%d+):([rw])$')
-    if not at then
-      refuse('wrongtype', 'the key ' .. key .. ' holds no queue')
-    end
+    local at, ends, kind = place_of(key, fields[i + 1])
     if tonumber(ends) > ms then
       places[#places + 1] = { ticket = fields[i], at = at, ends = ends, exclusive = kind == 'w' }
     else

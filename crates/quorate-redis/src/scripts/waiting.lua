@@ -133,8 +133,13 @@ end)
 -- KEYS  queue
 -- ARGV  ticket
 define('f', false, false, 1, 1, function(k, a)
-  live_places(KEYS[k])
-  return { 'released', decimal(call('HDEL', KEYS[k], ARGV[a])) }
+  local value = call('HGET', KEYS[k], ARGV[a])
+  if not value then
+    return { 'released', '0' }
+  end
+  local _, ends = place_of(KEYS[k], value)
+  call('HDEL', KEYS[k], ARGV[a])
+  return { 'released', tonumber(ends) > ms and '1' or '0' }
 end)
 
 -- Replaces the lease by a reservation if the given owner holds the lock. Notifies the waiters, one of which

@@ -6,7 +6,7 @@ use crate::{
         core::{Command, Core},
         message::{DriverMessage, PendingRequest},
     },
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, Incarnation, NodeTime, Owner, Refusal,
         Reply, Request, Resource, StampStep,
@@ -585,6 +585,27 @@ fn a_node_that_serves_extensions_and_refuses_writes_does_not_vote() {
     assert!((1..=3).contains(&tests), "one after ten seconds, then one each second: {tests}");
     let status = &harness.registry.status()[0];
     assert!(matches!(status.state, NodeState::Refused(VoteRejection::Unable(_))), "{status:?}");
+}
+
+/// Regression: a new client counted a node whose clock was a minute off as voting, until the node refused an acquire.
+#[test]
+fn a_node_whose_clock_is_far_off_does_not_vote_from_its_handshake_on() {
+    let mut harness = Harness::new();
+    harness.core.step(at(9));
+    harness.core.opened(at(10), Ok(hello("run", Some("run"))));
+    let far = Duration::from_mins(1);
+    let wall = |ms, off| WallTime::from_micros((node_time(ms) + off).as_micros());
+    harness.core.compare_clocks(at(10), wall(10, far));
+    harness.pending(acquire(), 300, true);
+    let batches = sent(harness.core.step(at(11)));
+    let is_far = |harness: &Harness| matches!(harness.registry.status()[0].state, NodeState::Refused(VoteRejection::Clock { apart }) if far - apart < at(0).until(at(2)));
+    assert!(is_far(&harness) && batches.len() == 1, "it is asked as before");
+    let granted = Reply::Granted { counter: FencingToken::new(1), begun: None };
+    harness.core.replied(at(12), batches[0].0, reply(12, vec![granted]));
+    harness.core.compare_clocks(at(12), wall(12, far));
+    assert!(is_far(&harness) && harness.votes.try_recv().is_some(), "its grant counts, and shows nothing");
+    harness.core.compare_clocks(at(13), wall(13, Duration::ZERO));
+    assert_eq!(harness.registry.status()[0].state, NodeState::Trusted, "the worker's clock was set");
 }
 
 /// Regression: a server whose user lacks a right that only extensions need granted a lease every ten seconds, and the

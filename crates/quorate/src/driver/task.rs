@@ -206,6 +206,7 @@ impl<N: Node> Driver<'_, N> {
             hello
         });
         self.core.opened(self.env.now(), hello);
+        self.core.compare_clocks(self.env.now(), self.env.wall());
         // The core may have refused the node because of its handshake. Then the session is not needed.
         if !self.core.is_up() {
             self.close();
@@ -214,6 +215,7 @@ impl<N: Node> Driver<'_, N> {
 
     fn replied(&mut self, in_flight: u64, result: Result<BatchReply, Cause>) {
         self.core.replied(self.env.now(), in_flight, result);
+        self.core.compare_clocks(self.env.now(), self.env.wall());
         // The core ends the session if the connection broke, or if the reply did not fit the request.
         if !self.core.is_up() {
             self.close();

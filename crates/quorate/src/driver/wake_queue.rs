@@ -37,6 +37,8 @@ struct ResourceQueue<W> {
     /// The waiters, in the order of arrival.
     waiters: VecDeque<Waiter<W>>,
     releases: VecDeque<Release>,
+    /// The number of releases that have been reported, each counted once.
+    turns: u64,
 }
 
 #[derive(Debug)]
@@ -91,10 +93,11 @@ impl<W: Clone> WakeQueue<W> {
         let id = self.next;
         self.next += 1;
         let first = !self.queues.contains_key(resource);
-        let queue = self
-            .queues
-            .entry(resource.clone())
-            .or_insert_with(|| ResourceQueue { waiters: VecDeque::new(), releases: VecDeque::new() });
+        let queue = self.queues.entry(resource.clone()).or_insert_with(|| ResourceQueue {
+            waiters: VecDeque::new(),
+            releases: VecDeque::new(),
+            turns: 0,
+        });
         queue.waiters.push_back(Waiter { id, notify, wake: None, used: None, refused_by: None });
         (id, first)
     }
@@ -118,7 +121,10 @@ impl<W: Clone> WakeQueue<W> {
         }
         release.nodes.push((node, notified));
         self.majority_reported |= release.nodes.len() >= all;
+        // A release that woke a waiter too early wakes one a second time, and is still one turn.
+        let is_counted = release.needs_majority;
         let wake = release.wake_after(release.needed(may_be_bare, all, few))?;
+        queue.turns += u64::from(!is_counted);
         queue.wake_one(wake)
     }
 
@@ -177,6 +183,12 @@ impl<W: Clone> WakeQueue<W> {
     /// that the nodes can send such reports.
     pub(crate) fn releases_are_reported(&self) -> bool {
         self.majority_reported
+    }
+
+    /// Returns the number of releases of the resource that have been reported while this process had waiters for it. Each
+    /// is the turn of one waiter.
+    pub(crate) fn turns(&self, resource: &Resource) -> u64 {
+        self.queues.get(resource).map_or(0, |queue| queue.turns)
     }
 
     fn waiter(&mut self, resource: &Resource, id: u64) -> Option<&mut Waiter<W>> {

@@ -263,7 +263,7 @@ impl<L> Lock<L> {
                 self.inner.log_wait(&error);
             }
             // The pause must end before the waiter's entry in the queue has to be renewed.
-            let due = queue_ticket.as_ref().map(QueueTicket::due);
+            let due = queue_ticket.as_mut().map(QueueTicket::due);
             let until = deadline.into_iter().chain(due).min();
             contact = backoff.rest(&tally, began, until, queue_ticket.as_mut()).await;
         }

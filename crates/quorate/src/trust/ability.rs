@@ -1,6 +1,6 @@
 //! Decides whether a node serves what leases need. A node may be trusted and answer each request, and yet refuse every
-//! write: it is out of memory or disk space, or the worker's user lacks a permission. Such a node is reported as one
-//! that does not vote. If it refused the last test of the commands that leases need, it is not asked for new leases: it
+//! write: it is out of memory or disk space, or the worker's user lacks a permission. Or its clock and the worker's are so
+//! far apart that it cannot start a fencing counter. Such a node is reported as one that does not vote. If it refused the last test of the commands that leases need, it is not asked for new leases: it
 //! might grant one, and refuse the extensions. All other requests are still sent to it, and its grants count.
 
 use crate::{
@@ -21,13 +21,21 @@ const REFUSAL_LASTS: Duration = Duration::from_secs(10);
 /// it may show only that the node had stored the record earlier. A leader repeats a refused write many times in this time.
 const WRITES_REPEATED_WITHIN: Duration = Duration::from_secs(1);
 
+/// The part of the largest distance of the clocks by which they must be closer before they count as close again. The
+/// measured distance varies with each round trip.
+const CLOSER_BY: u32 = 10;
+
 /// The ability of one node to serve the requests of this worker.
 #[derive(Debug, Default)]
-pub(super) struct Ability(Option<Inability>);
+pub(super) struct Ability {
+    refuses: Option<Inability>,
+    /// [`VoteRejection::Clock`] with the distance that was measured first, while the clocks are too far apart.
+    apart: Option<VoteRejection>,
+}
 
 #[derive(Debug)]
 struct Inability {
-    why: VoteRejection,
+    why: Arc<str>,
     /// The kind of the request that was refused last. `None` for a test.
     kind: Option<Discriminant<Request>>,
     last: BootTime,
@@ -35,24 +43,43 @@ struct Inability {
 
 impl Ability {
     /// Returns the reason why the node does not serve what leases need. `None` if it does.
-    pub(super) fn objection(&self) -> Option<&VoteRejection> {
-        self.0.as_ref().map(|inability| &inability.why)
+    pub(super) fn objection(&self) -> Option<VoteRejection> {
+        let refuses =
+            self.refuses.as_ref().map(|inability| VoteRejection::Unable(Arc::clone(&inability.why)));
+        refuses.or_else(|| self.apart.clone())
+    }
+
+    /// Returns whether the node refuses requests.
+    pub(super) fn is_unable(&self) -> bool {
+        self.refuses.is_some()
     }
 
     /// Returns the reason why the node refused the last test. `None` if it passed.
     pub(super) fn failed_test(&self) -> Option<Arc<str>> {
-        match &self.0 {
-            Some(Inability { why: VoteRejection::Unable(why), kind: None, .. }) => Some(Arc::clone(why)),
-            _ => None,
-        }
+        let failed = self.refuses.as_ref().filter(|inability| inability.kind.is_none());
+        failed.map(|inability| Arc::clone(&inability.why))
     }
 
     /// Records the result of the commands that the handshake has tried.
     pub(super) fn connected(&mut self, now: BootTime, unable: Option<&Arc<str>>) {
         match unable {
-            Some(why) => self.refused(now, None, VoteRejection::Unable(Arc::clone(why))),
+            Some(why) => self.refused(now, None, why),
             None => self.served(now, None, Duration::ZERO),
         };
+    }
+
+    /// Records the measured distance between the node's clock and this worker's. The clocks may be `most` apart. Returns
+    /// whether the objection may have changed.
+    ///
+    /// The measure decides alone. A node refuses an acquire for its clock only if it has no counter for the resource, so its
+    /// replies would show it in turn as one that votes and as one that does not.
+    pub(super) fn measured(&mut self, apart: Duration, most: Duration) -> bool {
+        let is_far = if self.apart.is_some() { apart > most - most / CLOSER_BY } else { apart > most };
+        let changed = is_far != self.apart.is_some();
+        if changed {
+            self.apart = is_far.then_some(VoteRejection::Clock { apart });
+        }
+        changed
     }
 
     /// Records the reply to `request`. Returns whether the objection has changed.
@@ -60,47 +87,31 @@ impl Ability {
         // A request to replace the marker by the same marker is a test, like the write of the handshake.
         let kind = (!matches!(request, Request::Mark { .. })).then(|| discriminant(request));
         match reply {
-            Reply::Refused(Refusal::Unable(why)) => {
-                self.refused(now, kind, VoteRejection::Unable(Arc::clone(why)))
-            }
-            Reply::Refused(Refusal::Clock { apart }) => {
-                self.refused(now, kind, VoteRejection::Clock { apart: *apart })
-            }
+            Reply::Refused(Refusal::Unable(why)) => self.refused(now, kind, why),
             Reply::Written => self.served(now, kind, WRITES_REPEATED_WITHIN),
             _ if shows_a_write(reply) => self.served(now, kind, Duration::ZERO),
             _ => false,
         }
     }
 
-    fn refused(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, why: VoteRejection) -> bool {
-        let known = self.0.take();
+    fn refused(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, why: &Arc<str>) -> bool {
+        let known = self.refuses.as_ref();
         // Only a test shows that what refused a test has ended.
-        let kind = if known.as_ref().is_some_and(|known| known.kind.is_none()) { None } else { kind };
-        let (why, is_new) = match known {
-            // The distance differs in each reply. The first one is kept, so that the state does not change each time.
-            Some(Inability { why: known @ VoteRejection::Clock { .. }, .. })
-                if matches!(why, VoteRejection::Clock { .. }) =>
-            {
-                (known, false)
-            }
-            known => {
-                let is_new = known.is_none_or(|known| known.why != why);
-                (why, is_new)
-            }
-        };
-        self.0 = Some(Inability { why, kind, last: now });
+        let kind = if known.is_some_and(|known| known.kind.is_none()) { None } else { kind };
+        let is_new = known.is_none_or(|known| known.why != *why);
+        self.refuses = Some(Inability { why: Arc::clone(why), kind, last: now });
         is_new
     }
 
     /// Notes that the node has served a request. If it is of the refused kind, the inability ends when the node has refused
     /// nothing for `after`.
     fn served(&mut self, now: BootTime, kind: Option<Discriminant<Request>>, after: Duration) -> bool {
-        let ended = self.0.as_ref().is_some_and(|inability| {
+        let ended = self.refuses.as_ref().is_some_and(|inability| {
             let lasts = if inability.kind == kind { after } else { REFUSAL_LASTS };
             now >= inability.last + lasts
         });
         if ended {
-            self.0 = None;
+            self.refuses = None;
         }
         ended
     }
@@ -164,7 +175,7 @@ mod tests {
         let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
         assert!(!ability.observe(now, &acquire(), &GRANTED) && ability.objection().is_none());
         assert!(ability.observe(now, &acquire(), &unable("OOM")), "a change");
-        assert_eq!(ability.objection(), Some(&VoteRejection::Unable("OOM".into())));
+        assert_eq!(ability.objection(), Some(VoteRejection::Unable("OOM".into())));
         assert!(!ability.observe(now, &acquire(), &unable("OOM")), "the same");
         assert!(ability.observe(now, &acquire(), &unable("MISCONF")), "another reason");
         // None of these shows that the node can write for an acquire.
@@ -209,12 +220,26 @@ mod tests {
         ability.observe(now + 5 * SECOND, &extend(), &unable("NOPERM"));
         assert!(!ability.observe(now + 14 * SECOND, &probe(), &Reply::Marked));
         assert!(ability.observe(now + 15 * SECOND, &probe(), &Reply::Marked));
-        // The clocks are measured again by the next acquire only.
-        let apart = |seconds| Reply::Refused(Refusal::Clock { apart: seconds * SECOND });
-        assert!(ability.observe(now, &acquire(), &apart(60)));
-        assert!(!ability.observe(now, &acquire(), &apart(61)), "the distance differs each time");
-        assert!(!ability.observe(now, &probe(), &Reply::Marked));
-        assert_eq!(ability.objection(), Some(&VoteRejection::Clock { apart: 60 * SECOND }));
+    }
+
+    /// Regression: an acquire of a resource with a counter showed the node as one that votes, and the next one without a
+    /// counter as one that does not.
+    #[test]
+    fn the_measured_distance_of_the_clocks_decides_and_no_reply_does() {
+        let (mut ability, now) = (Ability::default(), BootTime::from_nanos(5));
+        let far = Some(VoteRejection::Clock { apart: 60 * SECOND });
+        assert!(!ability.measured(SECOND, SECOND) && ability.objection().is_none(), "as far as allowed");
+        assert!(ability.measured(60 * SECOND, SECOND), "a change");
+        assert!(!ability.measured(61 * SECOND, SECOND), "the distance differs each time");
+        assert!(!ability.observe(now, &acquire(), &GRANTED));
+        assert!(!ability.observe(now, &acquire(), &Reply::Refused(Refusal::Clock { apart: 62 * SECOND })));
+        assert!(!ability.measured(SECOND - Duration::from_millis(50), SECOND), "about as far as allowed");
+        assert!(ability.objection() == far && !ability.is_unable());
+        assert!(ability.measured(SECOND / 2, SECOND) && ability.objection().is_none());
+        assert!(!ability.observe(now, &acquire(), &Reply::Refused(Refusal::Clock { apart: 62 * SECOND })));
+        ability.measured(60 * SECOND, SECOND);
+        ability.observe(now, &acquire(), &unable("OOM"));
+        assert_eq!(ability.objection(), Some(VoteRejection::Unable("OOM".into())), "it refuses every lease");
     }
 
     #[test]

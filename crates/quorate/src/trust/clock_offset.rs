@@ -1,4 +1,7 @@
-use crate::{env::BootTime, node::NodeTime};
+use crate::{
+    env::{BootTime, WallTime},
+    node::NodeTime,
+};
 use std::time::Duration;
 
 /// The age after which a sample is replaced by any newer one, even by a less precise one.
@@ -41,6 +44,13 @@ impl ClockOffset {
         NodeTime::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
+    /// Returns the smallest distance between the node's clock and a clock that shows `wall` when the boot clock shows `at`.
+    pub(crate) fn distance(self, wall: WallTime, at: BootTime) -> Duration {
+        let wall = i128::from(wall.as_micros()) - i128::from(at.as_nanos() / 1_000);
+        let apart = (self.low_micros - wall).max(wall - self.high_micros).max(0);
+        Duration::from_micros(u64::try_from(apart).unwrap_or(u64::MAX))
+    }
+
     /// Returns the bound of [`ClockOffset::node_time_at_least`], less an allowance for drift. The sample of
     /// an unreachable node may be old, and the two clocks may have drifted apart in the time by which it is
     /// older than [`SAMPLE_AGE`].
@@ -72,6 +82,10 @@ mod tests {
             ms(20_000),
             "old samples are replaced"
         );
+        let apart = |wall| tight.distance(WallTime::from_micros(wall), ms(1_000));
+        assert_eq!([5_999_000, 6_000_000].map(apart), [Duration::ZERO; 2], "within the round trip");
+        assert_eq!(apart(15_999_000), Duration::from_millis(9_998));
+        assert!(apart(1_000_000) > Duration::from_millis(4_998));
         let stepped = ClockOffset::sample(NodeTime::from_micros(9_500_000), ms(500), ms(590));
         assert_eq!(tight.refine(stepped), stepped, "a step replaces the known sample");
     }

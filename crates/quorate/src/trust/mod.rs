@@ -53,8 +53,9 @@
 //! # Nodes that answer and refuse
 //!
 //! A trusted node may refuse what leases need: it is out of memory or disk space, too few replicas follow it, the worker's
-//! user lacks a permission, or the clocks are too far apart. Such a node is reported as one that does not vote, with its
-//! error ([`VoteRejection::Unable`], [`VoteRejection::Clock`]), and probed until it serves again. If it refused a test of
+//! user lacks a permission. Such a node is reported as one that does not vote, with its error ([`VoteRejection::Unable`]),
+//! and probed until it serves again. A node whose clock is measured to be more than `max_clock_offset` from the worker's is
+//! reported alike ([`VoteRejection::Clock`]): it cannot start a fencing counter for the worker. If it refused a test of
 //! the commands that leases need, it is not asked for new leases, since it might grant one and refuse its extensions. All
 //! other requests are sent to it as before, and what it grants counts: a lease that is held lives on as long as a majority
 //! extends it.

@@ -1,10 +1,11 @@
 use crate::{
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::{Hello, NodeTime, Reply, Request},
     sabotage::Sabotage,
     trust::{
         Marker, NodeState, QuarantineReason, VoteRejection,
         ability::Ability,
+        clock_offset::ClockOffset,
         clock_steps::ClockStep,
         marking::{Admission, Marking, is_same_memory},
         policy::{StampCheck, TrustDecision, TrustPolicy},
@@ -97,9 +98,20 @@ impl NodeTrust {
         }
     }
 
+    /// Records a measure of the node's clock, at a time at which this worker's wall clock showed `wall`. A node whose clock
+    /// is too far from this worker's is no longer reported as one that votes. Its replies count as before.
+    pub(crate) fn clock_measured(&mut self, now: BootTime, wall: WallTime, measure: ClockOffset) {
+        let apart = measure.distance(wall, now);
+        if self.ability.measured(apart, self.policy.config.max_clock_offset)
+            && matches!(self.trust, TrustState::Granted)
+        {
+            self.grant();
+        }
+    }
+
     /// Returns whether the node refuses what leases need.
     pub(crate) fn is_unable(&self) -> bool {
-        self.ability.objection().is_some()
+        self.ability.is_unable()
     }
 
     /// Returns the reason why the node refused the last test, if it did. Then it is not asked for new leases.
@@ -469,8 +481,8 @@ impl NodeTrust {
 
     fn grant(&mut self) {
         self.trust = TrustState::Granted;
-        let objection = self.ability.objection().cloned();
-        self.registry.set_state(self.me, objection.map_or(NodeState::Trusted, NodeState::Refused));
+        self.registry
+            .set_state(self.me, self.ability.objection().map_or(NodeState::Trusted, NodeState::Refused));
     }
 
     fn refuse(&mut self, why: VoteRejection) {

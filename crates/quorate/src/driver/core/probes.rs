@@ -6,7 +6,7 @@ use crate::{
         Command, Core, PROBE_EVERY, PROBE_LATE_EVERY, RECONNECT_EVERY, TELL_AFTER, TEST_AT_LEAST_EVERY,
         TESTS, batches::IN_FLIGHT_MAX,
     },
-    env::BootTime,
+    env::{BootTime, WallTime},
     node::{BatchReply, Cause, NodeTime, Reply, Request, StampStep},
     sabotage::Sabotage,
     trust::{Admission, ClockObservation, Marking},
@@ -22,6 +22,13 @@ impl Core {
             ClockObservation::Steady { from } => self.registry.set_steady(self.me, from, sent),
             ClockObservation::Stepped(_) if self.policy.config.sabotaged(Sabotage::ClockStepsIgnored) => {}
             ClockObservation::Stepped(step) => self.node_trust.clock_stepped(step),
+        }
+    }
+
+    /// Compares the node's clock, as it was measured last, with this worker's wall clock, which shows `wall`.
+    pub(crate) fn compare_clocks(&mut self, now: BootTime, wall: WallTime) {
+        if let Some(measure) = self.offset {
+            self.node_trust.clock_measured(now, wall, measure);
         }
     }
 

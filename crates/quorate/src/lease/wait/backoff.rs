@@ -70,8 +70,6 @@ pub(crate) struct RetryBackoff<'a> {
     known: Option<Owner>,
     /// The number of waiters that came before this one when the resource was released last.
     ahead: u32,
-    /// The owner whose release was counted as a turn of the queue last.
-    turn_of: Option<Owner>,
     waiting: Option<Subscription>,
     /// The number of consecutive attempts that were lost although no client held the resource.
     splits: u32,
@@ -97,7 +95,6 @@ impl<'a> RetryBackoff<'a> {
             asks_one: false,
             known: None,
             ahead: 0,
-            turn_of: None,
             waiting: None,
             splits: 0,
             looks: 0,
@@ -174,7 +171,13 @@ impl<'a> RetryBackoff<'a> {
         self.quiet_since.get_or_insert(began);
         // The first node named a holder that no majority has confirmed, although it was this waiter's turn.
         let is_doubtful = refused_by_one && self.ahead == 0 && tally.first_named() != self.known.as_ref();
-        let (pause, latest) = if is_doubtful { self.confirmation() } else { self.pause(tally) };
+        // A waiter far behind cannot be granted. It attempts only when it must renew its entry, which ends the wait.
+        let is_far = queue.as_deref_mut().is_some_and(|queue| queue.ahead() > AHEAD_MAX);
+        let (pause, latest) = match is_doubtful {
+            true => self.confirmation(),
+            false if is_far => (LOOK_AT_LEAST_EVERY, LOOK_AT_LEAST_EVERY),
+            false => self.pause(tally),
+        };
         let (mut until, mut latest) = (bounded(pause), bounded(latest));
         loop {
             let woken = tokio::select! { biased;
@@ -196,12 +199,7 @@ impl<'a> RetryBackoff<'a> {
                 self.inner.recent_waits().add(self.resource, env.now());
                 let delay = match queue.as_deref_mut() {
                     Some(queue) => {
-                        // A release that woke this waiter too early wakes it a second time, and is still one turn.
-                        // All readers share one owner.
-                        let is_counted =
-                            self.turn_of.replace(wake.owner.clone()).as_ref() == Some(&wake.owner);
-                        let is_new = !is_counted || wake.owner.as_str() == Owner::READERS;
-                        self.ahead = if is_new { queue.released() } else { queue.ahead() };
+                        self.ahead = queue.ahead_in_this_turn();
                         (self.ahead <= AHEAD_MAX).then(|| self.attempt * (2 * self.ahead))
                     }
                     None => self.lot(wake.notified),

@@ -2,14 +2,17 @@ use crate::{
     config::QuorumConfig,
     env::BootTime,
     lease::inner::QuorumInner,
-    node::{Owner, Reply, Request, Resource},
+    node::{Owner, Refusal, Reply, Request, Resource},
     sabotage::Sabotage,
     vote::{Answer, Vote, VoteReceiver},
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest time between two renewals of a waiter's entry in the queue.
+/// The longest time between two renewals of an entry in the queue, if few waiters are ahead.
 const AGAIN: Duration = Duration::from_millis(100);
+/// The time between two renewals grows by [`AGAIN`] with so many waiters ahead. A waiter far behind needs its entry only
+/// later, and each renewal costs every node the time of a whole queue.
+const AHEAD_PER_PERIOD: u32 = 8;
 
 /// A waiter's ticket in the nodes' queues for one resource. Each node's queue has an entry for the ticket.
 /// The waiter joins the queues once its patience is over. Dropping this value removes the entry from every
@@ -31,16 +34,28 @@ pub(crate) struct QueueTicket {
     from: BootTime,
     /// The last request to join the queues or to renew the entries.
     asked: Option<Asked>,
-    /// The number of waiters ahead, as far as it is known. A reported release reduces it.
-    ahead: Option<u32>,
+    /// The place in the queue, as far as it is known.
+    place: Option<Place>,
+}
+
+/// A place in the queue that the nodes reported.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    ahead: u32,
+    /// The number of turns that this process knew of when it asked for the place.
+    turns: u64,
+    /// True if the queues are full, and have no entry of this waiter.
+    is_refused: bool,
 }
 
 /// A request to all queues, and the votes on it.
 #[derive(Debug)]
 struct Asked {
     at: BootTime,
+    /// The number of turns that this process knew of.
+    turns: u64,
     votes: VoteReceiver,
-    /// The number of nodes that have confirmed the entry.
+    /// The number of nodes that have confirmed the entry, or have more waiters ahead than they keep entries of.
     standing: usize,
     /// The number of nodes that have not answered.
     open: usize,
@@ -62,12 +77,13 @@ impl QueueTicket {
             exclusive,
             from: env.now() + patience,
             asked: None,
-            ahead: None,
+            place: None,
         }
     }
 
-    /// Returns the time after which a node removes an entry that is not renewed: three times the longest time
-    /// between two renewals.
+    /// Returns the time after which a node removes an entry that is not renewed. The first waiters of the queue renew theirs
+    /// three times within it. The entry of a waiter far behind may end between two renewals. The next one restores
+    /// it at its place.
     pub(crate) fn ttl(config: &QuorumConfig) -> Duration {
         (AGAIN + config.node_timeout * 2) * 3
     }
@@ -82,11 +98,12 @@ impl QueueTicket {
     pub(crate) async fn ticket(&mut self) -> Option<Owner> {
         let inner = Arc::clone(&self.inner);
         let env = inner.env();
-        if self.asked.as_ref().is_some_and(|asked| env.now() < asked.at + AGAIN) {
+        let period = self.period();
+        if self.asked.as_ref().is_some_and(|asked| env.now() < asked.at + period) {
             return Some(self.ticket.clone());
         }
         if let Some(asked) = &mut self.asked
-            && !asked.stands(inner.pool().majority(), &mut self.ahead).await
+            && !asked.stands(inner.pool().majority(), &mut self.place).await
         {
             self.give_up();
             let ttl = Self::ttl(inner.config());
@@ -107,39 +124,57 @@ impl QueueTicket {
             ttl: Self::ttl(inner.config()),
             exclusive: self.exclusive,
         };
-        let votes = inner.pool().ask_all(request);
-        self.asked = Some(Asked { at: env.now(), votes, standing: 0, open: inner.pool().len() });
+        let (turns, votes) = (self.turns(), inner.pool().ask_all(request));
+        self.asked = Some(Asked { at: env.now(), turns, votes, standing: 0, open: inner.pool().len() });
         Some(self.ticket.clone())
     }
 
     /// Returns the latest time at which the waiter must join the queues or renew its entries.
-    pub(crate) fn due(&self) -> BootTime {
+    pub(crate) fn due(&mut self) -> BootTime {
+        let period = self.period();
         match &self.asked {
-            Some(asked) => asked.at + AGAIN,
+            Some(asked) => asked.at + period,
             None => self.from.max(self.inner.env().now() + AGAIN),
         }
     }
 
     /// Returns the number of waiters that come before this one, or 0 if it is not known.
     pub(crate) fn ahead(&mut self) -> u32 {
-        if let Some(asked) = &mut self.asked {
-            while let Some(vote) = asked.votes.try_recv() {
-                asked.count(&vote, &mut self.ahead);
-            }
-        }
-        self.ahead.unwrap_or(0)
+        self.ahead_after(self.turns())
     }
 
-    /// Notes a reported release of the resource, which is the turn of one waiter. Returns the number of waiters that
-    /// come before this one, or 0 if it is not known.
-    pub(crate) fn released(&mut self) -> u32 {
-        let ahead = self.ahead();
-        self.ahead = Some(ahead.saturating_sub(1));
-        ahead
+    /// Returns the number of waiters that came before this one when the release was reported that has just woken it, or 0 if
+    /// it is not known. The release is the turn of one of them.
+    pub(crate) fn ahead_in_this_turn(&mut self) -> u32 {
+        self.ahead_after(self.turns().saturating_sub(1))
+    }
+
+    fn ahead_after(&mut self, turns: u64) -> u32 {
+        if let Some(asked) = &mut self.asked {
+            while let Some(vote) = asked.votes.try_recv() {
+                asked.count(&vote, &mut self.place);
+            }
+        }
+        self.place.map_or(0, |place| {
+            let since = u32::try_from(turns.saturating_sub(place.turns)).unwrap_or(u32::MAX);
+            place.ahead.saturating_sub(since)
+        })
+    }
+
+    /// Returns the time between two renewals at the present place. A waiter without an entry, which a full queue has refused,
+    /// has none to keep.
+    fn period(&mut self) -> Duration {
+        let periods = 1 + self.ahead() / AHEAD_PER_PERIOD;
+        let ttl = Self::ttl(self.inner.config());
+        (AGAIN * periods).min(if self.place.is_some_and(|place| place.is_refused) { ttl } else { ttl / 2 })
+    }
+
+    fn turns(&self) -> u64 {
+        self.inner.pool().waiters().wake_queue().turns(&self.resource)
     }
 
     fn give_up(&mut self) {
-        self.ahead = None;
+        self.place = None;
         if self.asked.take().is_some() {
             let (resource, ticket) = (self.resource.clone(), self.ticket.clone());
             self.inner.pool().free(Request::LeaveQueue { resource, ticket }, |_| true, None);
@@ -156,25 +191,29 @@ impl Drop for QueueTicket {
 impl Asked {
     /// Waits for the votes. Returns whether a majority has confirmed the request. A node that does not answer counts
     /// as failed after the node timeout.
-    async fn stands(&mut self, majority: usize, ahead: &mut Option<u32>) -> bool {
+    async fn stands(&mut self, majority: usize, place: &mut Option<Place>) -> bool {
         while self.standing < majority && self.standing + self.open >= majority {
             let Some(vote) = self.votes.recv().await else { return false };
-            self.count(&vote, ahead);
+            self.count(&vote, place);
         }
         self.standing >= majority
     }
 
     /// Counts a vote. Of the places that the nodes report, the first one counts: an attempt that is too early is
-    /// refused, and one that is too late lets the lock wait.
-    fn count(&mut self, vote: &Vote, ahead: &mut Option<u32>) {
+    /// refused, and one that is too late lets the lock wait. A node whose queue is full keeps the waiters that come
+    /// first, so all of them are ahead.
+    fn count(&mut self, vote: &Vote, place: &mut Option<Place>) {
         self.open -= 1;
-        if let Answer::Reply(Reply::Queued { ahead: reported }) = vote.answer {
-            *ahead = Some(if self.standing == 0 {
-                reported
-            } else {
-                ahead.map_or(reported, |known| known.min(reported))
-            });
-            self.standing += 1;
-        }
+        let (reported, is_refused) = match vote.answer {
+            Answer::Reply(Reply::Queued { ahead }) => (ahead, false),
+            Answer::Reply(Reply::Refused(Refusal::Crowded { most })) => (most, true),
+            _ => return,
+        };
+        let reported = Place { ahead: reported, turns: self.turns, is_refused };
+        *place = match *place {
+            Some(known) if self.standing > 0 && known.ahead < reported.ahead => Some(known),
+            _ => Some(reported),
+        };
+        self.standing += 1;
     }
 }
