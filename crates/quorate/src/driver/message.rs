@@ -1,6 +1,6 @@
 use crate::{
     env::BootTime,
-    node::{BatchReply, Listen, NodeTime, Owner, Reply, Request},
+    node::{BatchReply, Listen, Owner, Reply, Request},
     trust::{Marking, NodeEpoch},
     vote::ReplyTo,
 };

@@ -9,7 +9,7 @@ use crate::{
         waiters::WaiterRegistry,
     },
     env::{Env, WallTime},
-    node::{Cause, Listen, Node, NodeTime, Owner, Reply, Request, Resource},
+    node::{Cause, Listen, Node, Owner, Reply, Request, Resource},
     sabotage::Sabotage,
     trust::{Marker, NodeRegistry, NodeState, NodeStatus, TrustPolicy},
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},

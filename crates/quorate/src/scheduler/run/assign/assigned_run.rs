@@ -28,6 +28,8 @@ pub(super) struct AssignedRun {
     /// True if this leader has the job, so that it may open another generation.
     reopens: bool,
     stage: Stage,
+    /// The number of records of the run that are being stored.
+    storing: usize,
     cancel: Option<Arc<str>>,
     withdraw: Option<(RunOutcome, Arc<str>)>,
     /// The session that lost the run last.
@@ -55,8 +57,6 @@ struct Given {
     is_voiding: bool,
     /// A node has registered the start.
     started: bool,
-    /// The record says that the run is cancelled.
-    cancel_stored: bool,
     /// The session has ended, and what has been asked since then.
     over: Option<Over>,
 }
@@ -65,6 +65,10 @@ struct Given {
 struct Over {
     voided: bool,
     looked: bool,
+    /// The look that is under way was asked before the session ended. It may have missed the end of the run.
+    is_old_look: bool,
+    /// The same for the request to void the assignment.
+    is_old_void: bool,
 }
 
 /// The next step of a run.
@@ -87,10 +91,10 @@ impl AssignedRun {
     pub(super) fn new(job: Arc<Job>, open: OpenRun, reopens: bool, stored: bool, now: BootTime) -> Self {
         let cancel = open.cancel.clone();
         let stage = match open.to {
-            Some(_) => Stage::Given(Given::new(now, cancel.is_some())),
+            Some(_) => Stage::Given(Given::new(now)),
             None => Stage::Waiting { stored },
         };
-        Self { job, open, reopens, stage, cancel, withdraw: None, lost_by: None }
+        Self { job, open, reopens, stage, storing: 0, cancel, withdraw: None, lost_by: None }
     }
 
     pub(super) fn job(&self) -> &Arc<Job> {
@@ -127,39 +131,46 @@ impl AssignedRun {
         matches!(self.stage, Stage::Waiting { stored: false }) && self.open.not_before <= wall
     }
 
-    /// Notes that the ledger says that the run waits.
-    pub(super) fn waiting_stored(&mut self) {
+    /// Returns the record that says that the run waits, which is being stored from now on.
+    pub(super) fn store_waiting(&mut self) -> OpenRun {
         if let Stage::Waiting { stored } = &mut self.stage {
             *stored = true;
         }
+        self.storing += 1;
+        OpenRun { to: None, ..self.open.clone() }
     }
 
     /// Notes that `open` is being stored, which names the worker.
     pub(super) fn assign(&mut self, open: OpenRun) {
         (self.open, self.stage) = (open, Stage::Storing);
+        self.storing += 1;
     }
 
-    /// Notes that the record is stored.
+    /// Notes that a record is stored. The last one counts once all are.
     pub(super) fn stored(&mut self, now: BootTime) {
-        match &mut self.stage {
-            Stage::Storing => self.stage = Stage::Given(Given::new(now, self.open.cancel.is_some())),
-            Stage::Given(given) => given.cancel_stored = self.open.cancel.is_some(),
-            _ => {}
+        self.storing = self.storing.saturating_sub(1);
+        if self.storing == 0 && matches!(self.stage, Stage::Storing) {
+            self.stage = Stage::Given(Given::new(now));
         }
     }
 
-    /// Returns the record that says that the run is cancelled.
+    /// Returns the record that says that the run is cancelled, which is being stored from now on.
     pub(super) fn store_cancel(&mut self) -> OpenRun {
         self.open.cancel = self.cancel.clone();
+        self.storing += 1;
         self.open.clone()
+    }
+
+    /// Returns whether the leader wants the run back for another reason than that its worker is late.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.cancel.is_some() || self.withdraw.is_some()
     }
 
     /// Notes that the session of the worker has ended.
     pub(super) fn session_ended(&mut self) {
         if let Stage::Given(given) = &mut self.stage {
-            // What was asked before the session ended says nothing about it.
-            (given.is_looking, given.is_voiding) = (false, false);
-            given.over.get_or_insert_default();
+            let (is_old_look, is_old_void) = (given.is_looking, given.is_voiding);
+            given.over.get_or_insert(Over { is_old_look, is_old_void, ..Over::default() });
         }
     }
 
@@ -190,13 +201,14 @@ impl AssignedRun {
             return Found::Nothing;
         }
         given.is_looking = false;
+        let is_old = given.over.as_mut().is_some_and(|over| std::mem::take(&mut over.is_old_look));
         let (least, most) = LOOK_PAUSE;
-        given.look_at = now + (due.until(wall) / 4).clamp(least, most);
+        given.look_at = if is_old { now } else { now + (due.until(wall) / 4).clamp(least, most) };
         match end {
             None => Found::Nothing,
             Some(None) => {
                 if let Some(over) = &mut given.over {
-                    over.looked = true;
+                    over.looked |= !is_old;
                 }
                 Found::Nothing
             }
@@ -219,7 +231,7 @@ impl AssignedRun {
         given.void_at = now + VOID_AGAIN;
         given.started |= answers.too_late > 0;
         if let Some(over) = &mut given.over {
-            over.voided = true;
+            over.voided |= !std::mem::take(&mut over.is_old_void);
         }
         if answers.by_majority() {
             self.wait_again();
@@ -232,6 +244,7 @@ impl AssignedRun {
     pub(super) fn step(&mut self, me: &Arc<str>, (now, wall): (BootTime, WallTime)) -> Step {
         let ordered = self.order(wall);
         let late = self.open.not_before + START_WITHIN < wall;
+        let ordered_back = self.is_ordered();
         match &mut self.stage {
             Stage::Storing => Step::Wait,
             Stage::Waiting { .. } => match ordered {
@@ -243,16 +256,19 @@ impl AssignedRun {
                 false => Step::Wait,
             },
             Stage::Given(given) => {
-                if self.cancel.is_some() && !given.cancel_stored {
+                if self.cancel.is_some() && self.open.cancel.is_none() {
                     return Step::StoreCancel;
                 }
+                if self.storing > 0 {
+                    return Step::Wait;
+                }
                 match given.over {
-                    Some(Over { voided: true, looked: true }) => self.lost(me),
+                    Some(Over { voided: true, looked: true, .. }) => self.lost(me),
                     Some(Over { voided: false, .. }) if !given.is_voiding => self.void(),
                     Some(_) => Step::Wait,
                     None => {
                         let untimely = late && given.since + START_WITHIN < now;
-                        let wanted = self.withdraw.is_some() || self.cancel.is_some() || untimely;
+                        let wanted = ordered_back || untimely;
                         let is_due = !given.started && !given.is_voiding && given.void_at <= now;
                         if wanted && is_due { self.void() } else { Step::Wait }
                     }
@@ -276,7 +292,8 @@ impl AssignedRun {
                 });
                 let late = now + wall.until(self.open.not_before + START_WITHIN);
                 let late = late.max(given.since + START_WITHIN) + Duration::from_millis(1);
-                let void = (!given.started && !given.is_voiding).then(|| given.void_at.max(late));
+                let void_at = if self.is_ordered() { given.void_at } else { given.void_at.max(late) };
+                let void = (self.storing == 0 && !given.started && !given.is_voiding).then_some(void_at);
                 look.into_iter().chain(void).min()
             }
         }
@@ -359,7 +376,7 @@ pub(super) enum Found {
 }
 
 impl Given {
-    fn new(now: BootTime, cancel_stored: bool) -> Self {
+    fn new(now: BootTime) -> Self {
         Self {
             since: now,
             look_at: now,
@@ -367,7 +384,6 @@ impl Given {
             is_looking: false,
             is_voiding: false,
             started: false,
-            cancel_stored,
             over: None,
         }
     }

@@ -131,8 +131,8 @@ impl Dispatcher {
                     }
                 }
             }
-            // No run needs to know for certain that the session has ended.
-            Seen::Free if of_session.count() == 0 => self.roster.end(session),
+            // No run needs to know for certain that the session has ended. It may go on.
+            Seen::Free if of_session.count() == 0 => self.roster.dismiss(session),
             Seen::Free => {
                 if self.fencing.insert(Arc::clone(session)) {
                     out.push(Action::Fence { session: Arc::clone(session) });
@@ -159,6 +159,9 @@ impl Dispatcher {
     pub(super) fn stored(&mut self, key: &str, now: BootTime) {
         if let Some(run) = self.runs.get_mut(key) {
             run.stored(now);
+            if run.session().is_some_and(|session| self.roster.has_ended(session)) {
+                run.session_ended();
+            }
         }
     }
 
@@ -206,7 +209,9 @@ impl Dispatcher {
         if run.voided(id, answers, now)
             && let Some(session) = session
         {
-            self.roster.doubt(&session, now);
+            if !run.is_ordered() {
+                self.roster.doubt(&session, now);
+            }
             self.roster.take_back(&session, key);
         }
     }
@@ -284,11 +289,8 @@ impl Dispatcher {
             self.roster.pick((&run.job().name, run.open().not_before), run.lost_by(), (now, wall))
         else {
             if run.must_store_waiting(wall) {
-                run.waiting_stored();
-                out.push(Action::Store {
-                    key: Arc::clone(key),
-                    open: OpenRun { to: None, ..run.open().clone() },
-                });
+                let open = run.store_waiting();
+                out.push(Action::Store { key: Arc::clone(key), open });
             }
             return;
         };

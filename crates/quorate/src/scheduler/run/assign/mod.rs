@@ -11,6 +11,8 @@ mod assigned_run;
 mod dispatcher;
 mod roster;
 #[cfg(test)]
+mod sample_nodes;
+#[cfg(test)]
 mod samples;
 mod task;
 

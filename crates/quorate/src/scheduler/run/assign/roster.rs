@@ -91,12 +91,18 @@ impl Roster {
         true
     }
 
-    /// Notes that a session has ended, and that its worker executes nothing more.
-    pub(super) fn end(&mut self, session: &Arc<str>) {
+    /// Removes a member without runs whose session seems to have ended. If the session is seen again, it becomes a member
+    /// again.
+    pub(super) fn dismiss(&mut self, session: &Arc<str>) {
         self.announced.remove(session);
         if self.members.remove(session).is_some() {
             self.changed.insert(Arc::clone(session));
         }
+    }
+
+    /// Notes that a session has certainly ended, and that its worker executes nothing more.
+    pub(super) fn end(&mut self, session: &Arc<str>) {
+        self.dismiss(session);
         self.ended.insert(Arc::clone(session));
     }
 
