@@ -271,8 +271,8 @@ mod tests {
     fn a_start_without_an_answer_is_tried_again_after_a_pause() {
         let mut list = read(&["j"]);
         assert_eq!(due(&mut list, 9, DUE), [0]);
-        list.tried(&key("j"), id(7), &Tried::Over, ms(DUE).0);
         list.tried(&key("j"), id(0), &Tried::Again, ms(DUE).0);
+        list.tried(&key("j"), id(7), &Tried::Over, ms(DUE).0);
         assert_eq!(due(&mut list, 9, DUE + 99), NONE);
         assert_eq!(list.wake(ms(DUE + 50)), Some(ms(DUE + 100).0));
         let again = list.due(&jobs(&[]), 9, ms(DUE + 100));

@@ -80,7 +80,7 @@ struct World {
     term: u64,
     writes: u64,
     dispatcher: Dispatcher,
-    /// What the leader has written last, acknowledged or not.
+    /// The last write of each run by the leader, acknowledged or not.
     map: BTreeMap<Arc<str>, (Stamp, OpenRun)>,
     to_add: Vec<Arc<str>>,
     fences: Vec<Arc<str>>,

@@ -247,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_runs_counts_before_the_turn_and_the_turn_before_the_name() {
+        let mut roster = roster(&[("a", 9), ("b", 9)]);
+        assert_eq!(give(&mut roster, 0).as_deref(), Some("a"));
+        roster.take_back(&"a".into(), &key(0));
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("b"), "a got a run before");
+        for (session, number) in [("a", 1), ("a", 2), ("b", 3)] {
+            let id = to(session, number).id();
+            roster.assign(&session.into(), (&key(number), wall(DUE)), id, None);
+        }
+        assert_eq!(picked(&roster, None, 0).as_deref(), Some("b"), "it got the last run, but has fewer");
+    }
+
+    #[test]
     fn runs_that_are_due_later_take_no_room() {
         let mut roster = roster(&[("a", 1), ("b", 1)]);
         let pick = |roster: &Roster, due, after| {
