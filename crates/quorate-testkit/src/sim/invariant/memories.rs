@@ -55,6 +55,11 @@ impl Foundings {
         }
     }
 
+    /// Returns the time of the last founding.
+    pub(super) fn last(&self) -> WallTime {
+        self.0.values().copied().max().unwrap_or_default()
+    }
+
     /// Returns `true` if the ledger may have been founded after the time `at`, so that an earlier record may be lost.
     pub(super) fn any_since(&self, at: WallTime) -> bool {
         self.0.values().any(|founded| at <= *founded)

@@ -211,7 +211,8 @@ impl Ticks {
             let registration = self.registrations.get(spec.name);
             let since = registration.and_then(|known| known.since.map(|since| since.max(known.lost_until)));
             let since = since.ok_or_else(|| format!("{} was never registered", spec.name))?;
-            let fault_free = served_since.max(since);
+            // Until the ledger was founded, it may have waited for a server.
+            let fault_free = served_since.max(since).max(self.foundings.last());
             self.count_unjudged(spec, fault_free);
             let from = if spec.makes_up_all() { since } else { fault_free };
             let after = |at: &WallTime| spec.schedule.next_after(*at).filter(|at| *at <= until);

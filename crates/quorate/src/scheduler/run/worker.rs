@@ -44,7 +44,7 @@ const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::
 /// The pause between two announcements of a worker that has no row.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
-/// What a worker needs to execute runs.
+/// The parts that a worker needs to execute runs.
 #[derive(Clone, Debug)]
 pub(in crate::scheduler) struct Taking {
     pub(in crate::scheduler) registry: JobRegistry,

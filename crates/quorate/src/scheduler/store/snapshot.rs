@@ -109,8 +109,13 @@ impl LedgerSnapshot {
     }
 
     /// Decides on the run under `key`. `at` is the earliest time at which a record of the run may have been
-    /// written.
-    pub(in crate::scheduler) fn decide(&self, delivery: Delivery, key: &Arc<str>, at: WallTime) -> Decided {
+    /// written, and `due` the earliest time at which it may have been started.
+    pub(in crate::scheduler) fn decide(
+        &self,
+        delivery: Delivery,
+        key: &Arc<str>,
+        (at, due): (WallTime, WallTime),
+    ) -> Decided {
         let seen = self.runs.get(key);
         if seen.is_some_and(RunRecord::is_closed) {
             return Decided { decision: Decision::Skip(SkipReason::Final), seen: None, unknown: false };
@@ -118,7 +123,7 @@ impl LedgerSnapshot {
         if seen.is_none() && at < self.low_water {
             return Decided { decision: Decision::Skip(SkipReason::Pruned), seen: None, unknown: false };
         }
-        let unknown = seen.is_none() && !self.knows(at);
+        let unknown = seen.is_none() && !self.knows(due);
         let decision = match (seen, delivery) {
             (Some(RunRecord::Started { .. }), Delivery::AtMostOnce) => Decision::Skip(SkipReason::Started),
             (None, Delivery::AtMostOnce) if unknown => Decision::Skip(SkipReason::Unknown),
@@ -314,7 +319,7 @@ pub(in crate::scheduler) mod tests {
 
     fn decided(sealed: &LedgerSnapshot, delivery: Delivery, tick: u64) -> (Decision, bool) {
         let Decided { decision, unknown, .. } =
-            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), at(tick));
+            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), (at(tick), at(tick)));
         (decision, unknown)
     }
 

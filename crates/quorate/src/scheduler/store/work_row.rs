@@ -18,7 +18,7 @@ pub(in crate::scheduler) struct WorkRow {
     pub(in crate::scheduler) runs: BTreeMap<Arc<str>, WorkRun>,
 }
 
-/// What a worker announces of itself, in the part `workers` of the ledger.
+/// The announcement of a worker, in the part `workers` of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::scheduler) struct Announcement {
     /// The name of the worker.

@@ -293,7 +293,9 @@ impl AssignedRun {
                 let late = now + wall.until(self.open.not_before + START_WITHIN);
                 let late = late.max(given.since + START_WITHIN) + Duration::from_millis(1);
                 let void_at = if self.is_ordered() { given.void_at } else { given.void_at.max(late) };
-                let void = (self.storing == 0 && !given.started && !given.is_voiding).then_some(void_at);
+                let may_void =
+                    self.storing == 0 && given.over.is_none() && !given.started && !given.is_voiding;
+                let void = may_void.then_some(void_at);
                 look.into_iter().chain(void).min()
             }
         }
@@ -363,7 +365,7 @@ impl AssignedRun {
     }
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
     Nothing,

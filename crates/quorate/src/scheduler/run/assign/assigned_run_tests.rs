@@ -396,6 +396,17 @@ fn a_run_wakes_the_leader_when_its_void_must_be_asked_again() {
     }
 }
 
+/// Tests that a run whose session has ended does not wake the leader again and again while it waits for an answer.
+#[test]
+fn a_run_whose_session_has_ended_wakes_the_leader_for_nothing_that_is_under_way() {
+    let mut run = given(AtMostOnce);
+    run.session_ended();
+    assert!(looks(&mut run, LATE));
+    assert_eq!(step(&mut run, LATE), Step::Void(first()));
+    assert!(!run.voided(first(), registered(0, 0, 0), ms(LATE).0));
+    assert_eq!((step(&mut run, LATE + 9_000), wakes(&mut run, LATE + 9_000)), (Step::Wait, None));
+}
+
 /// Tests that a leader that wakes up at the times that a run names makes progress: it looks at every wake time after the
 /// run is due, and never wakes up twice at one time.
 #[test]

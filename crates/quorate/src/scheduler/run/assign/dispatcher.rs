@@ -36,7 +36,7 @@ pub(super) struct Dispatcher {
     fencing: BTreeSet<Arc<str>>,
 }
 
-/// What the shell must do.
+/// An action that the shell must carry out.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     /// Store the record of a run, and call [`Dispatcher::stored`] once it is at a majority.

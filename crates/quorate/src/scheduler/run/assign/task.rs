@@ -163,7 +163,7 @@ struct AssignTask {
     forget_at: BootTime,
 }
 
-/// What has happened.
+/// An answer of the nodes.
 enum Event {
     Stored { key: Arc<str>, written: bool },
     Voided { key: Arc<str>, id: AssignmentId, answers: Registered },
