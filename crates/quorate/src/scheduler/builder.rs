@@ -12,7 +12,7 @@ use crate::{
         job::Job,
         leader::{self, Leading},
         registry::{JobRegistry, Phase},
-        run::worker::{Taking, take_runs},
+        run::{assignment::Taking, worker::take_runs},
         store::retention::Retention,
     },
 };

@@ -1,15 +1,16 @@
 //! One assignment on its worker: its start, the execution of the run, and the report of its end.
 
-use super::worker::Taking;
 use crate::{
     env::BootTime,
     lease::Lease,
     ledger::{Ledger, Registered},
     node::copy::{AssignmentId, WorkAct},
+    quorum::Quorum,
     sabotage::Sabotage,
     scheduler::{
         job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
+        registry::JobRegistry,
         run::{
             Cancel, Execution, ExecutionEnd,
             span::{record_end, run_span},
@@ -26,6 +27,19 @@ pub(super) const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// A worker whose start no majority registers within this time gives the run back. Too few nodes may take part in the
 /// assignment, because others have forgotten it since.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(2);
+
+/// The parts that a worker needs to execute runs.
+#[derive(Clone, Debug)]
+pub(in crate::scheduler) struct Taking {
+    pub(in crate::scheduler) registry: JobRegistry,
+    pub(in crate::scheduler) quorum: Quorum,
+    pub(in crate::scheduler) ledger: Ledger,
+    pub(in crate::scheduler) group: Arc<str>,
+    /// The number of runs that the worker executes at the same time.
+    pub(in crate::scheduler) max_running: usize,
+    pub(in crate::scheduler) ttl: Duration,
+    pub(in crate::scheduler) grace: Duration,
+}
 
 /// The result of an attempt to start an assignment.
 #[derive(Debug, PartialEq, Eq)]

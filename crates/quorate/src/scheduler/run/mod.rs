@@ -2,7 +2,7 @@
 //! decisions, in `plan`, use this room, which uses none of them.
 
 pub(super) mod assign;
-mod assignment;
+pub(super) mod assignment;
 mod attempts;
 pub(super) mod cancel;
 pub(super) mod on_leader;

@@ -17,14 +17,13 @@
 use crate::{
     env::{BootTime, Env, ScopedTask},
     lease::Lease,
-    ledger::{Ledger, LedgerError, LedgerView},
+    ledger::{LedgerError, LedgerView},
     node::{FencingToken, copy::AssignmentId},
-    quorum::Quorum,
     scheduler::{
         policy::Placement,
-        registry::{JobRegistry, Phase},
+        registry::Phase,
         run::{
-            assignment::{ASK_AGAIN, Assignment, Tried},
+            assignment::{ASK_AGAIN, Assignment, Taking, Tried},
             session::Sessions,
             worklist::{Due, Worklist, job_of},
         },
@@ -43,19 +42,6 @@ use tokio_util::sync::CancellationToken;
 const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// The pause between two announcements of a worker that has no row.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
-
-/// The parts that a worker needs to execute runs.
-#[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Taking {
-    pub(in crate::scheduler) registry: JobRegistry,
-    pub(in crate::scheduler) quorum: Quorum,
-    pub(in crate::scheduler) ledger: Ledger,
-    pub(in crate::scheduler) group: Arc<str>,
-    /// The number of runs that the worker executes at the same time.
-    pub(in crate::scheduler) max_running: usize,
-    pub(in crate::scheduler) ttl: Duration,
-    pub(in crate::scheduler) grace: Duration,
-}
 
 /// Executes the runs that leaders assign to this worker, until `stop` is cancelled or the scheduler is being drained. Then
 /// waits until the runs that it executes have ended.

@@ -9,7 +9,7 @@ use crate::{
         job::{Job, RequestId, RunOutcome},
         leader::{Leading, lead},
         registry::JobRegistry,
-        run::worker::{Taking, take_runs},
+        run::{assignment::Taking, worker::take_runs},
         schedule::{Schedule, every},
         store::{HistoryEntry, JobAction, JobRequest, JobResponse},
     },
