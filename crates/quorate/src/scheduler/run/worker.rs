@@ -10,8 +10,8 @@
 //! # The search for runs
 //!
 //! The leader writes a row for each session that it knows ([`WorkRow`]). A worker whose session has no row announces itself.
-//! While the row has new runs, the worker reads it up to ten times a second, and otherwise about once a second. It reads
-//! the record of a new run ahead of the time at which the run is due. At that time, it needs one round of requests
+//! While the row has new runs, the worker reads it up to twenty times a second, and later more rarely, down to once a
+//! second. It reads the record of a new run ahead of the time at which the run is due. At that time, it needs one round of requests
 //! before the handler starts (see [`assign`](super::assign)).
 
 use crate::{
@@ -38,8 +38,9 @@ use futures_util::{
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The shortest and the longest pause between two reads of the worker's row.
-const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The shortest and the longest pause between two reads of the worker's row. In between, the pause is a quarter of the time
+/// since the row had a new run.
+const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// The pause between two announcements of a worker that has no row.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
@@ -59,7 +60,7 @@ pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToke
         announcing: None,
         read_began: env.now(),
         read_at: env.now(),
-        pause: READ_PAUSE.0,
+        new_at: env.now(),
         env,
         with,
     };
@@ -84,7 +85,8 @@ struct Worker {
     read_began: BootTime,
     /// The time of the next read, or of the next attempt to begin a session.
     read_at: BootTime,
-    pause: Duration,
+    /// The time at which the session began, or its row had a new run.
+    new_at: BootTime,
 }
 
 struct Session {
@@ -199,7 +201,7 @@ impl Worker {
                 let lease = Arc::new(lease);
                 let session =
                     Session { name, lease, founded: None, read: now, announce_at: now, announced: None };
-                (self.session, self.read_at, self.pause) = (Some(session), now, READ_PAUSE.0);
+                (self.session, self.read_at, self.new_at) = (Some(session), now, now);
                 self.announce();
             }
             None => self.read_at = now + READ_PAUSE.1,
@@ -264,12 +266,16 @@ impl Worker {
                 self.list.read(key, open);
             }
         }
-        let (least, most) = READ_PAUSE;
-        self.pause = if is_new { least } else { (self.pause + self.pause / 4).min(most) };
-        self.read_at = now + if self.list.unread().is_empty() { self.pause } else { least.min(self.pause) };
         if is_new {
-            self.read_at = now;
+            self.new_at = now;
         }
+        let (least, most) = READ_PAUSE;
+        self.read_at = now
+            + match (is_new, self.list.unread().is_empty()) {
+                (true, _) => Duration::ZERO,
+                (false, true) => (self.new_at.until(now) / 4).clamp(least, most),
+                (false, false) => least,
+            };
         if !is_known {
             self.announce();
         }

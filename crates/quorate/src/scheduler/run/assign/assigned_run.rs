@@ -17,7 +17,7 @@ const START_WITHIN: Duration = Duration::from_secs(1);
 /// The pause between two requests to the nodes to void one assignment.
 const VOID_AGAIN: Duration = Duration::from_millis(200);
 /// The shortest and longest pause between two looks for the end of a run. In between, the pause is a quarter of the time
-/// since the run was due.
+/// since the worker could start the run.
 const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// One run.
@@ -203,7 +203,9 @@ impl AssignedRun {
         given.is_looking = false;
         let is_old = given.over.as_mut().is_some_and(|over| std::mem::take(&mut over.is_old_look));
         let (least, most) = LOOK_PAUSE;
-        given.look_at = if is_old { now } else { now + (due.until(wall) / 4).clamp(least, most) };
+        // A run that is given to a worker late has just begun too.
+        let begun = due.until(wall).min(given.since.until(now));
+        given.look_at = if is_old { now } else { now + (begun / 4).clamp(least, most) };
         match end {
             None => Found::Nothing,
             Some(None) => {

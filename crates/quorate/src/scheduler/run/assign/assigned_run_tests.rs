@@ -156,6 +156,21 @@ fn the_leader_looks_for_the_end_of_a_due_run_less_and_less_often() {
     );
 }
 
+/// A job with a run every 100 ms once fell behind more and more: a run that was late was looked for once a second, so that the
+/// next one was later still.
+#[test]
+fn the_leader_looks_as_often_for_the_end_of_a_run_that_its_worker_got_late() {
+    let mut run = run(open(AtMostOnce));
+    run.assign(OpenRun { to: Some(to("a", 1)), ..open(AtMostOnce) });
+    let given = DUE + 4_000;
+    run.stored(ms(given).0);
+    assert!(looks(&mut run, given));
+    run.looked(first(), Some(None), ms(given + 40));
+    assert!(!looks(&mut run, given + 89) && looks(&mut run, given + 90));
+    run.looked(first(), Some(None), ms(given + 400));
+    assert!(!looks(&mut run, given + 499) && looks(&mut run, given + 500));
+}
+
 #[test]
 fn a_run_that_its_worker_refuses_waits_for_another() {
     for lacks_job in [false, true] {
