@@ -3,7 +3,7 @@ use super::{
     execution_gate::ExecutionGate,
 };
 use quorate::node::{
-    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource, engine::Clocks,
+    Batch, BatchReply, Hello, MemoryStore, NodeTime, Reply, Request, Resource, copy::LeadAct, engine::Clocks,
     engine::Store as _,
 };
 use std::{
@@ -432,10 +432,11 @@ fn has_changed(request: &Request, reply: &Reply) -> bool {
             | Request::Read { .. }
             | Request::Prune { .. }
             | Request::Keep { .. }
-            | Request::Stamp { .. },
+            | Request::Stamp { .. }
+            | Request::Lead { act: LeadAct::Confirm, .. },
             _,
         ) => false,
-        (Request::Write { key, .. }, _) => &**key != MARK,
+        (Request::Lead { act: LeadAct::Put { key, .. }, .. }, _) => &**key != MARK,
         (Request::Mark { expect, marker }, _) => expect.as_ref() != Some(marker),
         _ => true,
     }
