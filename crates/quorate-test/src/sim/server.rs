@@ -14,9 +14,9 @@ use std::{
 /// The time between two snapshots. After a crash, a server may start again with its latest snapshot.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(8);
 
-/// The key of the record with which a leader notes how far it has decided. No worker waits for it, and it changes
-/// every ten seconds.
-const MARK: &str = "looked";
+/// The keys of the records with which a leader notes how far it has decided, and how far it has removed old runs. No
+/// worker waits for them, and they change every ten or fifteen seconds.
+const MARKS: [&str; 2] = ["looked", "low_water"];
 
 /// The data that a server still has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -436,7 +436,7 @@ fn has_changed(request: &Request, reply: &Reply) -> bool {
             | Request::Lead { act: LeadAct::Confirm, .. },
             _,
         ) => false,
-        (Request::Lead { act: LeadAct::Put { key, .. }, .. }, _) => &**key != MARK,
+        (Request::Lead { act: LeadAct::Put { key, .. }, .. }, _) => !MARKS.contains(&&**key),
         (Request::Mark { expect, marker }, _) => expect.as_ref() != Some(marker),
         _ => true,
     }
