@@ -375,10 +375,11 @@ mod tests {
 
     /// Counts the requests of three replicas on five nodes in an idle hour. An extension of the leader's lease takes
     /// five requests, every 3.3 s: 5,400. The tests of the nodes are as many, and so are the attempts of the other
-    /// candidates. Polls every 100 ms would be more than 200,000.
+    /// candidates. Each session of a worker costs as much as the leader's lease, and twice as much to read the
+    /// worker's row, every 5 s. Polls every 100 ms would be more than 200,000.
     #[tokio::test(start_paused = true)]
     async fn replicas_do_not_poll_while_nothing_changes() {
-        for placement in [Placement::Leader, Placement::AnyWorker] {
+        for (placement, most) in [(Placement::Leader, 25_000), (Placement::AnyWorker, 70_000)] {
             let cluster = Cluster::memory(5);
             for name in ["a", "b", "c"] {
                 cluster.worker(name).run(move |process| async move {
@@ -393,7 +394,7 @@ mod tests {
             let before = requests();
             cluster.advance(HOUR).await;
             let hourly = requests() - before;
-            assert!((5_000..25_000).contains(&hourly), "{placement:?}: {hourly} requests in an hour");
+            assert!((5_000..most).contains(&hourly), "{placement:?}: {hourly} requests in an hour");
         }
     }
 
