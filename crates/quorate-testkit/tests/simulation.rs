@@ -25,7 +25,7 @@ fn seeds(plan: &str) -> Range<u64> {
 /// The plans that the tests below run, with the number of seeds of each, from the first. [`hold`] looks up its
 /// plan here.
 const SWEPT: [(&str, u64); 11] = [
-    ("default", 150),
+    ("default", 200),
     ("contact-all", 30),
     ("old-counters", 30),
     ("no-slack", 30),
@@ -193,7 +193,6 @@ fn all_is_reached(total: &Summary) {
         ("process dropped", 50),
         ("complete dropped", 12),
         ("complete: no majority", 12),
-        ("complete: superseded", 1),
         ("complete refused superseded", 100),
         // Late writes reached both stores. The store that compares no tokens accepted them and lost updates.
         // The store that compares tokens refused them.
@@ -214,7 +213,7 @@ fn all_is_reached(total: &Summary) {
         // read.
         ("pool settled", 15),
         ("pool run done", 800),
-        ("pool run failed", 8),
+        ("pool run failed", 5),
         ("pool run interrupted", 3),
         ("pool run stopped", 30),
         ("pool run timed out", 8),
@@ -239,7 +238,6 @@ fn all_is_reached(total: &Summary) {
         ("freeze judged", 5),
         ("freeze ended by itself", 2),
         ("freeze entry judged", 20),
-        ("frozen tick reckoned", 1),
         ("history entry judged", 800),
         // Three seeds of twenty have readers and writers. One seed of ten has a queue, one has slots, and one has
         // a lock that is transferred to waiting workers.
@@ -258,13 +256,15 @@ fn all_is_reached(total: &Summary) {
     ];
     reached(total, &hundredths);
     // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority
-    // extended its lease afterwards; a claim was cancelled in the fault-free phase; a claim was completed that another worker had taken over; and the node set was
-    // replaced. (A
-    // freeze that outlives its leader is rarer. The table of what is left out has a row that needs one. A message is reset
-    // in two or three of a hundred seeds, so these seeds may have none. The seeds that once found a bug have some.)
+    // extended its lease afterwards; a claim was cancelled in the fault-free phase; a claim was completed that another worker had taken over, or
+    // taken over and completed; ticks of a freeze were judged; and the node set was replaced. (A freeze that outlives its
+    // leader is rarer. The table of what is left out has a row that needs one. A message is reset in two or three of a
+    // hundred seeds, so these seeds may have none. The seeds that once found a bug have some.)
     assert!(total.count("work judged again") > 0);
     assert!(total.count("cancelled attempt judged") > 0);
     assert!(total.count("complete: taken over") > 0);
+    assert!(total.count("complete: superseded") > 0);
+    assert!(total.count("frozen tick reckoned") > 0);
     assert!(total.count("node set replaced") > 0);
 }
 
