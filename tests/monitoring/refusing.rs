@@ -113,7 +113,15 @@ fn no_worker_is_elected_where_extensions_would_be_refused() {
     assert!(status.stdout.contains("1 of 3 nodes vote"), "{status}");
     let daemon = bench.daemon();
     let http = Http::of(&daemon);
-    until("the reason", PATIENCE, || http.get("/readyz").body.contains("pexpire").then_some(()));
+    let mut seen = String::new();
+    until("the reason", PATIENCE, || {
+        let page = http.get("/readyz").body;
+        if page != seen {
+            println!("{page}");
+            seen = page;
+        }
+        seen.contains("pexpire").then_some(())
+    });
     assert!(!daemon.stderr().contains("elected"), "{}", daemon.stderr());
     for server in bench.nodes.iter().take(2) {
         set(server, &["ACL", "SETUSER", "default", "+pexpire"]);
