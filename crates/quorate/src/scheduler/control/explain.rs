@@ -140,15 +140,17 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(paused) = facts.pause_at(job, facts.now) {
         return facts.paused(paused, due);
     }
-    // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run.
-    if ledger.leader.is_none() || !facts.nodes.has_majority() {
+    // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run. If it
+    // stands still because clocks were set back, these nodes may not vote for the same reason.
+    let stands_still = job.decided.filter(|_| ledger.leader.is_some());
+    if ledger.leader.is_none() || (!facts.nodes.has_majority() && stands_still.is_none()) {
         return facts.leaderless(due, job.running.first());
     }
     // The run of a tick says more about the schedule than one that was requested.
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
-    if let Some(decided) = job.decided {
+    if let Some(decided) = stands_still {
         return facts.clock_set_back(decided, job, ledger);
     }
     match due {

@@ -287,12 +287,23 @@ fn clock() {
         ["2400s behind the time up to which", "decided on up to: 2027-01-15 09:10:00", "jobs trigger"];
     let answer = answers(&set_back, Reason::Clock, parts);
     assert_eq!(answer.next, Some(TICK + 2 * HOUR), "the tick of 09:00 has run");
-    let stepped = facts(|facts| {
-        facts.nodes =
-            NodeFacts { voting: 1, by_clock: 1, needed: 2, total: 3, reasons: vec!["b: stepped".into()] };
-        ledger(facts).leader = None;
+    let stepped =
+        || NodeFacts { voting: 1, by_clock: 1, needed: 2, total: 3, reasons: vec!["b: stepped".into()] };
+    let also_far = facts(|facts| {
+        (facts.asked, facts.local, facts.nodes) = (None, facts.now, stepped());
+        registered(facts).decided = Some(facts.now + HOUR * 2 / 3);
     });
-    answers(&stepped, Reason::Clock, ["clocks differ or have stepped", "b: stepped", "NTP"]);
+    answers(&also_far, Reason::Clock, ["were set back: they are 2400s", "decided on up to", "NTP"]);
+    for (leader, then) in
+        [(None, "without a majority no run starts"), (Some("w1"), "if this is so for w1 too")]
+    {
+        let stepped = facts(|facts| {
+            (facts.asked, facts.nodes) = (None, stepped());
+            ledger(facts).leader = leader.map(Into::into);
+        });
+        answers(&stepped, Reason::Clock, ["clocks differ or have stepped", "b: stepped", "NTP"]);
+        answers(&stepped, Reason::Clock, [then, "1 of 3 nodes vote", "quorate nodes list"]);
+    }
 }
 
 #[test]
