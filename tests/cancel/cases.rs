@@ -273,7 +273,7 @@ pub(crate) async fn prune(stage: &Stage) -> bool {
     let below = stage.env.wall().as_micros();
     let record = record(stage, "kept");
     stores(stage, &"key".into(), &record).await;
-    let finished = stage.cut(ledger(stage).prune(TERM, below)).await.is_some();
+    let finished = stage.cut(ledger(stage).prune(below)).await.is_some();
     assert_eq!(found(stage).await, Some(record));
     finished
 }

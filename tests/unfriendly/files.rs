@@ -1,8 +1,8 @@
 use quorate::{
     env::Env,
     node::{
-        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Owner, PushSender, Refusal, Reply,
-        Request, Resource, Session,
+        Batch, Cause, DoneRecord, FencingToken, FileNode, Node, NodeTime, Owner, PushSender, Record, Refusal,
+        Reply, Request, Resource, Session,
     },
 };
 use std::{
@@ -99,13 +99,15 @@ fn requests() -> Vec<Request> {
     let (owner, keep) = (Owner::sign("w", 1, 1), Duration::from_secs(60));
     let token = FencingToken::new(5);
     let done = Resource::claim("s", "done").unwrap_or_else(|_| resource.clone());
-    let record = DoneRecord { token, result: "ok".into(), ..DoneRecord::default() };
+    let end = DoneRecord { token, result: "ok".into(), ..DoneRecord::default() };
+    let record = Record { at: 5, term: token, last: false, value: "v".into() };
     vec![
         Request::Mark { expect: None, marker: "m".into() },
         Request::Extend { resource: resource.clone(), owner: owner.clone(), ttl: keep, token, keep },
         Request::Inspect { resource },
-        Request::Complete { resource: done, owner, record, retention: keep },
-        Request::Seal { ledger: "g".into(), term: token, after: None },
+        Request::Complete { resource: done, owner, record: end, retention: keep },
+        Request::Write { ledger: "g".into(), key: "k".into(), seen: None, record },
+        Request::Read { ledger: "g".into(), after: None, key: None },
     ]
 }
 

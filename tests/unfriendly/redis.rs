@@ -33,7 +33,7 @@ pub(super) const REPLIES: &[&str] = &[
     "$8\r\nstanding\r\n",
     "$9\r\n1:2:0:val\r\n",
     "$3\r\nr:k\r\n",
-    "$1\r\nt\r\n",
+    "$1\r\nw\r\n",
     "$20\r\n18446744073709551615\r\n",
     "$20\r\n99999999999999999999\r\n",
     "$3\r\n\u{7}\u{1b}[\r\n",

@@ -82,22 +82,20 @@ fn work_of(request: &Request) -> usize {
         // The arguments of a stamp continue to the end of the call. The scripts check the marker once in a call.
         Request::Stamp { .. } | Request::Mark { .. } => WORK_A_CALL,
         Request::Read { key: Some(_), .. } => 1,
-        Request::Seal { .. } | Request::SealCopy { .. } | Request::Read { .. } | Request::Prune { .. } => {
-            WORK_OF_PAGE
-        }
+        Request::SealCopy { .. } | Request::Read { .. } | Request::Prune { .. } => WORK_OF_PAGE,
         _ => 1,
     }
 }
 
 /// Returns the ledger and the position of a request for a page after the first one. Such a page is read with HSCAN, and
-/// not by a script, because records that pass through Lua cost the server more. The script that follows only seals or
-/// checks the node. If it accepts a seal, two things held when the page was read: no later term had sealed the ledger, and
-/// the node had kept its memory. A read without a seal has no such check.
+/// not by a script, because records that pass through Lua cost the server more. The script that follows returns no
+/// records. If it accepts a seal, two things held when the page was read: no later leader had sealed the copy, and the
+/// node had kept its memory. A read without a seal has no such check.
 fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
     match request {
-        Request::Seal { ledger, after, .. }
-        | Request::SealCopy { ledger, after, .. }
-        | Request::Read { ledger, after, key: None } => Some((ledger, after.as_ref()?)),
+        Request::SealCopy { ledger, after, .. } | Request::Read { ledger, after, key: None } => {
+            Some((ledger, after.as_ref()?))
+        }
         _ => None,
     }
 }
@@ -131,11 +129,9 @@ fn script_of(request: &Request) -> Script {
         | Request::LeaveQueue { .. }
         | Request::Reserve { .. } => Script::Waiting,
         Request::Complete { .. } | Request::Count { .. } | Request::ResetAttempts { .. } => Script::Claims,
-        Request::Seal { .. }
-        | Request::Write { .. }
-        | Request::Prune { .. }
-        | Request::Read { .. }
-        | Request::Keep { .. } => Script::Ledgers,
+        Request::Write { .. } | Request::Prune { .. } | Request::Read { .. } | Request::Keep { .. } => {
+            Script::Ledgers
+        }
         Request::SealCopy { .. } | Request::Lead { .. } | Request::Work { .. } => Script::Copies,
         Request::Mark { .. } | Request::Stamp { .. } => Script::Node,
     }
@@ -270,33 +266,23 @@ fn add_claim(call: &mut Call, request: &Request, keys: &Keys) {
 
 fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
     let ledger = match request {
-        Request::Seal { ledger, term, after } => {
-            call.kind('a').args.number(term.get()).arg(page_mode(after.as_ref()));
-            ledger
-        }
         Request::Read { ledger, after, key } => {
             let key = key.as_ref().map(|key| format!("={key}")).unwrap_or_default();
-            call.kind('b').args.arg(page_mode(after.as_ref())).arg(key);
+            call.kind('a').args.arg(page_mode(after.as_ref())).arg(key);
             ledger
         }
-        Request::Write { ledger, term, key, seen, record } => {
+        Request::Write { ledger, key, seen, record } => {
             let seen = seen.as_ref().map(record_text).unwrap_or_default();
-            call.kind('c')
-                .args
-                .number(term.get())
-                .arg(key)
-                .arg(seen)
-                .arg(record_text(record))
-                .number(record.at);
+            call.kind('b').args.arg(key).arg(seen).arg(record_text(record)).number(record.at);
             ledger
         }
-        Request::Prune { ledger, term, below, after } => {
+        Request::Prune { ledger, below, after } => {
             let after = after.as_ref().map(Cursor::as_str).unwrap_or_default();
-            call.kind('d').args.number(term.get()).number(*below).arg(after);
+            call.kind('c').args.number(*below).arg(after);
             ledger
         }
         Request::Keep { ledger, life } => {
-            call.kind('e').args.number(millis(*life));
+            call.kind('d').args.number(millis(*life));
             ledger
         }
         _ => return,

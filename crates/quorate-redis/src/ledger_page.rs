@@ -1,17 +1,17 @@
 //! Parses pages of a ledger.
 //!
 //! A script returns the first page. Each later page is read with HSCAN, and the script call that follows in the same
-//! batch returns no records. For a seal, it refuses the request if a later term has sealed the ledger, or if the node has
+//! batch returns no records. For a copy, it refuses the request if a later leader has sealed the copy, or if the node has
 //! lost its memory. Both are final, so they had not happened before the page was read either. A read without a seal has
 //! no such check: if the node loses its memory between two pages, the rest is missing.
 
 use crate::{
     fault,
-    reply::{cut, kind, number, record, shown, token, unexpected, unreadable, word},
+    reply::{cut, kind, number, record, shown, unexpected, unreadable, word},
     resp::Value,
 };
 use quorate::node::{
-    Cause, Cursor, FencingToken, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply,
+    Cause, Cursor, LedgerPage, LedgerState, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply,
 };
 use std::sync::Arc;
 
@@ -60,16 +60,10 @@ impl LaterPage {
     }
 }
 
-/// Parses the first page: the next cursor, the term, the low-water mark, and arrays. The arrays contain fields of the
-/// ledger's hash in any order, each followed by its value.
-pub(crate) fn first(
-    next: &Value<'_>,
-    term: &Value<'_>,
-    mark: &Value<'_>,
-    pieces: &Value<'_>,
-) -> Result<Reply, Cause> {
+/// Parses the first page: the next cursor, the low-water mark, and arrays. The arrays contain fields of the ledger's
+/// hash in any order, each followed by its value.
+pub(crate) fn first(next: &Value<'_>, mark: &Value<'_>, pieces: &Value<'_>) -> Result<Reply, Cause> {
     let next = cursor(next)?;
-    let Ok(term) = token(term) else { return Ok(unreadable("the term of a ledger")) };
     let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
     let mut records = Vec::new();
     for piece in array(pieces)? {
@@ -77,7 +71,7 @@ pub(crate) fn first(
             return Ok(refused);
         }
     }
-    Ok(first_page(next, term, low_water, records))
+    Ok(first_page(next, low_water, records))
 }
 
 /// Adds the records in an array of fields, each followed by its value. Returns the refusal if one cannot be read.
@@ -89,7 +83,7 @@ fn add_fields(fields: &Value<'_>, records: &mut Vec<(Arc<str>, Record)>) -> Resu
     for [field, value] in pairs {
         let field = word(field)?;
         match (&*field, field.strip_prefix("r:")) {
-            ("t" | "w" | "l", _) => {}
+            ("w" | "l", _) => {}
             (_, Some(key)) => match record(&word(value)?) {
                 Some(record) => records.push((key.into(), record)),
                 None => return Ok(Some(unreadable(&format!("the record {:?} of a ledger", cut(key))))),
@@ -101,12 +95,7 @@ fn add_fields(fields: &Value<'_>, records: &mut Vec<(Arc<str>, Record)>) -> Resu
 }
 
 /// Returns the first page of a ledger. `records` are its records, in the order in which the server returned them.
-fn first_page(
-    next: Option<Cursor>,
-    term: FencingToken,
-    low_water: u64,
-    mut records: Vec<(Arc<str>, Record)>,
-) -> Reply {
+fn first_page(next: Option<Cursor>, low_water: u64, mut records: Vec<(Arc<str>, Record)>) -> Reply {
     // A server may return a field twice. The later value is the newer one, so it replaces the earlier one. The sort keeps
     // the order of equal keys.
     records.sort_by(|a, b| a.0.cmp(&b.0));
@@ -118,7 +107,7 @@ fn first_page(
         same
     });
     let next = next.map(|next| with_count(next, &records));
-    Reply::Ledger(LedgerPage { state: LedgerState { term, low_water, records }, next })
+    Reply::Ledger(LedgerPage { state: LedgerState { low_water, records }, next })
 }
 
 /// Returns the cursor with the number of fields of the next page, if fields as long as those of this page would make it
@@ -160,11 +149,12 @@ fn array<'a, 'b>(value: &'b Value<'a>) -> Result<&'b [Value<'a>], Cause> {
 mod tests {
     use super::*;
     use crate::{probe, reply::ExpectedReply};
+    use quorate::node::FencingToken;
 
     /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
-    const PAGE: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nt\r\n$1\r\n7\r\n\
+    const PAGE: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nw\r\n$1\r\n3\r\n\
                         $3\r\nr:a\r\n$6\r\n9:7:1:\r\n$3\r\nr:b\r\n$7\r\n9:7:0:y\r\n";
-    const HEAD: &str = "*2\r\n$2\r\n17\r\n*5\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n7\r\n$1\r\n3\r\n*0\r\n";
+    const HEAD: &str = "*2\r\n$2\r\n17\r\n*4\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n3\r\n*0\r\n";
     const SEALED: &str = "*2\r\n$2\r\n17\r\n*3\r\n$7\r\nrefused\r\n$6\r\nsealed\r\n$1\r\n9\r\n";
 
     /// Returns the reply to a request for a later page, after the server's replies to HSCAN and to the script.
@@ -184,7 +174,7 @@ mod tests {
         let first = self::reply(PAGE, HEAD).unwrap();
         assert_eq!(keys(&first), [("b", "x"), ("a", ""), ("b", "y")], "in the order of the server");
         let Reply::Ledger(page) = first else { panic!() };
-        assert_eq!((page.state.term, page.state.low_water), (FencingToken::new(7), 3));
+        assert_eq!(page.state.low_water, 3);
         assert_eq!(page.next, Some(Cursor::new("12")));
         let last = self::reply(&PAGE.replace("$2\r\n12", "$1\r\n0"), HEAD).unwrap();
         assert!(matches!(last, Reply::Ledger(page) if page.next.is_none()));
@@ -204,7 +194,7 @@ mod tests {
             matches!(&denied, Reply::Refused(Refusal::Failed(why)) if why.contains("hscan")),
             "{denied:?}"
         );
-        for other in ["*0\r\n", "+OK\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "*2\r\n$1\r\n1\r\n*1\r\n$1\r\nt\r\n"] {
+        for other in ["*0\r\n", "+OK\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "*2\r\n$1\r\n1\r\n*1\r\n$1\r\nw\r\n"] {
             assert!(matches!(reply(other, HEAD), Err(Cause::Protocol(_))), "{other:?}");
         }
     }

@@ -222,7 +222,7 @@ fn item(value: &Value<'_>) -> Result<Reply, Cause> {
         ("counted", []) => Ok(Reply::Counted),
         ("attempts_reset", []) => Ok(Reply::AttemptsReset),
         ("state", [remaining_ms, holder, counter, claim]) => state(remaining_ms, holder, counter, claim),
-        ("ledger", [next, term, mark, pieces]) => ledger_page::first(next, term, mark, pieces),
+        ("ledger", [next, mark, pieces]) => ledger_page::first(next, mark, pieces),
         ("pruned", [next]) => Ok(Reply::Pruned { next: ledger_page::cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
         ("stored", [record]) => stored_record(record),
@@ -373,7 +373,7 @@ fn flag(value: &Value<'_>) -> Result<bool, Cause> {
     }
 }
 
-pub(crate) fn token(value: &Value<'_>) -> Result<FencingToken, Cause> {
+fn token(value: &Value<'_>) -> Result<FencingToken, Cause> {
     number(value).map(FencingToken::new)
 }
 

@@ -258,6 +258,13 @@ async fn a_plain_redlock_client_excludes_and_is_excluded() {
     assert!(matches!(looked, Reply::State { holder: Some((_, None)), .. }), "{looked:?}");
 }
 
+/// Returns the write of a record to the ledger of `group`.
+fn write(group: &str) -> Request {
+    let term = quorate::node::FencingToken::new(3);
+    let record = quorate::node::Record { at: 5, term, last: false, value: "v".into() };
+    Request::Write { ledger: group.into(), key: "k".into(), seen: None, record }
+}
+
 #[tokio::test]
 async fn keys_are_those_of_the_documentation() {
     let server = RedisServer::start().unwrap();
@@ -275,12 +282,7 @@ async fn keys_are_those_of_the_documentation() {
         retention: LONG,
     };
     assert_eq!(client.ask(done).await, Reply::Completed);
-    let sealed = client.ask(Request::Seal {
-        ledger: "billing".into(),
-        term: quorate::node::FencingToken::new(3),
-        after: None,
-    });
-    assert!(matches!(sealed.await, Reply::Ledger(_)));
+    assert_eq!(client.ask(write("billing")).await, Reply::Written);
     let keys = server.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = keys.lines().collect();
     keys.sort_unstable();
@@ -308,14 +310,10 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
     server.command(&["SET", "{text}:fence", "12x"]);
     server.command(&["RPUSH", "{fence}:fence", "x"]);
     server.command(&["SET", "ledger/text", "x"]);
-    server.command(&["HSET", "ledger/odd", "t", "-1"]);
+    server.command(&["HSET", "ledger/odd", "w", "-1"]);
     server.command(&["HSET", "ledger/stray", "stray", "1"]);
     let read = |group: &str| Request::Read { ledger: group.into(), after: None, key: None };
-    let seal = |group: &str| Request::Seal {
-        ledger: group.into(),
-        term: quorate::node::FencingToken::new(1),
-        after: None,
-    };
+    let prune = |group: &str| Request::Prune { ledger: group.into(), below: 1, after: None };
     let replies = client
         .try_ask(vec![
             acquire("fine", 1),
@@ -334,8 +332,10 @@ async fn a_key_of_another_type_fails_only_its_own_request() {
             },
             read("text"),
             read("stray"),
-            seal("text"),
-            seal("odd"),
+            write("text"),
+            write("odd"),
+            prune("text"),
+            prune("odd"),
         ])
         .await
         .unwrap();
@@ -406,9 +406,9 @@ async fn a_number_out_of_bounds_fails_only_its_own_request() {
     ] {
         server.command(&["SET", &format!("claim/s/{id}"), &text]);
     }
-    server.command(&["HSET", "ledger/term", "t", beyond]);
-    server.command(&["HSET", "ledger/text", "t", "x"]);
-    server.command(&["HSET", "ledger/mark", "w", "-1"]);
+    server.command(&["HSET", "ledger/beyond", "w", beyond]);
+    server.command(&["HSET", "ledger/text", "w", "x"]);
+    server.command(&["HSET", "ledger/below", "w", "-1"]);
     server.command(&["SET", "long", "theirs", "PX", "4000000000000000"]);
     let claims = (1..10).map(|id| quorate::node::Resource::claim("s", &id.to_string()).unwrap());
     let claims = claims.collect::<Vec<_>>();
@@ -418,9 +418,9 @@ async fn a_number_out_of_bounds_fails_only_its_own_request() {
         Request::Inspect { resource: lock("long") },
         acquire("counter", 1),
         Request::Inspect { resource: lock("counter") },
-        read("term"),
+        read("beyond"),
         read("text"),
-        read("mark"),
+        read("below"),
     ];
     for resource in claims {
         requests.extend(every_request_of(&resource));

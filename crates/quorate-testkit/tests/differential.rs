@@ -83,7 +83,7 @@ fn a_wrong_node_is_found_in_few_steps() {
         Fault::CountsTheSameAgain => 4,
         Fault::ResetsWhatIsDone => 3,
         Fault::KeepsWhatHasEnded | Fault::ShortensByExtending => 3,
-        Fault::OverwritesWhatIsFinal | Fault::ForgetsTheSeal => 3,
+        Fault::OverwritesWhatIsFinal => 3,
         Fault::ServesAnyLeader => 2,
         Fault::StartsWhatIsVoid => 5,
     };

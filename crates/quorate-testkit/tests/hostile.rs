@@ -109,7 +109,7 @@ async fn impossible_ledger_pages_are_no_answer() {
         soon(all_trusted(&cluster.quorum)).await;
         let ledger = Ledger::new(&cluster.quorum, "g").unwrap();
         assert_eq!(soon(ledger.read()).await.unwrap().len(), 3, "{kind:?}: the honest answer");
-        soon(ledger.prune(FencingToken::new(5), 3)).await.unwrap();
+        soon(ledger.prune(3)).await.unwrap();
         cluster.check_words();
         soon(cluster.quorum.close()).await;
 
@@ -354,9 +354,8 @@ fn one_of_each() -> Vec<Request> {
         },
         Request::Count { resource: claim.clone(), owner, attempts: 1, payload: None, withdraw: false, keep },
         Request::ResetAttempts { resource: claim, keep },
-        Request::Seal { ledger: Arc::clone(&ledger), term: token, after: None },
-        Request::Write { ledger: Arc::clone(&ledger), term: token, key: "k".into(), seen: None, record },
-        Request::Prune { ledger: Arc::clone(&ledger), term: token, below: 1, after: None },
+        Request::Write { ledger: Arc::clone(&ledger), key: "k".into(), seen: None, record },
+        Request::Prune { ledger: Arc::clone(&ledger), below: 1, after: None },
         Request::Read { ledger: Arc::clone(&ledger), after: None, key: None },
         Request::SealCopy { ledger: Arc::clone(&ledger), seal, after: None },
         Request::Lead {

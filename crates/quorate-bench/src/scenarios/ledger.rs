@@ -69,7 +69,7 @@ async fn read_and_prune_on(quorum: &Quorum, plan: &Plan, servers: &Servers) -> R
     let pause = quorum.env().wall().until(quorate::env::WallTime::from_micros(half));
     quorum.env().sleep(pause).await;
     let began = now();
-    ledger.prune(FencingToken::new(u64::MAX >> 12), half).await.map_err(error)?;
+    ledger.prune(half).await.map_err(error)?;
     let pruned = now().since(began);
     let slowest_prune = servers.slowest_call()?;
     let small = Ledger::new(quorum, "small").map_err(|error| error.to_string())?;

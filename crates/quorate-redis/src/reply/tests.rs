@@ -101,8 +101,8 @@ fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
         a(&["held", "x", "-2"]),
         a(&["refused"]),
         a(&["refused", "sealed", "x"]),
-        a(&["ledger", "t"]),
-        a(&["ledger", "", "1", "0", "x"]),
+        a(&["ledger", "0"]),
+        a(&["ledger", "", "0", "x"]),
         a(&["pruned", "x"]),
         a(&["pruned", "-1"]),
     ] {
@@ -113,12 +113,12 @@ fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
 #[test]
 fn a_page_of_a_ledger_is_sorted_and_its_duplicates_are_removed() {
     let page = |next: &'static str, pieces: Vec<Value<'static>>| {
-        Value::Array(vec![s("ledger"), s(next), s("7"), s("3"), Value::Array(pieces)])
+        Value::Array(vec![s("ledger"), s(next), s("3"), Value::Array(pieces)])
     };
-    let pieces = vec![a(&["r:b", "5:7:0:x", "t", "7"]), a(&["r:a", "5:7:1:", "r:b", "5:7:0:x", "w", "3"])];
+    let pieces = vec![a(&["r:b", "5:7:0:x", "l", "9"]), a(&["r:a", "5:7:1:", "r:b", "5:7:0:x", "w", "3"])];
     let Reply::Ledger(read) = one(page("17", pieces)).unwrap() else { panic!("no page") };
     assert_eq!(read.next, Some(Cursor::new("17")));
-    assert_eq!((read.state.term, read.state.low_water), (FencingToken::new(7), 3));
+    assert_eq!(read.state.low_water, 3);
     let keys: Vec<_> = read.state.records.iter().map(|(key, _)| &**key).collect();
     assert_eq!(keys, ["a", "b"]);
     let Reply::Ledger(last) = one(page("", vec![])).unwrap() else { panic!("no page") };

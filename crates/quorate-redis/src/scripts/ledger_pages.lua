@@ -1,37 +1,37 @@
--- The functions of all requests on ledgers. A ledger is a hash of t (term), w (low-water mark), l (retention, ms) and
--- r:KEY (record, as AT:TERM:LAST:VALUE).
+-- The functions of all requests on ledgers. A ledger is a hash of w (low-water mark), l (retention, ms) and r:KEY (record,
+-- as AT:TERM:LAST:VALUE).
 
 -- The heads of the ledgers that this call has read, by key. An item that changes a head also changes it here.
 local heads = {}
 
--- Returns the head of the ledger at `key`: its term, its low-water mark, its retention in milliseconds, and whether
--- this call has extended the retention. Also returns the value of `field`. A call reads each head once, because a
--- command costs much more than the rest of an item.
+-- Returns the head of the ledger at `key`: its low-water mark, its retention in milliseconds, and whether this call has
+-- extended the retention. Also returns the value of `field`. A call reads each head once, because a command costs much
+-- more than the rest of an item.
 local function ledger_head(key, field)
   local head = heads[key]
   if head then
     return head, call('HGET', key, field)
   end
-  local found = run('HMGET', key, 't', 'w', 'l', field)
+  local found = run('HMGET', key, 'w', 'l', field)
   if found.err then
     -- The user may lack the permission for HMGET.
-    found = { call('HGET', key, 't'), call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
+    found = { call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
   end
   -- The retention is 30 days by default.
-  head = { found[1] or '0', found[2] or '0', found[3] or '2592000000', false }
-  if not (is_number(head[1]) and is_number(head[2]) and is_number(head[3])) or #head[3] > 16 then
+  head = { found[1] or '0', found[2] or '2592000000', false }
+  if not (is_number(head[1]) and is_number(head[2])) or #head[2] > 16 then
     refuse('wrongtype', 'the key ' .. key .. ' holds no ledger')
   end
   heads[key] = head
-  return head, found[4]
+  return head, found[3]
 end
 
 -- Extends the retention of the ledger at `key`, once in a call. So the ledger of a group that no worker uses any
 -- more expires.
 local function extend_retention(key, head)
-  if not head[4] then
+  if not head[3] then
     -- The reply is 0 if there is no such key yet. A later item of the call may create the ledger.
-    head[4] = call('PEXPIRE', key, head[3]) == 1
+    head[3] = call('PEXPIRE', key, head[2]) == 1
   end
 end
 
@@ -64,15 +64,15 @@ end
 -- caller has not read it.
 local function page_reply(ledger, head, mode)
   if mode == '=' then
-    head = head or ledger_head(ledger, 't')
-    return { 'ledger', '', head[1], head[2], {} }
+    head = head or ledger_head(ledger, 'w')
+    return { 'ledger', '', head[1], {} }
   end
   local cursor, chunks = page(ledger, '', 500)
   if not head and cursor == '' and #chunks[1] == 0 then
     -- No hash is empty, so the ledger does not exist.
-    return { 'ledger', '', '0', '0', chunks }
+    return { 'ledger', '', '0', chunks }
   end
-  head = head or ledger_head(ledger, 't')
-  return { 'ledger', cursor, head[1], head[2], chunks }
+  head = head or ledger_head(ledger, 'w')
+  return { 'ledger', cursor, head[1], chunks }
 end
 

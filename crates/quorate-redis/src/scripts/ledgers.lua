@@ -1,54 +1,28 @@
 -- Serves the requests on ledgers whose records are compared and set, and on all ledgers.
 
--- Refuses the item if the term of the ledger is later than `term`.
-local function check_term(head, term)
-  if less(term, head[1]) then
-    refuse('sealed', head[1])
-  end
-end
-
--- Makes the ledger refuse the writes of earlier terms, and returns the first page of its content. The client reads
--- the next page with HSCAN, and then calls this script again, which returns no records. The pages after the first
--- miss no record that was stored at the time of the seal, because earlier terms can no longer write. If a later term
--- has sealed the ledger, the script refuses the call, and so the page.
--- KEYS  ledger
--- ARGV  term, nothing for the first page or '=' for no records
-define('a', true, true, 1, 2, function(k, a)
-  local ledger, term = KEYS[k], ARGV[a]
-  local head = ledger_head(ledger, 't')
-  check_term(head, term)
-  if less(head[1], term) then
-    call('HSET', ledger, 't', term)
-    head[1] = term
-  end
-  extend_retention(ledger, head)
-  return page_reply(ledger, head, ARGV[a + 1])
-end)
-
 -- Returns the first page of the ledger's records, or the record under one key. Changes nothing. The client reads the
 -- next page with HSCAN, and then calls this script again, which returns no records.
 -- KEYS  ledger
 -- ARGV  nothing for the first page or '=' for no records; '=' and the key of the only record to return, or
 --       nothing
-define('b', false, false, 1, 2, function(k, a)
+define('a', false, false, 1, 2, function(k, a)
   local ledger, only = KEYS[k], ARGV[a + 1]
   if only == '' then
     return page_reply(ledger, nil, ARGV[a])
   end
   local field = 'r:' .. string.sub(only, 2)
   local head, record = ledger_head(ledger, field)
-  return { 'ledger', '', head[1], head[2], { record and { field, record } or {} } }
+  return { 'ledger', '', head[1], { record and { field, record } or {} } }
 end)
 
--- Writes a record if the stored one is the record that the leader expects, or already the new record.
+-- Writes a record if the stored one is the record that the client expects, or already the new record.
 -- KEYS  ledger
--- ARGV  term, key, the expected record or nothing, the new record, its time
-define('c', true, true, 1, 5, function(k, a)
-  local ledger, field = KEYS[k], 'r:' .. ARGV[a + 1]
-  local seen, record = ARGV[a + 2], ARGV[a + 3]
+-- ARGV  key, the expected record or nothing, the new record, its time
+define('b', true, true, 1, 4, function(k, a)
+  local ledger, field = KEYS[k], 'r:' .. ARGV[a]
+  local seen, record = ARGV[a + 1], ARGV[a + 2]
   local head, stored = ledger_head(ledger, field)
-  check_term(head, ARGV[a])
-  if less(ARGV[a + 4], head[2]) then
+  if less(ARGV[a + 3], head[1]) then
     refuse('pruned')
   end
   if stored == record then
@@ -64,32 +38,30 @@ define('c', true, true, 1, 5, function(k, a)
       return { 'stored', stored }
     end
   end
-  call('HSET', ledger, 't', ARGV[a], field, record)
-  head[1] = ARGV[a]
+  call('HSET', ledger, field, record)
   extend_retention(ledger, head)
   return 'written'
 end)
 
 -- Raises the ledger's low-water mark and removes the records before it, a page at a time.
 -- KEYS  ledger
--- ARGV  term, mark, the cursor that the previous page returned or nothing
-define('d', true, true, 1, 3, function(k, a)
-  local ledger, mark = KEYS[k], ARGV[a + 1]
-  local head = ledger_head(ledger, 't')
-  check_term(head, ARGV[a])
-  -- A leader whose clock is ahead must not raise the mark above the time of records that will be written
+-- ARGV  mark, the cursor that the previous page returned or nothing
+define('c', true, true, 1, 2, function(k, a)
+  local ledger, mark = KEYS[k], ARGV[a]
+  local head = ledger_head(ledger, 'w')
+  -- A client whose clock is ahead must not raise the mark above the time of records that will be written
   -- later.
   if less(decimal(now), mark) then
     mark = decimal(now)
   end
-  if less(mark, head[2]) then
-    mark = head[2]
+  if less(mark, head[1]) then
+    mark = head[1]
   end
   -- The mark is written first: no record may be removed before the ledger reports the mark.
-  call('HSET', ledger, 't', ARGV[a], 'w', mark)
-  head[1], head[2] = ARGV[a], mark
+  call('HSET', ledger, 'w', mark)
+  head[1] = mark
   extend_retention(ledger, head)
-  local cursor, chunks = page(ledger, ARGV[a + 2], 250)
+  local cursor, chunks = page(ledger, ARGV[a + 1], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}
     for i = 1, #chunk, 2 do
@@ -106,11 +78,11 @@ define('d', true, true, 1, 3, function(k, a)
   return { 'pruned', cursor }
 end)
 
--- Sets the retention of the ledger: the time for which the node stores it after its last seal, write, prune
--- or keep. That time starts again now. Does not create a ledger.
+-- Sets the retention of the ledger: the time for which the node stores it after the last request that may have changed
+-- it. That time starts again now. Does not create a ledger.
 -- KEYS  ledger
 -- ARGV  retention (ms)
-define('e', true, true, 1, 1, function(k, a)
+define('d', true, true, 1, 1, function(k, a)
   if call('PEXPIRE', KEYS[k], ARGV[a]) == 1 then
     call('HSET', KEYS[k], 'l', ARGV[a])
     heads[KEYS[k]] = nil

@@ -71,9 +71,8 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         Request::Count { resource, owner, attempts, withdraw, .. } => {
             format!("count {resource} {} {attempts}{}", short(owner), if *withdraw { " back" } else { "" })
         }
-        Request::Seal { term, .. } => format!("seal {term}"),
-        Request::Write { term, key, record, .. } => {
-            format!("write {key} {term}{}", if record.last { " last" } else { "" })
+        Request::Write { key, record, .. } => {
+            format!("write {key} {}{}", record.term, if record.last { " last" } else { "" })
         }
         Request::Mark { marker, .. } => format!("mark {}", marker.replace('\n', " ")),
         Request::Stamp { known, step, .. } => {
@@ -89,7 +88,7 @@ pub(super) fn exchange(request: &Request, reply: &Reply) -> String {
         }
         Reply::Ledger(page) => {
             let more = if page.next.is_some() { " and more" } else { "" };
-            format!("ledger {} of {}{more}", page.state.records.len(), page.state.term)
+            format!("ledger {}{more}", page.state.records.len())
         }
         Reply::Conflict(record) => format!("conflict {} {}", record.term, record.value),
         other => format!("{other:?}").replace("\\n", " "),

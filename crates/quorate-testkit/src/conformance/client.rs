@@ -320,22 +320,12 @@ pub(super) fn begun(attempts: u32, payload: Option<&str>) -> AttemptCount {
     AttemptCount { attempts, payload: payload.map(Into::into) }
 }
 
-pub(super) fn seal(group: &str, term: u64) -> Request {
-    Request::Seal { ledger: group.into(), term: token(term), after: None }
+pub(super) fn write(group: &str, key: &str, seen: Option<&Record>, record: &Record) -> Request {
+    Request::Write { ledger: group.into(), key: key.into(), seen: seen.cloned(), record: record.clone() }
 }
 
-pub(super) fn write(group: &str, term: u64, key: &str, seen: Option<&Record>, record: &Record) -> Request {
-    Request::Write {
-        ledger: group.into(),
-        term: token(term),
-        key: key.into(),
-        seen: seen.cloned(),
-        record: record.clone(),
-    }
-}
-
-pub(super) fn prune(group: &str, term: u64, below: u64) -> Request {
-    Request::Prune { ledger: group.into(), term: token(term), below, after: None }
+pub(super) fn prune(group: &str, below: u64) -> Request {
+    Request::Prune { ledger: group.into(), below, after: None }
 }
 
 #[track_caller]

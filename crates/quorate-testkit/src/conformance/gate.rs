@@ -16,9 +16,9 @@ fn votes<N: Node>(client: &TestClient<N>, resource: &Resource) -> Vec<Request> {
         downgrade(resource, &owner(1), 9, &owner(2), LONG),
         client.queue(resource, &owner(1), Duration::ZERO, LONG, true),
         complete(resource, &owner(1), 9, ""),
-        seal("g", 1),
-        write("g", 1, "k", None, &one),
-        prune("g", 1, 3),
+        write("g", "k", None, &one),
+        prune("g", 3),
+        Request::Keep { ledger: "g".into(), life: LONG },
     ]
 }
 
@@ -76,11 +76,12 @@ pub(super) async fn releases_and_inspections_are_always_served<N: Node>(node: N)
     let mut client = TestClient::marked(node).await;
     let resource = lock("r");
     client.must_acquire(&resource, &owner(1), LONG).await;
-    assert!(matches!(client.ask(seal("g", 4)).await, Reply::Ledger(_)));
+    let one = record(5, 4, false, "v");
+    assert_eq!(client.ask(write("g", "k", None, &one)).await, Reply::Written);
     client.not_after = NodeTime::default();
     client.stamp = "other".into();
     assert!(client.inspect(&resource).await.held_by(&owner(1)));
-    assert_eq!(client.read("g").await.term, token(4));
+    assert_eq!(client.read("g").await.records, [("k".into(), one)]);
     assert_eq!(client.ask(release(&resource, &owner(1))).await, Reply::Released(true));
     assert!(client.inspect(&resource).await.is_free());
     for asked in [release_share(&resource, &owner(1)), leave_queue(&resource, &owner(1))] {

@@ -132,16 +132,13 @@ pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
             requests_for_another_kind_of_resource_are_refused;
         ledger:
             a_fresh_ledger_is_empty
-            a_seal_refuses_earlier_terms
             a_write_needs_what_the_leader_saw
             a_final_record_is_never_overwritten
-            a_later_term_seals_as_it_writes
             records_come_in_the_order_of_their_keys
             a_prune_deletes_and_refuses_earlier_records
             a_ledger_ends_with_its_life_and_is_not_created_by_being_kept
             ledgers_of_two_groups_are_separate
             a_long_ledger_is_read_in_pages
-            a_later_seal_ends_an_earlier_read
             a_long_ledger_is_pruned_in_steps;
         copy:
             a_copy_obeys_the_leader_that_sealed_it_last

@@ -7,6 +7,7 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
     let (here, there) = (lock("here"), lock("there"));
     let one = record(5, 1, false, "v");
     let propose = client.wall().as_micros();
+    let read = || Request::Read { ledger: "g".into(), after: None, key: None };
     let requests = vec![
         client.acquire_from(&here, &owner(1), LONG, propose),
         client.acquire_from(&here, &owner(2), LONG, propose),
@@ -14,9 +15,9 @@ pub(super) async fn replies_come_in_the_order_of_the_requests<N: Node>(node: N) 
         client.acquire_from(&here, &owner(2), LONG, propose),
         client.acquire_from(&there, &owner(1), LONG, propose),
         raise(&here, &owner(2), propose + 7),
-        seal("g", 1),
-        write("g", 1, "k", None, &one),
-        Request::Read { ledger: "g".into(), after: None, key: None },
+        read(),
+        write("g", "k", None, &one),
+        read(),
         release(&there, &owner(1)),
         release(&there, &owner(1)),
         Request::Inspect { resource: there.clone() },

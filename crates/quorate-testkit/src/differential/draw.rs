@@ -69,9 +69,8 @@ fn ask() -> impl Strategy<Value = Ask> {
             }
         ),
         2 => (claim(), life()).prop_map(|(resource, keep)| Ask::ResetAttempts { resource, keep }),
-        2 => (ledger(), count()).prop_map(|(ledger, term)| Ask::Seal { ledger, term }),
         6 => write(),
-        2 => (ledger(), count(), when()).prop_map(|(ledger, term, below)| Ask::Prune { ledger, term, below }),
+        2 => (ledger(), when()).prop_map(|(ledger, below)| Ask::Prune { ledger, below }),
         4 => (copy(), seal()).prop_map(|(ledger, seal)| Ask::SealCopy { ledger, seal }),
         12 => (copy(), seal(), memory(), led())
             .prop_map(|(ledger, seal, memory, act)| Ask::Lead { ledger, seal, memory, act }),
@@ -137,10 +136,9 @@ fn write() -> impl Strategy<Value = Ask> {
     ];
     let key = prop_oneof![3 => Just(0), 1 => 0..values::KEYS];
     let last = prop::bool::weighted(0.2);
-    (ledger(), count(), key, seen, when(), count(), last, 0..values::VALUES).prop_map(
-        |(ledger, term, key, seen, at, written_in, last, value)| Ask::Write {
+    (ledger(), key, seen, when(), count(), last, 0..values::VALUES).prop_map(
+        |(ledger, key, seen, at, written_in, last, value)| Ask::Write {
             ledger,
-            term,
             key,
             seen,
             at,

@@ -61,7 +61,7 @@ impl KnownState {
             | Ask::Complete { resource, .. } => {
                 Some((resource, Request::Inspect { resource: values::resource(resource) }))
             }
-            Ask::Seal { ledger, .. } | Ask::Write { ledger, .. } | Ask::Prune { ledger, .. } => {
+            Ask::Write { ledger, .. } => {
                 Some((ledger, Request::Read { ledger: values::ledger(ledger), after: None, key: None }))
             }
             _ => None,
@@ -173,10 +173,6 @@ impl KnownState {
             Ask::Read { ledger, key } => {
                 Request::Read { ledger: values::ledger(ledger), after: None, key: key.map(values::key) }
             }
-            Ask::Seal { ledger, term } => {
-                let term = term.above(self.term(ledger));
-                Request::Seal { ledger: values::ledger(ledger), term, after: None }
-            }
             Ask::SealCopy { ledger, seal } => {
                 Request::SealCopy { ledger: copy(ledger), seal: self::seal(seal), after: None }
             }
@@ -192,22 +188,18 @@ impl KnownState {
                 id: self::id(id),
                 act: end.map_or(WorkAct::Start, |end| WorkAct::End { value: values::value(end) }),
             },
-            Ask::Prune { ledger, term, below } => Request::Prune {
-                ledger: values::ledger(ledger),
-                term: term.above(self.term(ledger)),
-                below: self.micros(below),
-                after: None,
-            },
-            Ask::Write { ledger, term, key, seen, at, written_in, last, value } => {
+            Ask::Prune { ledger, below } => {
+                Request::Prune { ledger: values::ledger(ledger), below: self.micros(below), after: None }
+            }
+            Ask::Write { ledger, key, seen, at, written_in, last, value } => {
                 let stored = self.stored(ledger, key);
                 Request::Write {
                     ledger: values::ledger(ledger),
-                    term: term.above(self.term(ledger)),
                     key: values::key(key),
                     seen: seen.of(stored),
                     record: Record {
                         at: self.micros(at),
-                        term: written_in.above(self.term(ledger)),
+                        term: written_in.above(stored.map_or(FencingToken::new(0), |record| record.term)),
                         last,
                         value: values::value(value),
                     },
@@ -228,17 +220,10 @@ impl KnownState {
         found.map_or(FencingToken::new(0), |(_, counter)| *counter)
     }
 
-    fn ledger(&self, ledger: u8) -> Option<&LedgerState> {
-        self.ledgers.iter().find(|(of, _)| *of == ledger).map(|(_, state)| state)
-    }
-
-    fn term(&self, ledger: u8) -> FencingToken {
-        self.ledger(ledger).map_or(FencingToken::new(0), |state| state.term)
-    }
-
     fn stored(&self, ledger: u8, key: u8) -> Option<&Record> {
         let key = values::key(key);
-        self.ledger(ledger)?.records.iter().find(|(of, _)| *of == key).map(|(_, record)| record)
+        let (_, state) = self.ledgers.iter().find(|(of, _)| *of == ledger)?;
+        state.records.iter().find(|(of, _)| *of == key).map(|(_, record)| record)
     }
 
     fn micros(&self, when: When) -> u64 {

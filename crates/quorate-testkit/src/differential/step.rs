@@ -114,7 +114,7 @@ pub enum When {
     End,
 }
 
-/// The record that a write names as the one that its leader has seen.
+/// The record that a write names as the one that its sender has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The stored record.
@@ -222,13 +222,8 @@ pub enum Ask {
         resource: u8,
         keep: Life,
     },
-    Seal {
-        ledger: u8,
-        term: Count,
-    },
     Write {
         ledger: u8,
-        term: Count,
         key: u8,
         seen: Seen,
         at: When,
@@ -238,7 +233,6 @@ pub enum Ask {
     },
     Prune {
         ledger: u8,
-        term: Count,
         below: When,
     },
     SealCopy {

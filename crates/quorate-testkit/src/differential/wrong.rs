@@ -27,10 +27,8 @@ pub enum Fault {
     IgnoresNotAfter,
     /// The node serves requests under any marker.
     IgnoresTheMarker,
-    /// Any leader can overwrite a final record. (A correct node never changes a final record.)
+    /// Any client can overwrite a final record. (A correct node never changes a final record.)
     OverwritesWhatIsFinal,
-    /// Leaders of earlier terms can write after a later leader has sealed the ledger.
-    ForgetsTheSeal,
     /// The node serves every leader on its copy as the one that has sealed it.
     ServesAnyLeader,
     /// The node registers the start of an assignment that a leader has declared void.
@@ -62,7 +60,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 20] = [
         Self::ReleasesForAnyone,
         Self::CountsTwice,
         Self::CountsNothing,
@@ -70,7 +68,6 @@ impl Fault {
         Self::IgnoresNotAfter,
         Self::IgnoresTheMarker,
         Self::OverwritesWhatIsFinal,
-        Self::ForgetsTheSeal,
         Self::ServesAnyLeader,
         Self::StartsWhatIsVoid,
         Self::RaisesForAnyone,
@@ -187,11 +184,6 @@ fn before(
             state.records.iter_mut().for_each(|(_, record)| record.last = false);
             store.set_ledger(ledger, state)?;
         }
-        (Fault::ForgetsTheSeal, Request::Write { ledger, .. }) => {
-            let mut state = store.ledger(ledger)?;
-            state.term = quorate::node::FencingToken::default();
-            store.set_ledger(ledger, state)?;
-        }
         (Fault::ServesAnyLeader, Request::Lead { ledger, seal, .. }) => {
             let stored = store.ledger_at(ledger, HEADER_KEY)?.records.into_iter().next();
             if let Some(header) = stored.and_then(|(_, record)| Header::of_record(&record)) {
@@ -203,7 +195,7 @@ fn before(
             if let Some(row) = stored.and_then(|(_, record)| RegisterRow::of_record(&record)) {
                 let register = row.register.map(|_| Register::Open);
                 let open = RegisterRow { register, ..row }.to_record();
-                store.amend_ledger(ledger, Default::default(), vec![(register_key(key), Some(open))])?;
+                store.amend_ledger(ledger, 0, vec![(register_key(key), Some(open))])?;
             }
         }
         (Fault::GrantsWhatIsDone, Request::Acquire { resource, .. }) => {

@@ -141,7 +141,7 @@ const SCRIPTS: [&[&str]; 6] = [
     &["count", "freed", "extended", "raised"],
     &["shared", "extended", "released", "shared", "queued", "released", "reserved", "state"],
     &["granted", "freed", "extended", "raised", "counted", "completed", "state", "attempts_reset"],
-    &["ledger", "ledger", "written", "pruned", "kept"],
+    &["ledger", "written", "pruned", "kept"],
     &["ledger", "written", "written", "written", "written", "written", "written"],
     // The last one refuses requests that are not valid for their resource.
     &["marked", "stamps", "refused"],
@@ -317,7 +317,7 @@ fn page(hostility: Hostility, first: bool) -> Vec<u8> {
         true => (next(hostility, first), page_pieces(hostility)),
         false => (bulk(""), array(&[])),
     };
-    array(&[bulk("ledger"), next, bulk("0"), bulk("0"), pieces])
+    array(&[bulk("ledger"), next, bulk("0"), pieces])
 }
 
 /// Returns the reply to HSCAN: a later page.

@@ -260,9 +260,9 @@ impl<'a> Event<'a> {
     pub(super) fn stored(&self) -> Option<Stored<'a>> {
         let Event::Ran { node, request, reply: Reply::Written } = *self else { return None };
         match request {
-            Request::Write { ledger, term, key, record, .. } => {
-                let (value, last) = (Some(&record.value), record.last);
-                Some(Stored { node, ledger, key, value, term: term.get(), last })
+            Request::Write { ledger, key, record, .. } => {
+                let (value, term, last) = (Some(&record.value), record.term.get(), record.last);
+                Some(Stored { node, ledger, key, value, term, last })
             }
             Request::Lead { ledger, seal, act: LeadAct::Put { key, value, .. }, .. } => {
                 let term = seal.term.get();

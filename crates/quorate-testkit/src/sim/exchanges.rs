@@ -69,8 +69,7 @@ pub(super) fn may_change_lease(request: &Request, reply: &Reply) -> bool {
     let is_refused = matches!(reply, Reply::Refused(_) | Reply::Held { .. });
     let is_on_a_ledger = matches!(
         request,
-        Request::Seal { .. }
-            | Request::Write { .. }
+        Request::Write { .. }
             | Request::Prune { .. }
             | Request::Keep { .. }
             | Request::Read { .. }

@@ -137,7 +137,7 @@ impl TermRecords {
     pub(super) async fn prune(&self) -> Result<(), LedgerError> {
         let answers = self.0.read().await?;
         if let Some(below) = prune_below(&answers, TERMS_MAX) {
-            self.0.prune(FencingToken::default(), below).await?;
+            self.0.prune(below).await?;
         }
         self.keep().await
     }
@@ -157,7 +157,7 @@ impl TermRecords {
         match self.0.read().await {
             Ok(answers) => Ok(terms(&answers).into_iter().rev().take(limit).collect()),
             Err(LedgerError::NoMajority(report)) => Err(report),
-            // The part is not sealed, and a read meets no other record.
+            // A read of a part has no other error.
             Err(_) => Ok(Vec::new()),
         }
     }

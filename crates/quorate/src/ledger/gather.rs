@@ -7,7 +7,7 @@ use super::{
 use crate::{
     driver::NodePool,
     env::BootTime,
-    node::{Cause, Cursor, FencingToken, Refusal, Request},
+    node::{Cause, Cursor, Refusal, Request},
     vote::{NodeOutcome, ReplyTo, Vote, VoteReceiver, vote_channel},
 };
 
@@ -52,13 +52,12 @@ struct Reading {
     pages: Vec<Pages>,
     outcomes: Vec<NodeOutcome>,
     open: usize,
-    superseded: Option<FencingToken>,
 }
 
 impl Reading {
     fn new(nodes: usize) -> Self {
         let pages = (0..nodes).map(|_| Pages::default()).collect();
-        Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes, superseded: None }
+        Self { pages, outcomes: vec![NodeOutcome::Pending; nodes], open: nodes }
     }
 
     /// Handles the page in `vote`. The present memory epoch of the node is `epoch`. Returns the cursor of the
@@ -68,10 +67,8 @@ impl Reading {
         self.outcomes[node] = match self.pages[node].take(vote.memory, epoch, vote.answer) {
             PageResult::More(next) => return Some(next),
             PageResult::Complete => NodeOutcome::Granted,
-            PageResult::Superseded(by) => {
-                self.superseded = self.superseded.max(Some(by));
-                NodeOutcome::Refused(Refusal::Sealed { by })
-            }
+            // No correct node refuses a read or a prune for this reason.
+            PageResult::Superseded(by) => NodeOutcome::Refused(Refusal::Sealed { by }),
             PageResult::Failed(outcome) => outcome,
         };
         self.open -= 1;
@@ -83,9 +80,6 @@ impl Reading {
     }
 
     fn end(mut self, pool: &NodePool) -> Result<Vec<(usize, Pages)>, LedgerError> {
-        if let Some(by) = self.superseded {
-            return Err(LedgerError::Superseded { by });
-        }
         let mut answered = Vec::new();
         for (node, pages) in self.pages.into_iter().enumerate() {
             let outcome = &mut self.outcomes[node];

@@ -70,7 +70,7 @@ impl OperationLog {
         self.0.write(&key, None, &operation.to_record()).await?;
         let answers = self.0.read().await?;
         if let Some(below) = prune_below(&answers, ENTRIES_MAX) {
-            self.0.prune(FencingToken::default(), below).await?;
+            self.0.prune(below).await?;
         }
         self.0.keep(self.0.quorum().config().ledger_retention).await
     }

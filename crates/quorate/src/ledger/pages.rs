@@ -28,7 +28,7 @@ const FIX: &str = "it cannot be read; empty the nodes (FLUSHALL) one after anoth
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     memory: Option<NodeEpoch>,
-    head: (FencingToken, u64),
+    low_water: u64,
     /// The records, in the order in which they came. A record may occur twice.
     records: Vec<(Arc<str>, Record)>,
     cursors: BTreeSet<Cursor>,
@@ -42,7 +42,7 @@ pub(super) enum PageResult {
     More(Cursor),
     /// The page was the last one.
     Complete,
-    /// A later term has sealed the ledger.
+    /// The leader of a later term has sealed the copy of the ledger.
     Superseded(FencingToken),
     /// The node's answer does not count.
     Failed(NodeOutcome),
@@ -68,8 +68,8 @@ impl Pages {
             return PageResult::Failed(NodeOutcome::Unreachable(Cause::Closed));
         }
         self.memory = Some(memory);
-        if let Some(LedgerState { term, low_water, records }) = page {
-            self.head = (self.head.0.max(term), self.head.1.max(low_water));
+        if let Some(LedgerState { low_water, records }) = page {
+            self.low_water = self.low_water.max(low_water);
             self.records.extend(records);
         }
         match next {
@@ -102,8 +102,8 @@ impl Pages {
     /// Returns the same as [`Pages::into_state`], but with the records in the order in which they came, and with both
     /// copies of a record that came twice. Sorting the records of very many jobs would take longer than parsing them.
     pub(super) fn into_unsorted(self) -> (NodeEpoch, LedgerState) {
-        let ((term, low_water), records) = (self.head, self.records);
-        (self.memory.unwrap_or_default(), LedgerState { term, low_water, records })
+        let state = LedgerState { low_water: self.low_water, records: self.records };
+        (self.memory.unwrap_or_default(), state)
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             (Arc::from(*key), record)
         };
         let records = keys.iter().map(record).collect();
-        let state = LedgerState { term: FencingToken::new(3), low_water: 7, records };
+        let state = LedgerState { low_water: 7, records };
         Answer::Reply(Reply::Ledger(LedgerPage { state, next: next.map(Cursor::new) }))
     }
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(unsorted, ["c", "a", "a", "b"]);
         let (of, state) = pages.into_state();
         assert_eq!(of, memory(1, 1));
-        assert_eq!((state.term, state.low_water), (FencingToken::new(3), 7));
+        assert_eq!(state.low_water, 7);
         assert_eq!(keys(&state), ["a", "b", "c"]);
     }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::SettingError,
     env::WallTime,
-    node::{Cursor, FencingToken, LedgerState, Record, Reply, Request},
+    node::{Cursor, LedgerState, Record, Reply, Request},
     quorum::Quorum,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
@@ -183,7 +183,6 @@ impl Ledger {
         let pool = self.quorum.pool();
         let votes = pool.ask_all(Request::Write {
             ledger: Arc::clone(&self.group),
-            term: record.term,
             key: Arc::clone(key),
             seen: seen.cloned(),
             record: record.clone(),
@@ -192,17 +191,16 @@ impl Ledger {
         self.observe(self.settle(votes, WriteTally::new(pool.len())).await)
     }
 
-    /// Removes the records before the time `below`, in microseconds since the epoch, as the leader of `term`.
-    /// The records are removed at a majority, and on every other node that answers.
+    /// Removes the records before the time `below`, in microseconds since the epoch. The records are removed at a
+    /// majority, and on every other node that answers.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later term has sealed the ledger; [`LedgerError::NoMajority`] if too
-    /// few nodes answered. After an error some records may be removed.
+    /// [`LedgerError::NoMajority`] if too few nodes answered. After an error some records may be removed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may be pruned completely or partly, which is harmless.
-    pub async fn prune(&self, term: FencingToken, below: u64) -> Result<(), LedgerError> {
-        self.pages(|ledger, after| Request::Prune { ledger, term, below, after }).await.map(drop)
+    pub async fn prune(&self, below: u64) -> Result<(), LedgerError> {
+        self.pages(|ledger, after| Request::Prune { ledger, below, after }).await.map(drop)
     }
 
     async fn pages(

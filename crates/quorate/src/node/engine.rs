@@ -151,8 +151,8 @@ pub trait Store {
     /// Replaces the whole ledger of a group.
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Self::Error>;
     /// Returns the records of a group's ledger whose keys are greater than `after`: at most `most` of them,
-    /// in the order of their keys. The result also includes the term and the low-water mark. The default
-    /// implementation reads the whole ledger; a store can override it to read less.
+    /// in the order of their keys. The result also includes the low-water mark. The default implementation
+    /// reads the whole ledger; a store can override it to read less.
     fn ledger_after(
         &self,
         group: &str,
@@ -165,18 +165,17 @@ pub trait Store {
         state.records.truncate(most);
         Ok(state)
     }
-    /// Returns the record under one key of a group's ledger, with the term and the low-water mark.
+    /// Returns the record under one key of a group's ledger, with the low-water mark.
     fn ledger_at(&self, group: &str, key: &str) -> Result<LedgerState, Self::Error> {
         let mut state = self.ledger(group)?;
         state.records.retain(|(name, _)| **name == *key);
         Ok(state)
     }
-    /// Sets the term and the low-water mark of a group's ledger, and sets the given records, or removes them
-    /// with `None`.
+    /// Sets the low-water mark of a group's ledger, and sets the given records, or removes them with `None`.
     fn amend_ledger(
         &mut self,
         group: &str,
-        (term, low_water): (FencingToken, u64),
+        low_water: u64,
         records: Vec<(Arc<str>, Option<Record>)>,
     ) -> Result<(), Self::Error> {
         let state = self.ledger(group)?;
@@ -187,7 +186,7 @@ pub trait Store {
                 None => all.remove(&key),
             };
         }
-        self.set_ledger(group, LedgerState { term, low_water, records: all.into_iter().collect() })
+        self.set_ledger(group, LedgerState { low_water, records: all.into_iter().collect() })
     }
     /// Returns the retention of a group's ledger: `None` if the ledger does not exist, or if the store never
     /// removes ledgers.
@@ -316,8 +315,7 @@ impl<S: Store> RequestHandler<'_, S> {
                 self.count_attempt(resource, owner, requested, *withdraw, *keep)
             }
             Request::ResetAttempts { resource, keep } => self.reset_attempts(resource, *keep),
-            Request::Seal { ledger, .. }
-            | Request::Write { ledger, .. }
+            Request::Write { ledger, .. }
             | Request::Prune { ledger, .. }
             | Request::Keep { ledger, .. }
             | Request::Read { ledger, .. }

@@ -25,7 +25,7 @@ pub struct Record {
     /// The time that decides when the record is pruned, in microseconds since the epoch. For a record of a
     /// tick, it is the tick's time.
     pub at: u64,
-    /// The term that wrote the record.
+    /// The term that wrote the record, in a led ledger. It is 0 in a part, which any client writes.
     pub term: FencingToken,
     /// True if the record is final, so that no other record may replace it.
     pub last: bool,
@@ -36,8 +36,6 @@ pub struct Record {
 /// The content of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LedgerState {
-    /// The newest term that sealed the ledger or wrote to it.
-    pub term: FencingToken,
     /// The low-water mark: records before it have been pruned.
     pub low_water: u64,
     /// The records with their keys. A page after the first one is in no order, and may have a key twice: the later
@@ -48,7 +46,7 @@ pub struct LedgerState {
 /// One page of a ledger, as one call returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LedgerPage {
-    /// The term and the low-water mark of the whole ledger, and some of its records.
+    /// The low-water mark of the whole ledger, and some of its records.
     pub state: LedgerState,
     /// The cursor of the next page, or `None` after the last page. Pages may repeat a record. A page may be
     /// empty although more pages follow.

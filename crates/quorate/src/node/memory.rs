@@ -1,7 +1,7 @@
 use super::engine::{self, ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store};
 use super::{
-    Batch, BatchReply, Cause, FencingToken, Hello, LedgerState, Listen, Node, NodeTime, Push, PushSender,
-    Record, ReleasedLease, Resource, Session,
+    Batch, BatchReply, Cause, Hello, LedgerState, Listen, Node, NodeTime, Push, PushSender, Record,
+    ReleasedLease, Resource, Session,
 };
 use crate::env::{SystemWorld, World};
 use std::{
@@ -183,17 +183,15 @@ impl PubSub {
 /// The ledger of one group.
 #[derive(Clone, Debug, Default)]
 struct GroupLedger {
-    /// The term and the low-water mark.
-    head: (FencingToken, u64),
+    low_water: u64,
     records: BTreeMap<Arc<str>, Record>,
     life: Option<LifeRow>,
 }
 
 impl GroupLedger {
     fn state_with<'a>(&self, records: impl Iterator<Item = (&'a Arc<str>, &'a Record)>) -> LedgerState {
-        let (term, low_water) = self.head;
         let records = records.map(|(key, record)| (Arc::clone(key), record.clone())).collect();
-        LedgerState { term, low_water, records }
+        LedgerState { low_water: self.low_water, records }
     }
 }
 
@@ -287,11 +285,11 @@ impl Store for MemoryStore {
     }
 
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), Infallible> {
-        let LedgerState { term, low_water, records } = state;
+        let LedgerState { low_water, records } = state;
         let life = self.ledgers.get(group).and_then(|ledger| ledger.life);
         self.ledgers.insert(
             group.to_owned(),
-            GroupLedger { head: (term, low_water), records: records.into_iter().collect(), life },
+            GroupLedger { low_water, records: records.into_iter().collect(), life },
         );
         Ok(())
     }
@@ -313,14 +311,14 @@ impl Store for MemoryStore {
     fn amend_ledger(
         &mut self,
         group: &str,
-        head: (FencingToken, u64),
+        low_water: u64,
         records: Vec<(Arc<str>, Option<Record>)>,
     ) -> Result<(), Infallible> {
         if !self.ledgers.contains_key(group) {
             self.ledgers.insert(group.to_owned(), GroupLedger::default());
         }
         let Some(ledger) = self.ledgers.get_mut(group) else { return Ok(()) };
-        ledger.head = head;
+        ledger.low_water = low_water;
         for (key, record) in records {
             match record {
                 Some(record) => ledger.records.insert(key, record),

@@ -66,7 +66,7 @@ pub enum Reply {
         /// The counted attempts, if the resource is a claim that has not ended.
         begun: Option<AttemptCount>,
     },
-    /// *Seal, seal copy, read*: a page of the ledger.
+    /// *Seal copy, read*: a page of the ledger.
     Ledger(LedgerPage),
     /// *Write, lead, work*: the record is stored, or what was asked is so.
     Written,
@@ -76,7 +76,7 @@ pub enum Reply {
         next: Option<Cursor>,
     },
     /// *Write*: refused. The node already stores the contained record, and that record is final or differs
-    /// from the record that the leader expected.
+    /// from the record that the client expected.
     Conflict(Record),
     /// *Mark*: the marker is stored.
     Marked,
@@ -128,7 +128,7 @@ pub enum Refusal {
         /// The limit.
         most: u32,
     },
-    /// The ledger is sealed by a later term.
+    /// The copy of the ledger is sealed by the leader of a later term.
     #[error("the ledger is sealed by the later term {by}")]
     Sealed {
         /// The later term.

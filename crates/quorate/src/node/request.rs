@@ -207,47 +207,31 @@ pub enum Request {
         /// the dead-letter record.
         keep: Duration,
     },
-    /// Makes the ledger refuse writes of terms before `term`, and returns one page of its content. A further
-    /// *seal* with the cursor of the previous page returns the next page.
-    Seal {
-        /// The group to which the ledger belongs.
-        ledger: Arc<str>,
-        /// The sealing leader's term.
-        term: FencingToken,
-        /// The cursor that the previous page returned. `None` for the first page.
-        after: Option<Cursor>,
-    },
-    /// Writes a record by compare and set: the stored record must be the one that the leader expects, or
-    /// already the new one. The node refuses the write if `term` is earlier than the ledger's term, if the
-    /// record is older than the low-water mark, or if the stored record is final.
+    /// Writes a record by compare and set: the stored record must be the one that the client expects, or
+    /// already the new one. The node refuses the write if the record is older than the low-water mark, or if the
+    /// stored record is final.
     Write {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The term of the leader that writes. If this term is later than the ledger's, the write also seals
-        /// the ledger.
-        term: FencingToken,
         /// The key of the record.
         key: Arc<str>,
-        /// The record that the leader expects under the key.
+        /// The record that the client expects under the key.
         seen: Option<Record>,
         /// The record to store.
         record: Record,
     },
     /// Raises the ledger's low-water mark to `below`, but not beyond the node's own time. Removes the records
-    /// before the mark, a page at a time. The node refuses the request if `term` is earlier than the ledger's
-    /// term.
+    /// before the mark, a page at a time.
     Prune {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
-        /// The pruning leader's term.
-        term: FencingToken,
         /// The new low-water mark: records whose [`Record::at`] is smaller are removed.
         below: u64,
         /// The cursor that the previous step returned. `None` for the first step.
         after: Option<Cursor>,
     },
-    /// Sets the retention of a ledger: the time for which it is kept after its last *seal*, *write*, *prune*
-    /// or *keep*. The time starts again now. Does not create a missing ledger.
+    /// Sets the retention of a ledger: the time for which it is kept after its last *write*, *prune*, *keep*,
+    /// *seal copy*, *lead* or *work*. The time starts again now. Does not create a missing ledger.
     Keep {
         /// The group to which the ledger belongs.
         ledger: Arc<str>,
@@ -426,9 +410,7 @@ impl Request {
             | (Self::Keep { .. }, Reply::Kept)
             | (Self::Mark { .. }, Reply::Marked) => true,
             (Self::Stamp { known, .. }, Reply::Stamps(counts)) => counts.len() == known.len(),
-            (Self::Seal { .. } | Self::Read { .. } | Self::SealCopy { .. }, Reply::Ledger(page)) => {
-                page.is_bounded()
-            }
+            (Self::Read { .. } | Self::SealCopy { .. }, Reply::Ledger(page)) => page.is_bounded(),
             (Self::Prune { .. }, Reply::Pruned { next }) => next.as_ref().is_none_or(Cursor::is_bounded),
             (
                 Self::Acquire { resource, .. }

@@ -192,8 +192,7 @@ mod tests {
     #[test]
     fn a_node_that_stores_one_record_already_and_refuses_another_one_stays_unable() {
         let record = Record { at: 1, term: FencingToken::new(1), last: false, value: "v".into() };
-        let term = FencingToken::new(1);
-        let write = Request::Write { ledger: "g".into(), term, key: "k".into(), seen: None, record };
+        let write = Request::Write { ledger: "g".into(), key: "k".into(), seen: None, record };
         let (mut ability, mut now) = (Ability::default(), BootTime::from_nanos(5));
         assert!(ability.observe(now, &write, &unable("OOM")));
         for _ in 0..40 {

@@ -381,7 +381,7 @@ pub(super) mod made {
         let term = FencingToken::new(1);
         let record = Record { at: at(0).as_micros(), term, last: false, value: value.into() };
         let (ledger, key) = (ledger.into(), key.into());
-        let request = Request::Write { ledger, term, key, seen: None, record };
+        let request = Request::Write { ledger, key, seen: None, record };
         ["n0", "n1", "n2", "n3", "n4"][..servers].iter().try_for_each(|node| {
             see(invariant, 0, &Event::Ran { node, request: &request, reply: &Reply::Written })
         })

@@ -180,7 +180,7 @@ impl<S: Store> RequestHandler<'_, S> {
     }
 
     fn change(&mut self, ledger: &Arc<str>, changes: Vec<Change>) -> Result<(), S::Error> {
-        self.store.amend_ledger(ledger, Default::default(), changes)
+        self.store.amend_ledger(ledger, 0, changes)
     }
 
     /// Returns the id of the node's present memory, which its marker shows.

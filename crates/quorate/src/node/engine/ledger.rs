@@ -1,14 +1,12 @@
 //! Requests on the ledger of a group, and on the node's marker.
 
 use super::{LEDGER_LIFE, LifeRow, RequestHandler, Store};
-use crate::node::{
-    Cursor, FencingToken, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply, Request,
-};
+use crate::node::{Cursor, LedgerPage, PAGE_BYTES, PAGE_RECORDS, Record, Refusal, Reply, Request};
 use std::{sync::Arc, time::Duration};
 
 impl<S: Store> RequestHandler<'_, S> {
     /// Serves a request on a ledger. If the retention of the ledger has passed, the ledger is removed first. A
-    /// successful seal, write or prune extends the retention.
+    /// successful request other than a read extends the retention.
     pub(super) fn serve_ledger(&mut self, ledger: &Arc<str>, request: &Request) -> Result<Reply, S::Error> {
         let mut life = self.store.ledger_life(ledger)?;
         if life.is_some_and(|life| life.until_micros <= self.clocks.wall.as_micros()) {
@@ -16,11 +14,8 @@ impl<S: Store> RequestHandler<'_, S> {
             life = None;
         }
         let reply = match request {
-            Request::Seal { term, after, .. } => self.seal(ledger, *term, after.as_ref())?,
-            Request::Write { term, key, seen, record, .. } => {
-                self.write(ledger, *term, key, seen.as_ref(), record)?
-            }
-            Request::Prune { term, below, after, .. } => self.prune(ledger, *term, *below, after.as_ref())?,
+            Request::Write { key, seen, record, .. } => self.write(ledger, key, seen.as_ref(), record)?,
+            Request::Prune { below, after, .. } => self.prune(ledger, *below, after.as_ref())?,
             Request::Keep { life: requested, .. } => {
                 if life.is_some() {
                     let millis = u64::try_from(requested.as_millis()).unwrap_or(u64::MAX);
@@ -57,23 +52,6 @@ impl<S: Store> RequestHandler<'_, S> {
         Ok(())
     }
 
-    pub(super) fn seal(
-        &mut self,
-        ledger: &Arc<str>,
-        term: FencingToken,
-        after: Option<&Cursor>,
-    ) -> Result<Reply, S::Error> {
-        let mut page = self.page(ledger, after)?;
-        if page.state.term > term {
-            return Ok(Reply::Refused(Refusal::Sealed { by: page.state.term }));
-        }
-        if page.state.term < term {
-            page.state.term = term;
-            self.store.amend_ledger(ledger, (term, page.state.low_water), Vec::new())?;
-        }
-        Ok(Reply::Ledger(page))
-    }
-
     /// Returns the next page: the records after `after`, in the order of their keys. The page has at least
     /// one record, if there is any left. Its size is limited to about [`PAGE_BYTES`] for every
     /// [`PAGE_RECORDS`] records that the store reads at a time.
@@ -96,15 +74,11 @@ impl<S: Store> RequestHandler<'_, S> {
     pub(super) fn write(
         &mut self,
         ledger: &Arc<str>,
-        term: FencingToken,
         key: &Arc<str>,
         seen: Option<&Record>,
         record: &Record,
     ) -> Result<Reply, S::Error> {
         let state = self.store.ledger_at(ledger, key)?;
-        if state.term > term {
-            return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
-        }
         if record.at < state.low_water {
             return Ok(Reply::Refused(Refusal::Pruned));
         }
@@ -117,29 +91,25 @@ impl<S: Store> RequestHandler<'_, S> {
             }
         }
         let records = vec![(Arc::clone(key), Some(record.clone()))];
-        self.store.amend_ledger(ledger, (term, state.low_water), records)?;
+        self.store.amend_ledger(ledger, state.low_water, records)?;
         Ok(Reply::Written)
     }
 
     pub(super) fn prune(
         &mut self,
         ledger: &Arc<str>,
-        term: FencingToken,
         below: u64,
         after: Option<&Cursor>,
     ) -> Result<Reply, S::Error> {
         let LedgerPage { state, next } = self.page(ledger, after)?;
-        if state.term > term {
-            return Ok(Reply::Refused(Refusal::Sealed { by: state.term }));
-        }
-        // The mark is limited to this node's own time. Otherwise a leader whose clock is ahead could set it
+        // The mark is limited to this node's own time. Otherwise a client whose clock is ahead could set it
         // after the times of records that are still to be written.
         let below = below.min(self.clocks.wall.as_micros());
         let mark = state.low_water.max(below);
         let forgotten = state.records.into_iter().filter(|(_, record)| record.at < mark);
         let forgotten: Vec<_> = forgotten.map(|(key, _)| (key, None)).collect();
-        if !forgotten.is_empty() || (state.term, state.low_water) != (term, mark) {
-            self.store.amend_ledger(ledger, (term, mark), forgotten)?;
+        if !forgotten.is_empty() || state.low_water != mark {
+            self.store.amend_ledger(ledger, mark, forgotten)?;
         }
         Ok(Reply::Pruned { next })
     }

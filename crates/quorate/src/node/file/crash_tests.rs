@@ -59,8 +59,8 @@ fn record(n: u64) -> Record {
 }
 
 fn write(n: u64) -> Request {
-    let (term, key) = (FencingToken::new(5), format!("{n:020}").into());
-    Request::Write { ledger: "g".into(), term, key, seen: None, record: record(n) }
+    let key = format!("{n:020}").into();
+    Request::Write { ledger: "g".into(), key, seen: None, record: record(n) }
 }
 
 fn complete(n: u64) -> Request {

@@ -5,7 +5,7 @@ use super::{
     error::FileError,
 };
 use crate::node::{
-    FencingToken, LedgerState, NamesQuery, Record, Resource, StoredNames,
+    LedgerState, NamesQuery, Record, Resource, StoredNames,
     engine::{ClaimRow, Clocks, CounterRow, LeaseRow, LifeRow, QueueRow, Store},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction};
@@ -56,7 +56,6 @@ pub(super) struct Identity {
 /// A ledger without its records.
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRow {
-    term: FencingToken,
     low_water: u64,
     life: Option<LifeRow>,
 }
@@ -180,8 +179,7 @@ impl<'a> Rows<'a> {
     }
 
     fn state(&self, group: &str, records: Vec<(Arc<str>, Record)>) -> Result<LedgerState, FileError> {
-        let LedgerRow { term, low_water, .. } = self.ledger_row(group)?;
-        Ok(LedgerState { term, low_water, records })
+        Ok(LedgerState { low_water: self.ledger_row(group)?.low_water, records })
     }
 
     fn first(&self, sql: &str, params: impl Params) -> Result<Option<String>, FileError> {
@@ -259,7 +257,7 @@ impl Store for Rows<'_> {
     fn set_ledger(&mut self, group: &str, state: LedgerState) -> Result<(), FileError> {
         self.execute("DELETE FROM records WHERE ledger = ?1", [group])?;
         let records = state.records.into_iter().map(|(key, record)| (key, Some(record))).collect();
-        self.amend_ledger(group, (state.term, state.low_water), records)
+        self.amend_ledger(group, state.low_water, records)
     }
 
     fn ledger_after(&self, group: &str, after: Option<&str>, most: usize) -> Result<LedgerState, FileError> {
@@ -275,11 +273,11 @@ impl Store for Rows<'_> {
     fn amend_ledger(
         &mut self,
         group: &str,
-        (term, low_water): (FencingToken, u64),
+        low_water: u64,
         records: Vec<(Arc<str>, Option<Record>)>,
     ) -> Result<(), FileError> {
         let life = self.ledger_row(group)?.life;
-        self.write_ledger_row(group, &LedgerRow { term, low_water, life })?;
+        self.write_ledger_row(group, &LedgerRow { low_water, life })?;
         for (key, record) in records {
             match record {
                 Some(record) => self.execute(

@@ -94,7 +94,7 @@ impl AuditLog {
         }
         let pruned = match self.ledger.read().await {
             Ok(answers) => match prune_below(&answers, ENTRIES_MAX) {
-                Some(below) => self.ledger.prune(FencingToken::default(), below).await,
+                Some(below) => self.ledger.prune(below).await,
                 None => Ok(()),
             },
             Err(error) => Err(error),

@@ -127,7 +127,7 @@ impl InboxServer<'_> {
             self.prune_at = self.env.now() + INBOX_PRUNE_EVERY;
             self.audit.prune().await;
             if let Some(below) = classify::prune_below(&answers, now)
-                && let Err(error) = self.inbox.prune(Default::default(), below).await
+                && let Err(error) = self.inbox.prune(below).await
             {
                 tracing::debug!(group = &**self.term.group(), "cannot prune the inbox: {error}");
             }

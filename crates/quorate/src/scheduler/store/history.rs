@@ -118,9 +118,8 @@ impl HistoryEntry {
     /// Returns the record of the entry, with the time `now`. If the reason or the error is longer than 512
     /// bytes, its end is cut off.
     ///
-    /// All records of a history have the term 0, so that every leader can write them. If a record had the term
-    /// of its leader, a node that has seen a later term would refuse the record. The term of the entry is part
-    /// of the record's value.
+    /// All records of a history have the term 0, as in every part. The term of the entry is part of the record's
+    /// value.
     #[doc(hidden)]
     pub fn into_record(mut self, now: WallTime) -> Record {
         for text in std::iter::once(&mut self.reason).chain(&mut self.attempt_error) {

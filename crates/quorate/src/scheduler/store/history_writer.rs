@@ -14,7 +14,6 @@ use crate::{
     election::Term,
     env::{BootTime, ScopedTask, WallTime},
     ledger::{Answered, Ledger, LedgerError, TermLedger},
-    node::FencingToken,
     scheduler::{
         counts::Counts,
         job::Job,
@@ -412,7 +411,7 @@ impl HistoryTask {
                 stored.sort_unstable();
                 let excess = stored.len().saturating_sub(keep);
                 if let Some(&below) = stored.get(excess).filter(|_| excess > 0)
-                    && let Err(error) = part.prune(FencingToken::default(), below).await
+                    && let Err(error) = part.prune(below).await
                 {
                     tracing::debug!(job = &*job, "its history is not pruned: {error}");
                     return Finished::Pruned(job, Vec::new(), None);

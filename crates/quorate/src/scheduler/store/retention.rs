@@ -247,7 +247,7 @@ impl Retention {
     /// Removes the times of jobs for which no worker has vouched for twice the retention.
     pub(in crate::scheduler) async fn prune(&self) -> Result<(), LedgerError> {
         let below = (self.main.wall() - self.retention * 2).as_micros();
-        self.part().prune(FencingToken::default(), below).await
+        self.part().prune(below).await
     }
 
     /// Returns, for each of `jobs`, the latest record of a worker that vouched for the job.

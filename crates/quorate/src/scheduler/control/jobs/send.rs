@@ -79,14 +79,8 @@ impl Jobs {
                     continue;
                 }
                 Err(LedgerError::NoMajority(report)) => report,
-                // No leader seals the inbox. So if it is sealed, another program has sealed it.
-                Err(error @ (LedgerError::Superseded { .. } | LedgerError::Ended)) => {
-                    return Err(JobsError::Input {
-                        field: "group",
-                        value: format!("{:?} ({error})", self.group),
-                        fix: "another program wrote the inbox of the group; use another name for the group",
-                    });
-                }
+                // Only a leader's own ledger has these errors. A write of a part has none of them.
+                Err(LedgerError::Superseded { .. } | LedgerError::Ended) => NoMajority::new(0, Vec::new()),
             };
             may_be_posted |= report.count(may_store_it) > 0;
             if env.now() >= deadline || report.is_permanent() {

@@ -350,7 +350,7 @@ impl AssignTask {
             let seen = sessions.look_at(&all).await;
             if forgets {
                 let below = (part.wall() - FORGET_EVERY).as_micros();
-                if let Err(error) = part.prune(Default::default(), below).await {
+                if let Err(error) = part.prune(below).await {
                     tracing::debug!("old announcements of workers are not removed yet: {error}");
                 }
             }
