@@ -140,17 +140,15 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     if let Some(paused) = facts.pause_at(job, facts.now) {
         return facts.paused(paused, due);
     }
-    // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run. If it
-    // stands still because clocks were set back, these nodes may not vote for the same reason.
-    let stands_still = job.decided.filter(|_| ledger.leader.is_some());
-    if ledger.leader.is_none() || (!facts.nodes.has_majority() && stands_still.is_none()) {
+    // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run.
+    if ledger.leader.is_none() || !facts.nodes.serve_a_leader() {
         return facts.leaderless(due, job.running.first());
     }
     // The run of a tick says more about the schedule than one that was requested.
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
         return facts.running(run);
     }
-    if let Some(decided) = stands_still {
+    if let Some(decided) = job.decided {
         return facts.clock_set_back(decided, job, ledger);
     }
     match due {
@@ -191,7 +189,7 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     }
     let window = job.row.window.unwrap_or_default().max(RECORDED_WITHIN);
     let is_about_now = at.until(facts.now) <= window;
-    if is_about_now && !facts.nodes.has_majority() {
+    if is_about_now && !facts.nodes.serve_a_leader() {
         return facts.leaderless(Some(at), None);
     }
     if job.waiting.contains(&at) || at.until(facts.now) <= window {

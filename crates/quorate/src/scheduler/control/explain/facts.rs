@@ -49,6 +49,9 @@ pub(in crate::scheduler::control) struct NodeFacts {
     pub(in crate::scheduler::control) total: usize,
     /// The number of nodes that do not vote because a clock is wrong.
     pub(in crate::scheduler::control) by_clock: usize,
+    /// The number of these whose clock and this machine's are too far apart. They begin no lease, and extend those of a
+    /// leader.
+    pub(in crate::scheduler::control) far_apart: usize,
     /// For each node that does not vote, the reason.
     pub(in crate::scheduler::control) reasons: Vec<String>,
 }
@@ -62,6 +65,7 @@ impl NodeFacts {
             needed: status.needed(),
             total: status.len(),
             by_clock: status.iter().filter(|node| is_clock(&node.state)).count(),
+            far_apart: status.iter().filter(|node| is_far_apart(&node.state)).count(),
             reasons: status.iter().filter_map(reason).collect(),
         }
     }
@@ -75,6 +79,7 @@ impl NodeFacts {
             needed: report.needed(),
             total: report.outcomes().len(),
             by_clock: 0,
+            far_apart: 0,
             reasons: others.map(|(name, outcome)| format!("{name}: {outcome}")).collect(),
         }
     }
@@ -83,6 +88,16 @@ impl NodeFacts {
     pub(in crate::scheduler::control) fn has_majority(&self) -> bool {
         self.voting >= self.needed
     }
+
+    /// Returns whether a majority serves a leader that holds its lease.
+    pub(in crate::scheduler::control) fn serve_a_leader(&self) -> bool {
+        self.voting + self.far_apart >= self.needed
+    }
+}
+
+/// Returns whether the node does not vote because its clock and this machine's are too far apart.
+fn is_far_apart(state: &NodeState) -> bool {
+    matches!(state, NodeState::Refused(VoteRejection::Clock { .. }))
 }
 
 /// Returns whether the node does not vote because a clock is wrong.

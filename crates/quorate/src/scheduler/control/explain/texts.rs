@@ -103,13 +103,10 @@ impl JobFacts {
             return self.answer(Reason::NoLeader, tick, text, evidence, action);
         }
         if nodes.voting + nodes.by_clock >= nodes.needed {
-            let then = match leader {
-                None => "without a majority no run starts".to_owned(),
-                Some(leader) => format!("if this is so for {} too, no run starts", plain(leader, TEXT_MAX)),
-            };
-            let text = format!("too few nodes vote, because clocks differ or have stepped; {then}");
+            let text =
+                "too few nodes vote, because clocks differ or have stepped; without a majority no run starts";
             let action = "set the clocks of the nodes and of the workers by NTP; `quorate nodes list` shows each clock";
-            return self.answer(Reason::Clock, tick, text, evidence, action);
+            return self.answer(Reason::Clock, tick, text.to_owned(), evidence, action);
         }
         let text = match leader {
             None => "too few nodes vote, so there is no leader and no run starts".to_owned(),
