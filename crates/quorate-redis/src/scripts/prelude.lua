@@ -26,10 +26,6 @@ local function call(command, key, ...)
     if string.sub(text, 1, 9) == 'WRONGTYPE' then
       refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end
-    -- Redis 6.2 and 7.0 do not name the command that the user may not run in a script.
-    if string.find(text, "can't run this command", 1, true) then
-      text = text .. ': ' .. string.lower(command)
-    end
     refuse('failed', text)
   end
   return reply
