@@ -67,6 +67,11 @@ pub(in crate::scheduler) async fn take_runs(with: Taking, stop: CancellationToke
     worker.serve(&stop).await;
 }
 
+/// The name of a session that has begun, and its lease.
+type Begun = Option<(Arc<str>, Lease)>;
+/// The end of an attempt to start an assignment. It has no result if its task panicked.
+type AttemptEnd = (Arc<str>, AssignmentId, Option<Tried>);
+
 struct Worker {
     with: Taking,
     env: Env,
@@ -76,9 +81,9 @@ struct Worker {
     /// The number of changes of the jobs.
     jobs: u64,
     session: Option<Session>,
-    beginning: Option<ScopedTask<Option<(Arc<str>, Lease)>>>,
+    beginning: Option<ScopedTask<Begun>>,
     list: Worklist,
-    runs: FuturesUnordered<BoxFuture<'static, (Arc<str>, AssignmentId, Option<Tried>)>>,
+    runs: FuturesUnordered<BoxFuture<'static, AttemptEnd>>,
     reading: Option<ScopedTask<Result<LedgerView, LedgerError>>>,
     announcing: Option<ScopedTask<()>>,
     /// The time at which the last read began.
@@ -194,7 +199,7 @@ impl Worker {
         }
     }
 
-    fn begun(&mut self, begun: Option<(Arc<str>, Lease)>) {
+    fn begun(&mut self, begun: Begun) {
         let now = self.env.now();
         match begun {
             Some((name, lease)) => {

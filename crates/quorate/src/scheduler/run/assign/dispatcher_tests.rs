@@ -171,7 +171,7 @@ fn an_assignment_has_a_number_of_its_own_and_a_growing_token() {
     leader.finds(("r1", 1), Some(WorkEnd::Done(result(None))), DUE);
     let [(key, again)] = &leader.stores(DUE)[..] else { panic!() };
     assert!((&**key, again.generation) == ("r1", 2) && again.token.get() > tokens[0]);
-    assert_eq!(again.to.as_ref().map(|to| to.id()), Some(id(3)));
+    assert_eq!(again.to.as_ref().map(AssignedTo::id), Some(id(3)));
 }
 
 #[test]

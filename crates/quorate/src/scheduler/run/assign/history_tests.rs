@@ -358,14 +358,14 @@ impl World {
         }
         let is_busy = |key: &Arc<str>| worker.works.iter().any(|((of, _), work)| of == key && work.is_some());
         let stored = self.copies.iter().flat_map(|copy| &copy.runs);
-        let assigned = stored.filter_map(|(key, stored)| {
+        let mut assigned = stored.filter_map(|(key, stored)| {
             let (open, id) = (stored.open.as_ref()?, stored.entry.assignment?);
             let is_mine = open.to.as_ref().is_some_and(|to| to.session == worker.name);
             let is_new = !worker.works.contains_key(&(Arc::clone(key), id)) && !is_busy(key);
             (is_mine && is_new && open.not_before <= wall(self.now))
                 .then(|| (Arc::clone(key), id, open.clone()))
         });
-        let Some((key, id, open)) = assigned.last() else { return };
+        let Some((key, id, open)) = assigned.next_back() else { return };
         let lacks_job = !worker.has_job;
         let act = if lacks_job || open.cancel.is_some() {
             let end = WorkEnd::NotStarted { why: "not here".into(), lacks_job };

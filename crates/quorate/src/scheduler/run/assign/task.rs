@@ -12,7 +12,10 @@ use crate::{
     scheduler::{
         job::{Job, RunOutcome},
         run::session::Sessions,
-        store::{Announcement, OpenRun, RunRecord, WorkEnd, WorkResult, WorkRow, snapshot::LedgerSnapshot},
+        store::{
+            Announcement, AssignedTo, OpenRun, RunRecord, WorkEnd, WorkResult, WorkRow,
+            snapshot::LedgerSnapshot,
+        },
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -297,7 +300,7 @@ impl AssignTask {
     }
 
     fn store(&mut self, key: Arc<str>, open: OpenRun) {
-        let id = open.to.as_ref().map(|to| to.id());
+        let id = open.to.as_ref().map(AssignedTo::id);
         let value = RunRecord::Open(open).to_value();
         let written = match id {
             Some(id) => self.led.assign(&key, value, id).boxed(),
