@@ -1,7 +1,7 @@
 //! The writes that one node lacks.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     sync::Arc,
 };
 
@@ -65,10 +65,11 @@ impl Backlog {
     }
 
     /// Notes that the node has the write `seq` of `key`. Returns whether that is its last one.
-    pub(super) fn written(&mut self, key: &str, seq: u64) -> bool {
-        let is_last = self.is_of(key, seq);
+    pub(super) fn written(&mut self, key: &Arc<str>, seq: u64) -> bool {
+        let Entry::Occupied(lack) = self.lacks.entry(Arc::clone(key)) else { return false };
+        let is_last = lack.get().seq == seq;
         if is_last {
-            self.lacks.remove(key);
+            lack.remove();
         }
         is_last
     }

@@ -30,8 +30,8 @@ pub struct Keeper {
     map: BTreeMap<Arc<str>, Entry>,
     founded: FencingToken,
     seq: u64,
-    /// The numbers of the writes of each key that are not stored at a majority of marked nodes yet.
-    open: BTreeMap<Arc<str>, Vec<OpenWrite>>,
+    /// The writes of each key that are not stored at a majority of marked nodes yet.
+    open: BTreeMap<Arc<str>, OpenWrites>,
     /// The number of those that are urgent.
     urgent: usize,
     /// The keys of the removed records that this leader has found, and has not removed itself.
@@ -62,6 +62,15 @@ struct NodeCopy {
     is_mark_sent: bool,
     /// The node did not answer a request. It is not asked before the caller says so.
     is_paused: bool,
+}
+
+/// The writes of one key that are not done.
+#[derive(Debug, Default)]
+struct OpenWrites {
+    writes: Vec<OpenWrite>,
+    /// The number of answers of nodes that have stored the last one. Before a majority has answered, the nodes need not be
+    /// counted. A node that had the record already counts from its mark on.
+    answers: usize,
 }
 
 /// A write that is not done.
@@ -146,11 +155,12 @@ impl Keeper {
         &self.map
     }
 
-    /// Returns whether `node` counts: it has all records and is marked.
+    /// Returns the memory in which `node` was sealed.
     pub fn memory(&self, node: usize) -> Option<Incarnation> {
         self.copies[node].memory.map(|(memory, _)| memory)
     }
 
+    /// Returns whether `node` counts: it has all records and is marked.
     pub fn is_complete(&self, node: usize) -> bool {
         self.standing(node).marked && self.copies[node].has_all()
     }
@@ -172,7 +182,9 @@ impl Keeper {
             copy.backlog.add(&key, seq, is_urgent);
         }
         self.urgent += usize::from(is_urgent);
-        self.open.entry(key).or_default().push(OpenWrite { seq, is_urgent });
+        let open = self.open.entry(key).or_default();
+        open.writes.push(OpenWrite { seq, is_urgent });
+        open.answers = 0;
         seq
     }
 
@@ -473,8 +485,13 @@ impl Keeper {
                 }
             }
             LeadAct::Put { key, seq, .. } => {
-                if copy.backlog.written(key, *seq) {
-                    self.close_writes_of(key);
+                if copy.backlog.written(key, *seq)
+                    && let Some(open) = self.open.get_mut(key)
+                {
+                    open.answers += 1;
+                    if open.answers >= crate::config::majority(self.copies.len()) {
+                        self.close_writes_of(key);
+                    }
                 }
             }
             LeadAct::Mark { .. } => {
@@ -513,7 +530,7 @@ impl Keeper {
         let has = |(copy, standing): &(&NodeCopy, &Standing)| standing.marked && copy.has(key);
         let stored = self.copies.iter().zip(self.leadership.nodes()).filter(has).count();
         if stored >= crate::config::majority(self.copies.len()) {
-            for OpenWrite { seq, is_urgent } in self.open.remove(key).into_iter().flatten() {
+            for OpenWrite { seq, is_urgent } in self.open.remove(key).unwrap_or_default().writes {
                 self.urgent -= usize::from(is_urgent);
                 self.written.push(seq);
             }
