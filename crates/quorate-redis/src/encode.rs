@@ -303,12 +303,12 @@ fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
                 LeadAct::Put { .. } => 'c',
                 LeadAct::Mark { .. } => 'd',
                 LeadAct::Void { .. } => 'e',
+                LeadAct::Remove { .. } => 'h',
             };
             let args = sealed(call.kind(letter), *seal).arg(memory.to_string());
             match act {
                 LeadAct::Confirm => {}
                 LeadAct::Put { key, seq, assignment, value } => {
-                    let value = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
                     args.arg(key)
                         .number(*seq)
                         .arg(assignment.as_ref().map(id).unwrap_or_default())
@@ -319,6 +319,10 @@ fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
                 }
                 LeadAct::Void { key, id: of } => {
                     args.arg(key).arg(id(of));
+                }
+                LeadAct::Remove { keys, seq } => {
+                    let keys: String = keys.iter().map(|key| format!("{}:{key}", key.len())).collect();
+                    args.number(*seq).arg(keys);
                 }
             }
             ledger

@@ -233,7 +233,7 @@ impl Session for MeddlingSession {
 
 /// Returns whether a leader records with this request that it starts a tick.
 fn is_start_of_a_tick(request: &Request) -> bool {
-    let Request::Lead { act: LeadAct::Put { key, value: Some(value), .. }, .. } = request else {
+    let Request::Lead { act: LeadAct::Put { key, value, .. }, .. } = request else {
         return false;
     };
     let record = key.starts_with("tick/").then(|| RunRecord::parse(value).expect("a record of this version"));

@@ -130,9 +130,9 @@ define('b', true, true, 1, 3, function(k, a)
   return written(KEYS[k])
 end)
 
--- Stores or removes a record, unless a later write of this term stands.
+-- Stores a record, unless a later write of this term stands.
 -- KEYS  ledger
--- ARGV  term, leader, memory, key, number, assignment or nothing, '=' and the value or nothing
+-- ARGV  term, leader, memory, key, number, assignment or nothing, value
 define('c', true, true, 1, 7, function(k, a)
   local ledger, term, key, seq, id = KEYS[k], ARGV[a], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
   local header = admitted(ledger, term, ARGV[a + 1], ARGV[a + 2])
@@ -144,16 +144,8 @@ define('c', true, true, 1, 7, function(k, a)
     -- A later write may have removed the record.
     refuse('toolate')
   end
-  local record, register_field, end_field = 'r:' .. key, 'r:@' .. key, 'r:$' .. key
-  if ARGV[a + 6] == '' then
-    call('HDEL', ledger, record, register_field, end_field)
-    if less(header.removed, seq) then
-      header.removed = seq
-      store_header(ledger, header)
-    end
-    return written(ledger)
-  end
-  call('HSET', ledger, record, seq .. ':' .. term .. ':0:' .. sub(ARGV[a + 6], 2))
+  local register_field, end_field = 'r:@' .. key, 'r:$' .. key
+  call('HSET', ledger, 'r:' .. key, seq .. ':' .. term .. ':0:' .. ARGV[a + 6])
   if id == '' then
     if before then
       call('HDEL', ledger, register_field, end_field)
@@ -211,3 +203,29 @@ define('g', true, true, 1, 3, function(k, a)
   return written(ledger)
 end)
 
+-- Removes records, but those of which a later write of this term stands.
+-- KEYS  ledger
+-- ARGV  term, leader, memory, number, the keys, each as LENGTH:KEY
+define('h', true, true, 1, 5, function(k, a)
+  local ledger, term, seq, keys = KEYS[k], ARGV[a], ARGV[a + 3], ARGV[a + 4]
+  local header = admitted(ledger, term, ARGV[a + 1], ARGV[a + 2])
+  local outdated, at = {}, 1
+  while at <= #keys do
+    local length, from = match(keys, '^(%d+):()', at)
+    at = from + length
+    local key = sub(keys, from, at - 1)
+    local stored_term, stored_seq = entry_of(ledger, key)
+    if stored_term and (stored_term ~= term or less(stored_seq, seq)) then
+      outdated[#outdated + 1], outdated[#outdated + 2], outdated[#outdated + 3] = 'r:' .. key, 'r:@' .. key, 'r:$' .. key
+    end
+  end
+  -- A call in Lua takes a few thousand arguments at most.
+  for i = 1, #outdated, 600 do
+    call('HDEL', ledger, unpack(outdated, i, math.min(i + 599, #outdated)))
+  end
+  if less(header.removed, seq) then
+    header.removed = seq
+    store_header(ledger, header)
+  end
+  return written(ledger)
+end)

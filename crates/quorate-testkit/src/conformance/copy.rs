@@ -41,11 +41,11 @@ impl Leader {
     }
 
     fn puts(self, key: &str, seq: u64, assignment: Option<AssignmentId>, value: &str) -> Request {
-        self.asks(LeadAct::Put { key: key.into(), seq, assignment, value: Some(value.into()) })
+        self.asks(LeadAct::Put { key: key.into(), seq, assignment, value: value.into() })
     }
 
     fn removes(self, key: &str, seq: u64) -> Request {
-        self.asks(LeadAct::Put { key: key.into(), seq, assignment: None, value: None })
+        self.asks(LeadAct::Remove { keys: [key.into()].into(), seq })
     }
 
     fn marks(self) -> Request {

@@ -86,11 +86,11 @@ fn ask() -> impl Strategy<Value = Ask> {
 
 fn led() -> impl Strategy<Value = Led> {
     let assignment = prop::option::weighted(0.7, assignment());
-    let value = prop::option::weighted(0.9, 0..values::VALUES);
     prop_oneof![
         1 => Just(Led::Confirm),
-        6 => (copy_key(), number(), assignment, value)
+        6 => (copy_key(), number(), assignment, 0..values::VALUES)
             .prop_map(|(key, seq, assignment, value)| Led::Put { key, seq, assignment, value }),
+        1 => ([copy_key(), copy_key()], number()).prop_map(|(keys, seq)| Led::Remove { keys, seq }),
         2 => number().prop_map(|founded| Led::Mark { founded }),
         2 => (copy_key(), self::assignment()).prop_map(|(key, id)| Led::Void { key, id }),
     ]

@@ -43,8 +43,11 @@ fn lead(act: Led) -> LeadAct {
             key: values::copy_key(key),
             seq: seq.into(),
             assignment: assignment.map(id),
-            value: value.map(values::value),
+            value: values::value(value),
         },
+        Led::Remove { keys, seq } => {
+            LeadAct::Remove { keys: keys.map(values::copy_key).into(), seq: seq.into() }
+        }
         Led::Mark { founded } => LeadAct::Mark { founded: FencingToken::new(founded.into()) },
         Led::Void { key, id: of } => LeadAct::Void { key: values::copy_key(key), id: id(of) },
     }

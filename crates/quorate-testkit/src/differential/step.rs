@@ -271,7 +271,8 @@ pub enum Ask {
 #[expect(missing_docs, reason = "the fields are those of `LeadAct`, by number")]
 pub enum Led {
     Confirm,
-    Put { key: u8, seq: u8, assignment: Option<(u8, u8)>, value: Option<u8> },
+    Put { key: u8, seq: u8, assignment: Option<(u8, u8)>, value: u8 },
+    Remove { keys: [u8; 2], seq: u8 },
     Mark { founded: u8 },
     Void { key: u8, id: (u8, u8) },
 }

@@ -247,8 +247,8 @@ pub struct Stored<'a> {
     pub ledger: &'a str,
     /// The key of the record.
     pub key: &'a Arc<str>,
-    /// The value. `None` if the record was removed.
-    pub value: Option<&'a Arc<str>>,
+    /// The value.
+    pub value: &'a Arc<str>,
     /// The term of the leader that wrote the record.
     pub term: u64,
     /// True if no later record may replace it.
@@ -261,12 +261,11 @@ impl<'a> Event<'a> {
         let Event::Ran { node, request, reply: Reply::Written } = *self else { return None };
         match request {
             Request::Write { ledger, key, record, .. } => {
-                let (value, term, last) = (Some(&record.value), record.term.get(), record.last);
+                let (value, term, last) = (&record.value, record.term.get(), record.last);
                 Some(Stored { node, ledger, key, value, term, last })
             }
             Request::Lead { ledger, seal, act: LeadAct::Put { key, value, .. }, .. } => {
-                let term = seal.term.get();
-                Some(Stored { node, ledger, key, value: value.as_ref(), term, last: false })
+                Some(Stored { node, ledger, key, value, term: seal.term.get(), last: false })
             }
             _ => None,
         }

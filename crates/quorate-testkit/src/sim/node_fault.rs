@@ -218,7 +218,7 @@ impl FaultyNode<'_> {
     }
 
     fn unpaused(&mut self, mut request: Request) -> Reply {
-        if let Request::Lead { act: LeadAct::Put { value: Some(value), .. }, .. } = &mut request
+        if let Request::Lead { act: LeadAct::Put { value, .. }, .. } = &mut request
             && let Ok(row) = JobRow::parse(value)
         {
             *value = JobRow { paused: None, ..row }.to_value();

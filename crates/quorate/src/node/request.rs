@@ -346,6 +346,7 @@ impl Request {
             | Self::Reserve { resource, .. } => resource.is_claim(),
             Self::Lead { act: LeadAct::Put { key, .. } | LeadAct::Void { key, .. }, .. }
             | Self::Work { key, .. } => !copy::is_key(key),
+            Self::Lead { act: LeadAct::Remove { keys, .. }, .. } => !keys.iter().all(|key| copy::is_key(key)),
             _ => false,
         }
     }

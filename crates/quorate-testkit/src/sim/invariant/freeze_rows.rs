@@ -21,8 +21,10 @@ impl FreezeRows {
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         self.foundings.see(now, POOL, event);
         let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) else { return };
-        let row = stored.value.filter(|_| **stored.key == *JobRow::FREEZE).map(|value| JobRow::parse(value));
-        let Some(Ok(row)) = row else { return };
+        if **stored.key != *JobRow::FREEZE {
+            return;
+        }
+        let Ok(row) = JobRow::parse(stored.value) else { return };
         for id in row.requests {
             let on = self.on.entry(id).or_default();
             on.insert(stored.node.to_owned());

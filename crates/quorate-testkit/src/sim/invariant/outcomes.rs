@@ -67,9 +67,8 @@ impl Invariant for Outcomes {
         }
         if let Some(stored) = event.stored()
             && let Some((job, _)) = self.parts.get(stored.ledger).copied()
-            && let Some(value) = stored.value
         {
-            return self.written(stored.node, job, stored.key, value);
+            return self.written(stored.node, job, stored.key, stored.value);
         }
         match event {
             Event::TickStarted(start) => self.started(&start.job, start.at),

@@ -104,7 +104,7 @@ impl Requests {
     fn written(&mut self, stored: crate::sim::Stored<'_>) {
         let node = stored.node.to_owned();
         if let Some(job) = stored.key.strip_prefix(JobRow::PREFIX) {
-            let Some(Ok(row)) = stored.value.map(|value| JobRow::parse(value)) else { return };
+            let Ok(row) = JobRow::parse(stored.value) else { return };
             let on = self.paused.entry(job.into()).or_default();
             match row.paused {
                 Some(_) => on.insert(node),
@@ -114,7 +114,7 @@ impl Requests {
         }
         // Every record that belongs to a request has the request's id as a part of its key.
         let id = stored.key.split('/').find_map(|part| part.parse::<RequestId>().ok());
-        if let Some(id) = id.filter(|_| stored.value.is_some()) {
+        if let Some(id) = id {
             self.stored.entry(id).or_default().insert(node);
         }
     }

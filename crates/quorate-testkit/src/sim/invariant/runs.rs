@@ -65,10 +65,8 @@ impl Invariant for Runs {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL)
-            && let Some(value) = stored.value
-        {
-            self.written(stored.key, value);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
+            self.written(stored.key, stored.value);
         }
         match event {
             Event::RunStarted(start) => return self.started(start),

@@ -121,10 +121,8 @@ impl Invariant for Ticks {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.foundings.see(true_wall(now), GROUP, event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP)
-            && let Some(value) = stored.value
-        {
-            return self.written(stored, value, true_wall(now));
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP) {
+            return self.written(stored, true_wall(now));
         }
         match event {
             Event::TickLost { job, tick, term, reason } => {
@@ -142,8 +140,8 @@ impl Invariant for Ticks {
 }
 
 impl Ticks {
-    fn written(&mut self, stored: Stored<'_>, value: &Arc<str>, now: WallTime) -> Result<(), String> {
-        let Stored { node, key, term, .. } = stored;
+    fn written(&mut self, stored: Stored<'_>, now: WallTime) -> Result<(), String> {
+        let Stored { node, key, value, term, .. } = stored;
         if let Some(job) = key.strip_prefix("job/") {
             let since = JobRow::parse(value).map_err(|error| format!("{key} is spoilt: {error}"))?.since;
             let registration = self.registrations.entry(job.into()).or_default();

@@ -1,6 +1,6 @@
 use super::{
     Content, Entry, Heard, Leadership, Phase, Standing, Takeover,
-    backlog::Backlog,
+    backlog::{Backlog, Next},
     content::{differences, merge},
 };
 use crate::node::{
@@ -15,6 +15,9 @@ use std::{
 /// The value of a record that was removed. Without it, a node that has missed the removal would bring the record back. A
 /// later leader removes it once it leads: no node that decides then has the record from before.
 pub(super) const REMOVED: &str = "";
+
+/// The largest number of records that one request removes.
+const REMOVED_AT_ONCE: usize = 250;
 
 /// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
 /// It performs no I/O. The caller asks for the [requests](Keeper::requests) after each event, sends them, and reports
@@ -193,20 +196,25 @@ impl Keeper {
         self.urgent == 0
     }
 
-    /// Removes the records for which `is_outdated` returns true. Nothing is left of them. So a later leader may find one again,
-    /// on a node that has missed its removal: these must be records that do no harm then.
+    /// Removes the records for which `is_outdated` returns true, but those with writes that are not done. Nothing is left of
+    /// them. So a later leader may find one again, on a node that has missed its removal: these must be records that do no
+    /// harm then.
     pub fn prune(&mut self, is_outdated: impl Fn(&str, &str) -> bool) {
         let outdated = self.map.iter().filter(|(key, entry)| is_outdated(key, &entry.value));
-        let outdated: Vec<Arc<str>> = outdated.map(|(key, _)| Arc::clone(key)).collect();
-        outdated.iter().for_each(|key| self.remove(key));
+        let done = outdated.filter(|(key, _)| !self.open.contains_key(*key));
+        let outdated: Vec<Arc<str>> = done.map(|(key, _)| Arc::clone(key)).collect();
+        self.remove(&outdated);
     }
 
-    /// Removes a record, so that nothing is left of it.
-    fn remove(&mut self, key: &Arc<str>) {
-        let seq = self.next_seq();
-        self.map.remove(key);
-        for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
-            copy.backlog.add(key, seq, false);
+    /// Removes records, so that nothing is left of them.
+    fn remove(&mut self, keys: &[Arc<str>]) {
+        for keys in keys.chunks(REMOVED_AT_ONCE) {
+            let seq = self.next_seq();
+            keys.iter().for_each(|key| drop(self.map.remove(key)));
+            let keys: Arc<[Arc<str>]> = keys.into();
+            for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
+                copy.backlog.remove(&keys, seq);
+            }
         }
     }
 
@@ -246,7 +254,7 @@ impl Keeper {
     /// A node that did not answer has no reply.
     pub fn on_reply(&mut self, ticket: u64, epoch: u64, reply: Option<&Reply>) {
         let Some((node, act)) = self.asked.remove(&ticket) else { return };
-        if let LeadAct::Put { .. } = act {
+        if let LeadAct::Put { .. } | LeadAct::Remove { .. } = act {
             self.copies[node].backlog.answered();
         }
         if self.copies[node].memory.is_none_or(|(_, sealed)| sealed != epoch) {
@@ -260,8 +268,11 @@ impl Keeper {
             Some(Reply::Refused(Refusal::NotSealed)) => self.on_forgot(node),
             Some(Reply::Refused(Refusal::TooLate)) => self.write_again(node, &act),
             _ => {
-                if let LeadAct::Put { key, seq, .. } = &act {
-                    self.copies[node].backlog.failed(key, *seq);
+                let backlog = &mut self.copies[node].backlog;
+                match &act {
+                    LeadAct::Put { key, seq, .. } => backlog.failed(key, *seq),
+                    LeadAct::Remove { seq, .. } => backlog.removal_failed(*seq),
+                    _ => {}
                 }
                 self.on_failed(node);
             }
@@ -378,13 +389,15 @@ impl Keeper {
 
     /// Works out what the copy of `node` lacks.
     fn compare(&mut self, node: usize) {
-        let seq = self.next_seq();
-        let Self { copies, map, .. } = self;
-        let copy = &mut copies[node];
-        if let Some(content) = copy.content.take() {
-            let lacks = differences(map, &content);
-            lacks.iter().for_each(|key| copy.backlog.add(key, seq, false));
+        let Some(content) = self.copies[node].content.take() else { return };
+        let (lacks, extra) = differences(&self.map, &content);
+        let extra: Vec<Arc<[Arc<str>]>> = extra.chunks(REMOVED_AT_ONCE).map(Into::into).collect();
+        for keys in &extra {
+            let seq = self.next_seq();
+            self.copies[node].backlog.remove(keys, seq);
         }
+        let seq = self.next_seq();
+        lacks.iter().for_each(|key| self.copies[node].backlog.add(key, seq, false));
     }
 
     fn next_seq(&mut self) -> u64 {
@@ -403,7 +416,7 @@ impl Keeper {
             }
             return;
         };
-        let mut acts = self.puts(node);
+        let mut acts = self.changes(node);
         acts.extend(self.confirmation(node));
         acts.extend(self.mark(node));
         for act in acts {
@@ -419,17 +432,18 @@ impl Keeper {
         }
     }
 
-    /// Returns the records to send next.
-    fn puts(&mut self, node: usize) -> Vec<LeadAct> {
+    /// Returns the records to send and to remove next.
+    fn changes(&mut self, node: usize) -> Vec<LeadAct> {
         let Self { copies, map, .. } = self;
         let sent = std::iter::from_fn(|| copies[node].backlog.send());
-        let put = |(key, seq): (Arc<str>, u64)| {
-            let entry = map.get(&key);
-            let (assignment, value) =
-                (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
-            LeadAct::Put { key, seq, assignment, value }
+        let act = |next| match next {
+            Next::Removal { keys, seq } => Some(LeadAct::Remove { keys, seq }),
+            Next::Write { key, seq } => {
+                let Entry { value, assignment } = map.get(&key)?.clone();
+                Some(LeadAct::Put { key, seq, assignment, value })
+            }
         };
-        sent.map(put).collect()
+        sent.filter_map(act).collect()
     }
 
     /// Lets a node join that had forgotten and has everything now, if no other one joins.
@@ -498,12 +512,13 @@ impl Keeper {
                 copy.mark = None;
                 self.leadership.on_marked(node);
                 if self.leads() {
-                    let removed = std::mem::take(&mut self.removed);
-                    removed.iter().for_each(|key| self.remove(key));
+                    let removed: Vec<_> = std::mem::take(&mut self.removed).into_iter().collect();
+                    self.remove(&removed);
                 }
                 let keys: Vec<Arc<str>> = self.open.keys().cloned().collect();
                 keys.iter().for_each(|key| self.close_writes_of(key));
             }
+            LeadAct::Remove { seq, .. } => copy.backlog.removed(*seq),
             LeadAct::Confirm | LeadAct::Void { .. } => {}
         }
     }
@@ -549,7 +564,7 @@ impl NodeCopy {
     }
 
     fn has_all(&self) -> bool {
-        self.is_known() && self.backlog.len() == 0
+        self.is_known() && self.backlog.is_empty()
     }
 }
 

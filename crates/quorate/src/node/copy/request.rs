@@ -7,16 +7,24 @@ use std::sync::Arc;
 pub enum LeadAct {
     /// Changes nothing. The reply shows that the copy is still sealed by this leader, in the same memory.
     Confirm,
-    /// Stores a record, or removes it. A node that stores a later write of this term changes nothing.
+    /// Stores a record. A node that stores a later write of this term changes nothing.
     Put {
         /// The key of the record, which begins with a letter.
         key: Arc<str>,
         /// The number of the write in the leader's term.
         seq: u64,
-        /// The assignment that the record is. `None` if it is none, or if it is removed.
+        /// The assignment that the record is. `None` if it is none.
         assignment: Option<AssignmentId>,
-        /// The value. `None` removes the record, with its register and its end.
-        value: Option<Arc<str>>,
+        /// The value.
+        value: Arc<str>,
+    },
+    /// Removes records, with their registers and their ends. A node keeps each record of which it stores a later write of
+    /// this term.
+    Remove {
+        /// The keys of the records, each of which begins with a letter.
+        keys: Arc<[Arc<str>]>,
+        /// The number of the removal in the leader's term. Writes and removals are numbered together.
+        seq: u64,
     },
     /// Marks the copy as equal to that of the leader.
     Mark {

@@ -50,7 +50,10 @@ impl<S: Store> RequestHandler<'_, S> {
             LeadAct::Confirm => {}
             LeadAct::Put { key, seq, assignment, value } => {
                 let stamp = Stamp { term: seal.term, seq: *seq };
-                return self.put(ledger, &header, (key, stamp), *assignment, value.as_ref());
+                return self.put(ledger, &header, (key, stamp), *assignment, value);
+            }
+            LeadAct::Remove { keys, seq } => {
+                return self.remove(ledger, header, keys, Stamp { term: seal.term, seq: *seq });
             }
             LeadAct::Mark { founded } => {
                 header.mark(seal.term, *founded);
@@ -92,31 +95,43 @@ impl<S: Store> RequestHandler<'_, S> {
         header: &Header,
         (key, stamp): (&Arc<str>, Stamp),
         assignment: Option<AssignmentId>,
-        value: Option<&Arc<str>>,
+        value: &Arc<str>,
     ) -> Result<Reply, S::Error> {
         let Some(stored) = self.entry(ledger, key, header.incarnation)? else {
             return Ok(no_copy(ledger, key));
         };
-        let assignment = assignment.filter(|_| value.is_some());
         let entry = match Entry::write(stored, header, stamp, assignment) {
             Ok(Some(entry)) => entry,
             Ok(None) => return Ok(Reply::Written),
             Err(MaybeRemoved) => return Ok(Reply::Refused(Refusal::TooLate)),
         };
-        let record =
-            |value: &Arc<str>| Record { at: stamp.seq, term: stamp.term, last: false, value: value.clone() };
-        let mut changes: Vec<Change> = vec![(Arc::clone(key), value.map(record))];
-        let before = stored.and_then(|stored| stored.assignment);
-        if value.is_none() {
-            let mut header = *header;
-            header.remove(stamp.seq);
-            changes.push((HEADER_KEY.into(), header.to_record()));
-        }
-        if before != assignment {
+        let record = Record { at: stamp.seq, term: stamp.term, last: false, value: Arc::clone(value) };
+        let mut changes: Vec<Change> = vec![(Arc::clone(key), Some(record))];
+        if stored.and_then(|stored| stored.assignment) != assignment {
             let row = RegisterRow::of(&entry, header.incarnation);
             changes.push((register_key(key), row.map(RegisterRow::to_record)));
             changes.push((end_key(key), None));
         }
+        self.change(ledger, changes)?;
+        Ok(Reply::Written)
+    }
+
+    fn remove(
+        &mut self,
+        ledger: &Arc<str>,
+        mut header: Header,
+        keys: &[Arc<str>],
+        stamp: Stamp,
+    ) -> Result<Reply, S::Error> {
+        let mut changes: Vec<Change> = Vec::new();
+        for key in keys {
+            let Some(record) = self.record(ledger, key)? else { continue };
+            if !Stamp::of(&record).includes(stamp) {
+                changes.extend([Arc::clone(key), register_key(key), end_key(key)].map(|key| (key, None)));
+            }
+        }
+        header.remove(stamp.seq);
+        changes.push((HEADER_KEY.into(), header.to_record()));
         self.change(ledger, changes)?;
         Ok(Reply::Written)
     }

@@ -55,10 +55,8 @@ impl Invariant for TickHistory {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let at = self.moments.next(now);
         self.foundings.see(true_wall(now), GROUP, event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP)
-            && let Some(value) = stored.value
-        {
-            self.written(stored, value, true_wall(now), at);
+        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP) {
+            self.written(stored, true_wall(now), at);
         }
         match event {
             Event::Founded { .. } => self.note_founding(at),
@@ -94,8 +92,8 @@ impl TickHistory {
     }
 
     /// Notes that a server received a record. Once a majority has a closed record of a tick, its end is recorded.
-    fn written(&mut self, stored: Stored<'_>, value: &Arc<str>, now: WallTime, at: Moment) {
-        let Stored { node, key, term, .. } = stored;
+    fn written(&mut self, stored: Stored<'_>, now: WallTime, at: Moment) {
+        let Stored { node, key, value, term, .. } = stored;
         let Ok(Some(key)) = RunKey::parse(key) else { return };
         let run = || run_record(value);
         if delivery(&key) == Delivery::AtMostOnce || !run().as_ref().as_ref().is_ok_and(RunRecord::is_closed)

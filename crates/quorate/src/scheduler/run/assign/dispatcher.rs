@@ -192,7 +192,6 @@ impl Dispatcher {
                 self.roster.take_back(&session, key);
             }
             (Found::Done(result), Some(session)) => {
-                self.roster.trust(&session);
                 self.roster.take_back(&session, key);
                 match run.outcome(&result) {
                     Some(end) => self.end(key, end, result, out),

@@ -11,14 +11,10 @@ use std::{
     time::Duration,
 };
 
-/// The largest number of times that the time of doubt is doubled.
-const DOUBLINGS_MAX: u32 = 8;
-
 /// The sessions of workers that the leader knows.
 #[derive(Debug)]
 pub(super) struct Roster {
-    /// After a worker did not start a run in time, others come first for this long, and for twice as long after each further
-    /// run in a row.
+    /// After a worker did not start a run in time, others come first for this long.
     doubt: Duration,
     members: BTreeMap<Arc<str>, Member>,
     /// Workers that have announced themselves, and whose sessions have not been seen.
@@ -39,8 +35,6 @@ struct Member {
     /// The jobs that the worker has said not to have.
     lacks: BTreeSet<Arc<str>>,
     doubted_until: BootTime,
-    /// The number of runs in a row that the worker did not start in time.
-    missed: u32,
     /// The turn in which the member got its last run.
     last_turn: u64,
 }
@@ -165,15 +159,7 @@ impl Roster {
     /// Notes that the worker did not start a run in time.
     pub(super) fn doubt(&mut self, session: &str, now: BootTime) {
         if let Some(member) = self.members.get_mut(session) {
-            member.doubted_until = now + self.doubt.saturating_mul(1 << member.missed.min(DOUBLINGS_MAX));
-            member.missed += 1;
-        }
-    }
-
-    /// Notes that the worker has executed a run.
-    pub(super) fn trust(&mut self, session: &str) {
-        if let Some(member) = self.members.get_mut(session) {
-            (member.missed, member.doubted_until) = (0, BootTime::default());
+            member.doubted_until = now + self.doubt;
         }
     }
 
@@ -195,7 +181,7 @@ impl Roster {
 impl Member {
     fn new(row: WorkRow) -> Self {
         let (due, lacks) = (BTreeMap::new(), BTreeSet::new());
-        Self { row, due, lacks, doubted_until: BootTime::default(), missed: 0, last_turn: 0 }
+        Self { row, due, lacks, doubted_until: BootTime::default(), last_turn: 0 }
     }
 
     /// Returns the number of runs that may be executed at `at`.
