@@ -8,7 +8,7 @@ use crate::{
 };
 use quorate::node::{
     Batch, Cursor, DoneRecord, Owner, Record, Request, StampStep,
-    copy::{AssignmentId, LeadAct, Seal, WorkAct},
+    copy::{AssignmentId, LeadAct, Put, Seal, WorkAct},
 };
 use std::time::Duration;
 
@@ -290,6 +290,21 @@ fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
     call.keys.arg(keys.ledger(ledger));
 }
 
+/// Returns writes as one text: of each, the length of the key, the number, the assignment or nothing, the length of the
+/// value or `-`, the key and the value. One text for all costs a script less than arguments for each.
+fn writes_text(writes: &[Put]) -> String {
+    let mut text = String::new();
+    for Put { key, seq, assignment, value } in writes {
+        let id = assignment.map(|id| format!("{}:{}", id.seq, id.term)).unwrap_or_default();
+        let (length, value) = match value {
+            Some(value) => (value.len().to_string(), &**value),
+            None => ("-".to_owned(), ""),
+        };
+        text.extend([&key.len().to_string(), " ", &seq.to_string(), " ", &id, " ", &length, " ", key, value]);
+    }
+    text
+}
+
 fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
     let id = |id: &AssignmentId| format!("{}:{}", id.seq, id.term);
     let ledger = match request {
@@ -303,26 +318,18 @@ fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
                 LeadAct::Put { .. } => 'c',
                 LeadAct::Mark { .. } => 'd',
                 LeadAct::Void { .. } => 'e',
-                LeadAct::Remove { .. } => 'h',
             };
             let args = sealed(call.kind(letter), *seal).arg(memory.to_string());
             match act {
                 LeadAct::Confirm => {}
-                LeadAct::Put { key, seq, assignment, value } => {
-                    args.arg(key)
-                        .number(*seq)
-                        .arg(assignment.as_ref().map(id).unwrap_or_default())
-                        .arg(value);
+                LeadAct::Put { writes } => {
+                    args.arg(writes_text(writes));
                 }
                 LeadAct::Mark { founded } => {
                     args.number(founded.get());
                 }
                 LeadAct::Void { key, id: of } => {
                     args.arg(key).arg(id(of));
-                }
-                LeadAct::Remove { keys, seq } => {
-                    let keys: String = keys.iter().map(|key| format!("{}:{key}", key.len())).collect();
-                    args.number(*seq).arg(keys);
                 }
             }
             ledger

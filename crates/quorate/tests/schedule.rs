@@ -233,11 +233,12 @@ impl Session for MeddlingSession {
 
 /// Returns whether a leader records with this request that it starts a tick.
 fn is_start_of_a_tick(request: &Request) -> bool {
-    let Request::Lead { act: LeadAct::Put { key, value, .. }, .. } = request else {
-        return false;
-    };
-    let record = key.starts_with("tick/").then(|| RunRecord::parse(value).expect("a record of this version"));
-    record.is_some_and(|record| !record.is_closed())
+    let Request::Lead { act: LeadAct::Put { writes }, .. } = request else { return false };
+    writes.iter().filter(|put| put.key.starts_with("tick/")).any(|put| {
+        let record =
+            put.value.as_ref().map(|value| RunRecord::parse(value).expect("a record of this version"));
+        record.is_some_and(|record| !record.is_closed())
+    })
 }
 
 #[tokio::test]

@@ -172,10 +172,11 @@ fn all_requests() -> Vec<Request> {
         Request::Mark { expect: None, marker: "m".into() },
         Request::Stamp { own: "a".into(), known: [("a".into(), 1)].into(), step: StampStep::Advance },
     ]);
-    let put = LeadAct::Put { key: "k".into(), seq: 1, assignment: Some(ID), value: "v".into() };
-    let remove = LeadAct::Remove { keys: ["k".into(), "l".into()].into(), seq: 2 };
+    let put = Put { key: "k".into(), seq: 1, assignment: Some(ID), value: Some("v".into()) };
+    let removal = Put { key: "l".into(), seq: 2, assignment: None, value: None };
+    let put = LeadAct::Put { writes: [put, removal].into() };
     let void = LeadAct::Void { key: "k".into(), id: ID };
-    let led = [LeadAct::Confirm, put, LeadAct::Mark { founded: token }, void, remove];
+    let led = [LeadAct::Confirm, put, LeadAct::Mark { founded: token }, void];
     let memory = Incarnation::from_number(1);
     all.extend(led.map(|act| Request::Lead { ledger: "g".into(), seal: SEAL, memory, act }));
     all

@@ -59,34 +59,43 @@ local function written(ledger)
   return 'written'
 end
 
--- Returns the stamp of the record under `key`, as term and number, and its register: the assignment, its memory and its
--- state. What does not exist is nil.
-local function entry_of(ledger, key)
-  local found = run('HMGET', ledger, 'r:' .. key, 'r:@' .. key)
-  if found.err then
-    -- The user may lack the permission for HMGET.
-    found = { call('HGET', ledger, 'r:' .. key), call('HGET', ledger, 'r:@' .. key) }
-  end
-  if not found[1] then
+-- Reads the stamp of a record, as term and number, and its register: the assignment, its memory and its state. `record` and
+-- `own` are the values of the fields r:KEY and r:@KEY. What does not exist is nil.
+local function entry_of(ledger, key, record, own)
+  if not record then
     return nil
   end
-  local seq, term = match(found[1], '^(%d+):(%d+):')
+  local seq, term = match(record, '^(%d+):(%d+):')
   if not seq then
     no_copy(ledger, key)
   end
-  if not found[2] then
+  if not own then
     return term, seq
   end
-  local id, memory, state = match(found[2], '^(%d+:%d+):0:(%x+):([-osv])$')
+  local id, memory, state = match(own, '^(%d+:%d+):0:(%x+):([-osv])$')
   if not id then
     no_copy(ledger, key)
   end
   return term, seq, id, memory, state
 end
 
+-- Returns the values of the fields.
+local function fields_of(ledger, fields)
+  local found = run('HMGET', ledger, unpack(fields))
+  if found.err then
+    -- The user may lack the permission for HMGET.
+    found = {}
+    for i, field in ipairs(fields) do
+      found[i] = call('HGET', ledger, field)
+    end
+  end
+  return found
+end
+
 -- Registers `state` for the assignment `id`, unless `other` came first.
 local function register(ledger, header, key, id, state, other)
-  local _, _, stored, memory, first = entry_of(ledger, key)
+  local found = fields_of(ledger, { 'r:' .. key, 'r:@' .. key })
+  local _, _, stored, memory, first = entry_of(ledger, key, found[1], found[2])
   if not header.mark then
     refuse('incomplete')
   elseif stored ~= id or memory ~= present or first == '-' then
@@ -130,31 +139,68 @@ define('b', true, true, 1, 3, function(k, a)
   return written(KEYS[k])
 end)
 
--- Stores a record, unless a later write of this term stands.
+-- Reads the writes of a request: of each, the length of the key, the number, the assignment or nothing, the length of the
+-- value or '-', the key and the value. Returns the writes, and the fields of their records and registers.
+local function writes_of(text)
+  local writes, fields, at = {}, {}, 1
+  while at <= #text do
+    local length, seq, id, size, from = match(text, '^(%d+) (%d+) (%S*) (%S+) ()', at)
+    local value_at = from + length
+    local key = sub(text, from, value_at - 1)
+    at = value_at + (tonumber(size) or 0)
+    writes[#writes + 1] = { key = key, seq = seq, id = id, value = size ~= '-' and sub(text, value_at, at - 1) or nil }
+    fields[#fields + 1], fields[#fields + 2] = 'r:' .. key, 'r:@' .. key
+  end
+  return writes, fields
+end
+
+-- Stores or removes records, but those of which a later write of this term stands.
 -- KEYS  ledger
--- ARGV  term, leader, memory, key, number, assignment or nothing, value
-define('c', true, true, 1, 7, function(k, a)
-  local ledger, term, key, seq, id = KEYS[k], ARGV[a], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
+-- ARGV  term, leader, memory, the writes
+define('c', true, true, 1, 4, function(k, a)
+  local ledger, term = KEYS[k], ARGV[a]
   local header = admitted(ledger, term, ARGV[a + 1], ARGV[a + 2])
-  local stored_term, stored_seq, before = entry_of(ledger, key)
-  if stored_term == term and not less(stored_seq, seq) then
-    return written(ledger)
-  end
-  if not stored_term and less(seq, header.removed) then
-    -- A later write may have removed the record.
-    refuse('toolate')
-  end
-  local register_field, end_field = 'r:@' .. key, 'r:$' .. key
-  call('HSET', ledger, 'r:' .. key, seq .. ':' .. term .. ':0:' .. ARGV[a + 6])
-  if id == '' then
-    if before then
-      call('HDEL', ledger, register_field, end_field)
+  local writes, fields = writes_of(ARGV[a + 3])
+  local found, set, gone = fields_of(ledger, fields), {}, {}
+  local removed, late = header.removed, false
+  for i, write in ipairs(writes) do
+    local record, own = fields[2 * i - 1], fields[2 * i]
+    local stored_term, stored_seq, before = entry_of(ledger, write.key, found[2 * i - 1], found[2 * i])
+    if stored_term == term and not less(stored_seq, write.seq) then
+      -- A later write stands.
+    elseif not stored_term and less(write.seq, header.removed) then
+      -- A later write may have removed the record.
+      late = true
+    elseif not write.value then
+      gone[#gone + 1], gone[#gone + 2], gone[#gone + 3] = record, own, 'r:$' .. write.key
+      if less(removed, write.seq) then
+        removed = write.seq
+      end
+    else
+      set[#set + 1], set[#set + 2] = record, write.seq .. ':' .. term .. ':0:' .. write.value
+      if write.id == '' and before then
+        gone[#gone + 1], gone[#gone + 2] = own, 'r:$' .. write.key
+      elseif write.id ~= '' and write.id ~= before then
+        -- The node takes part only if the leader which made the assignment had marked the node before.
+        local takes_part = header.mark == term and match(write.id, ':(%d+)$') == term
+        set[#set + 1], set[#set + 2] = own, write.id .. ':0:' .. present .. ':' .. (takes_part and 'o' or '-')
+        gone[#gone + 1] = 'r:$' .. write.key
+      end
     end
-  elseif id ~= before then
-    -- The node takes part only if the leader which made the assignment had marked the node before.
-    local takes_part = header.mark == term and match(id, ':(%d+)$') == term
-    call('HSET', ledger, register_field, id .. ':0:' .. present .. ':' .. (takes_part and 'o' or '-'))
-    call('HDEL', ledger, end_field)
+  end
+  -- A server that is out of memory refuses HSET, and then changes nothing.
+  if #set > 0 then
+    call('HSET', ledger, unpack(set))
+  end
+  if #gone > 0 then
+    call('HDEL', ledger, unpack(gone))
+  end
+  if removed ~= header.removed then
+    header.removed = removed
+    store_header(ledger, header)
+  end
+  if late then
+    refuse('toolate')
   end
   return written(ledger)
 end)
@@ -193,7 +239,8 @@ end)
 define('g', true, true, 1, 3, function(k, a)
   local ledger, key, id = KEYS[k], ARGV[a], ARGV[a + 1]
   local header = header_of(ledger)
-  local _, _, stored = entry_of(ledger, key)
+  local found = fields_of(ledger, { 'r:' .. key, 'r:@' .. key })
+  local _, _, stored = entry_of(ledger, key, found[1], found[2])
   if not header.mark then
     refuse('incomplete')
   elseif stored ~= id then
@@ -203,29 +250,3 @@ define('g', true, true, 1, 3, function(k, a)
   return written(ledger)
 end)
 
--- Removes records, but those of which a later write of this term stands.
--- KEYS  ledger
--- ARGV  term, leader, memory, number, the keys, each as LENGTH:KEY
-define('h', true, true, 1, 5, function(k, a)
-  local ledger, term, seq, keys = KEYS[k], ARGV[a], ARGV[a + 3], ARGV[a + 4]
-  local header = admitted(ledger, term, ARGV[a + 1], ARGV[a + 2])
-  local outdated, at = {}, 1
-  while at <= #keys do
-    local length, from = match(keys, '^(%d+):()', at)
-    at = from + length
-    local key = sub(keys, from, at - 1)
-    local stored_term, stored_seq = entry_of(ledger, key)
-    if stored_term and (stored_term ~= term or less(stored_seq, seq)) then
-      outdated[#outdated + 1], outdated[#outdated + 2], outdated[#outdated + 3] = 'r:' .. key, 'r:@' .. key, 'r:$' .. key
-    end
-  end
-  -- A call in Lua takes a few thousand arguments at most.
-  for i = 1, #outdated, 600 do
-    call('HDEL', ledger, unpack(outdated, i, math.min(i + 599, #outdated)))
-  end
-  if less(header.removed, seq) then
-    header.removed = seq
-    store_header(ledger, header)
-  end
-  return written(ledger)
-end)

@@ -436,7 +436,9 @@ fn has_changed(request: &Request, reply: &Reply) -> bool {
             | Request::Lead { act: LeadAct::Confirm, .. },
             _,
         ) => false,
-        (Request::Lead { act: LeadAct::Put { key, .. }, .. }, _) => !MARKS.contains(&&**key),
+        (Request::Lead { act: LeadAct::Put { writes }, .. }, _) => {
+            !writes.iter().all(|put| MARKS.contains(&&*put.key))
+        }
         (Request::Mark { expect, marker }, _) => expect.as_ref() != Some(marker),
         _ => true,
     }

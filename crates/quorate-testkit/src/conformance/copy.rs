@@ -4,7 +4,7 @@ use super::{TestClient, client::*};
 use quorate::node::{
     Incarnation, LedgerPage, Node, Record, Refusal, Reply, Request,
     copy::{
-        AssignmentId, HEADER_KEY, Header, LeadAct, Register, RegisterRow, Seal, Stamp, WorkAct, end_key,
+        AssignmentId, HEADER_KEY, Header, LeadAct, Put, Register, RegisterRow, Seal, Stamp, WorkAct, end_key,
         register_key,
     },
 };
@@ -41,11 +41,15 @@ impl Leader {
     }
 
     fn puts(self, key: &str, seq: u64, assignment: Option<AssignmentId>, value: &str) -> Request {
-        self.asks(LeadAct::Put { key: key.into(), seq, assignment, value: value.into() })
+        self.puts_all([Put { key: key.into(), seq, assignment, value: Some(value.into()) }])
+    }
+
+    fn puts_all<const N: usize>(self, writes: [Put; N]) -> Request {
+        self.asks(LeadAct::Put { writes: writes.into() })
     }
 
     fn removes(self, key: &str, seq: u64) -> Request {
-        self.asks(LeadAct::Remove { keys: [key.into()].into(), seq })
+        self.puts_all([Put { key: key.into(), seq, assignment: None, value: None }])
     }
 
     fn marks(self) -> Request {
@@ -161,6 +165,38 @@ pub(super) async fn an_older_write_of_one_term_changes_nothing<N: Node>(node: N)
     assert_eq!(client.ask(second.puts("b", 2, None, "late")).await, TOO_LATE, "it may have been removed");
     must(&mut client, [second.puts("b", 3, None, "x"), leader(4, 1, 1).seals()]).await;
     must(&mut client, [leader(4, 1, 1).puts("a", 1, None, "of a new term")]).await;
+}
+
+pub(super) async fn one_request_writes_and_removes_several_records<N: Node>(node: N) {
+    let mut client = client_of(node, 1).await;
+    let (leader, run) = (leader(2, 1, 1), id(2, 3));
+    let put = |key: &str, seq, assignment, value: Option<&str>| Put {
+        key: key.into(),
+        seq,
+        assignment,
+        value: value.map(Into::into),
+    };
+    let first = ["a", "b", "c"].map(|key| put(key, 1, None, Some("x y")));
+    must(&mut client, [leader.seals(), leader.marks(), leader.puts_all(first)]).await;
+    let writes = [
+        put("a", 2, None, None),
+        put("b", 0, None, Some("of before")),
+        put("run", 3, Some(run), Some("")),
+        put("never", 4, None, None),
+        put("c", 5, None, Some("3 4 - ")),
+    ];
+    must(&mut client, [leader.puts_all(writes)]).await;
+    let found = records(&mut client).await;
+    let value = |key: &str| found.get(key).map(|record| (record.at, &*record.value));
+    assert_eq!(
+        ["a", "b", "c", "run"].map(value),
+        [None, Some((1, "x y")), Some((5, "3 4 - ")), Some((3, ""))]
+    );
+    must(&mut client, [starts("run", run), leader.puts_all([])]).await;
+    let late = [put("d", 6, None, Some("new")), put("e", 3, None, Some("late"))];
+    assert_eq!(client.ask(leader.puts_all(late)).await, TOO_LATE, "one of them may have been removed");
+    let found = records(&mut client).await;
+    assert!(found.contains_key("d") && !found.contains_key("e"), "the other one is stored");
 }
 
 pub(super) async fn a_new_memory_needs_a_new_seal_and_mark<N: Node>(node: N) {

@@ -144,6 +144,7 @@ pub async fn suite<N: Node>(kind: &str, make: impl FnMut() -> N) {
             a_copy_obeys_the_leader_that_sealed_it_last
             a_seal_returns_the_copy
             an_older_write_of_one_term_changes_nothing
+            one_request_writes_and_removes_several_records
             a_new_memory_needs_a_new_seal_and_mark
             of_start_and_void_the_first_wins
             a_register_stays_with_its_assignment

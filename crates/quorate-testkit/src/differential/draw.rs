@@ -1,5 +1,5 @@
 use super::values;
-use super::{Ask, Count, Late, Led, Life, Pass, Seen, Stamp, Step, Tolerance, When};
+use super::{Ask, Count, Late, Led, Life, Pass, Seen, Stamp, Step, Tolerance, When, Write};
 use proptest::{collection::vec, prelude::*};
 use quorate::node::{STAMP_MAX, StampStep};
 
@@ -85,15 +85,28 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 fn led() -> impl Strategy<Value = Led> {
-    let assignment = prop::option::weighted(0.7, assignment());
+    let writes = (put(), prop::option::of(put())).prop_map(|(first, second)| {
+        // The writes of one request are of different records.
+        let other = second.filter(|second| values::copy_key(second.key) != values::copy_key(first.key));
+        Led::Put { writes: [Some(first), other] }
+    });
     prop_oneof![
         1 => Just(Led::Confirm),
-        6 => (copy_key(), number(), assignment, 0..values::VALUES)
-            .prop_map(|(key, seq, assignment, value)| Led::Put { key, seq, assignment, value }),
-        1 => ([copy_key(), copy_key()], number()).prop_map(|(keys, seq)| Led::Remove { keys, seq }),
+        6 => writes,
         2 => number().prop_map(|founded| Led::Mark { founded }),
-        2 => (copy_key(), self::assignment()).prop_map(|(key, id)| Led::Void { key, id }),
+        2 => (copy_key(), assignment()).prop_map(|(key, id)| Led::Void { key, id }),
     ]
+}
+
+fn put() -> impl Strategy<Value = Write> {
+    let assignment = prop::option::weighted(0.7, assignment());
+    let value = prop::option::weighted(0.9, 0..values::VALUES);
+    (copy_key(), number(), assignment, value).prop_map(|(key, seq, assignment, value)| Write {
+        key,
+        seq,
+        assignment,
+        value,
+    })
 }
 
 /// Draws a term or a number of a write. Compared as text, 10 would be less than 9.

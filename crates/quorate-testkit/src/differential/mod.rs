@@ -29,6 +29,6 @@ pub use compare::{Difference, compare};
 pub use draw::history;
 pub use kind::{FileKind, Kind, MemoryKind, ShiftedWorld};
 pub use reply::replies_alike;
-pub use step::{Ask, Count, Late, Led, Life, Pass, Seen, Stamp, Step, Tolerance, When, asks_in};
+pub use step::{Ask, Count, Late, Led, Life, Pass, Seen, Stamp, Step, Tolerance, When, Write, asks_in};
 pub use target::{DynTarget, Target};
 pub use wrong::{Fault, WrongNode};

@@ -1,8 +1,8 @@
 use super::values;
-use super::{Ask, Count, Led, Life, Pass, Seen, Stamp, Tolerance, When};
+use super::{Ask, Count, Led, Life, Pass, Seen, Stamp, Tolerance, When, Write};
 use quorate::node::{
     DoneRecord, FencingToken, Incarnation, LedgerState, NodeTime, Record, Request,
-    copy::{AssignmentId, LeadAct, Seal, WorkAct},
+    copy::{AssignmentId, LeadAct, Put, Seal, WorkAct},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -36,18 +36,19 @@ fn id((term, seq): (u8, u8)) -> AssignmentId {
     AssignmentId { term: FencingToken::new(term.into()), seq: seq.into() }
 }
 
+fn put(Write { key, seq, assignment, value }: Write) -> Put {
+    Put {
+        key: values::copy_key(key),
+        seq: seq.into(),
+        assignment: assignment.map(id),
+        value: value.map(values::value),
+    }
+}
+
 fn lead(act: Led) -> LeadAct {
     match act {
         Led::Confirm => LeadAct::Confirm,
-        Led::Put { key, seq, assignment, value } => LeadAct::Put {
-            key: values::copy_key(key),
-            seq: seq.into(),
-            assignment: assignment.map(id),
-            value: values::value(value),
-        },
-        Led::Remove { keys, seq } => {
-            LeadAct::Remove { keys: keys.map(values::copy_key).into(), seq: seq.into() }
-        }
+        Led::Put { writes } => LeadAct::Put { writes: writes.into_iter().flatten().map(put).collect() },
         Led::Mark { founded } => LeadAct::Mark { founded: FencingToken::new(founded.into()) },
         Led::Void { key, id: of } => LeadAct::Void { key: values::copy_key(key), id: id(of) },
     }

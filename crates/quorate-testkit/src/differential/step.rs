@@ -271,10 +271,19 @@ pub enum Ask {
 #[expect(missing_docs, reason = "the fields are those of `LeadAct`, by number")]
 pub enum Led {
     Confirm,
-    Put { key: u8, seq: u8, assignment: Option<(u8, u8)>, value: u8 },
-    Remove { keys: [u8; 2], seq: u8 },
+    Put { writes: [Option<Write>; 2] },
     Mark { founded: u8 },
     Void { key: u8, id: (u8, u8) },
+}
+
+/// A leader's write of a record, by numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of `Put`, by number")]
+pub struct Write {
+    pub key: u8,
+    pub seq: u8,
+    pub assignment: Option<(u8, u8)>,
+    pub value: Option<u8>,
 }
 
 impl Ask {

@@ -5,7 +5,10 @@
 use super::{Asked, AttemptStep, Excuse, NodeList, RunEnd, RunStart, Told};
 use quorate::{
     env::WallTime,
-    node::{Owner, Reply, Request, Resource, copy::LeadAct},
+    node::{
+        Owner, Reply, Request, Resource,
+        copy::{LeadAct, Put},
+    },
     scheduler::HistoryEntry,
 };
 use std::{sync::Arc, time::Duration};
@@ -256,18 +259,29 @@ pub struct Stored<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Returns the record that a server has just stored, if this event is that.
-    pub(super) fn stored(&self) -> Option<Stored<'a>> {
-        let Event::Ran { node, request, reply: Reply::Written } = *self else { return None };
+    /// Returns the records that a server has just stored, if this event is that.
+    pub(super) fn stored(&self) -> Vec<Stored<'a>> {
+        let Event::Ran { node, request, reply: Reply::Written } = *self else { return Vec::new() };
         match request {
             Request::Write { ledger, key, record, .. } => {
                 let (value, term, last) = (&record.value, record.term.get(), record.last);
-                Some(Stored { node, ledger, key, value, term, last })
+                vec![Stored { node, ledger, key, value, term, last }]
             }
-            Request::Lead { ledger, seal, act: LeadAct::Put { key, value, .. }, .. } => {
-                Some(Stored { node, ledger, key, value, term: seal.term.get(), last: false })
+            Request::Lead { ledger, seal, act: LeadAct::Put { writes }, .. } => {
+                let term = seal.term.get();
+                let stored = |put: &'a Put| {
+                    Some(Stored {
+                        node,
+                        ledger,
+                        key: &put.key,
+                        value: put.value.as_ref()?,
+                        term,
+                        last: false,
+                    })
+                };
+                writes.iter().filter_map(stored).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@ use quorate::{
     internals::JobRow,
     node::{
         Batch, BatchReply, FencingToken, MemoryStore, Refusal, Reply, Request, Resource,
-        copy::{HEADER_KEY, Header, LeadAct},
+        copy::{HEADER_KEY, Header, LeadAct, Put},
         engine::{self, Clocks, CounterRow, Store as _},
     },
     scheduler::HistoryEntry,
@@ -134,9 +134,7 @@ impl FaultyNode<'_> {
                 let Ok(()) = self.store.set_claim(resource, before);
                 reply
             }
-            (NodeFault::Unpausing, Request::Lead { act: LeadAct::Put { key, .. }, .. })
-                if key.starts_with(JobRow::PREFIX) =>
-            {
+            (NodeFault::Unpausing, Request::Lead { act: LeadAct::Put { .. }, .. }) => {
                 self.unpaused(request.clone())
             }
             (NodeFault::Shredding, Request::Prune { ledger, .. })
@@ -218,10 +216,14 @@ impl FaultyNode<'_> {
     }
 
     fn unpaused(&mut self, mut request: Request) -> Reply {
-        if let Request::Lead { act: LeadAct::Put { value, .. }, .. } = &mut request
-            && let Ok(row) = JobRow::parse(value)
-        {
-            *value = JobRow { paused: None, ..row }.to_value();
+        let unpaused = |put: &Put| {
+            let row = put.value.as_ref().filter(|_| put.key.starts_with(JobRow::PREFIX));
+            let row = row.and_then(|value| JobRow::parse(value).ok());
+            let value = row.map(|row| JobRow { paused: None, ..row }.to_value()).or(put.value.clone());
+            Put { value, ..put.clone() }
+        };
+        if let Request::Lead { act: LeadAct::Put { writes }, .. } = &mut request {
+            *writes = writes.iter().map(unpaused).collect();
         }
         self.honestly(&request)
     }

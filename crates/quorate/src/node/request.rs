@@ -344,9 +344,10 @@ impl Request {
             | Self::Downgrade { resource, .. }
             | Self::Queue { resource, .. }
             | Self::Reserve { resource, .. } => resource.is_claim(),
-            Self::Lead { act: LeadAct::Put { key, .. } | LeadAct::Void { key, .. }, .. }
-            | Self::Work { key, .. } => !copy::is_key(key),
-            Self::Lead { act: LeadAct::Remove { keys, .. }, .. } => !keys.iter().all(|key| copy::is_key(key)),
+            Self::Lead { act: LeadAct::Put { writes }, .. } => {
+                !writes.iter().all(|put| copy::is_key(&put.key))
+            }
+            Self::Lead { act: LeadAct::Void { key, .. }, .. } | Self::Work { key, .. } => !copy::is_key(key),
             _ => false,
         }
     }

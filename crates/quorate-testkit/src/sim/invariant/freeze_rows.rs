@@ -1,5 +1,5 @@
 use super::{Event, MAJORITY, memories::Foundings};
-use crate::sim::worker::POOL;
+use crate::sim::{Stored, worker::POOL};
 use quorate::{env::WallTime, internals::JobRow, scheduler::RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,15 @@ impl FreezeRows {
     /// Handles an event at the true time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         self.foundings.see(now, POOL, event);
-        let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) else { return };
-        if **stored.key != *JobRow::FREEZE {
-            return;
-        }
-        let Ok(row) = JobRow::parse(stored.value) else { return };
-        for id in row.requests {
-            let on = self.on.entry(id).or_default();
-            on.insert(stored.node.to_owned());
-            if on.len() >= MAJORITY {
-                self.stored_at.entry(id).or_insert(now);
+        let is_freeze = |stored: &Stored<'_>| stored.ledger == POOL && **stored.key == *JobRow::FREEZE;
+        for stored in event.stored().into_iter().filter(is_freeze) {
+            let Ok(row) = JobRow::parse(stored.value) else { continue };
+            for id in row.requests {
+                let on = self.on.entry(id).or_default();
+                on.insert(stored.node.to_owned());
+                if on.len() >= MAJORITY {
+                    self.stored_at.entry(id).or_insert(now);
+                }
             }
         }
     }

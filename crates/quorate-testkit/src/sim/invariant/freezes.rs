@@ -98,7 +98,7 @@ impl Invariant for Freezes {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
         self.memories.see(true_wall(now), event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
+        for stored in event.stored().into_iter().filter(|stored| stored.ledger == POOL) {
             self.newest_term = stored.term.max(self.newest_term);
             self.note_survival(true_wall(now));
         }

@@ -65,10 +65,10 @@ impl Invariant for Outcomes {
         for (foundings, group) in self.foundings.iter_mut().zip([GROUP, POOL]) {
             foundings.see(true_wall(now), group, event);
         }
-        if let Some(stored) = event.stored()
-            && let Some((job, _)) = self.parts.get(stored.ledger).copied()
-        {
-            return self.written(stored.node, job, stored.key, stored.value);
+        for stored in event.stored() {
+            if let Some((job, _)) = self.parts.get(stored.ledger).copied() {
+                self.written(stored.node, job, stored.key, stored.value)?;
+            }
         }
         match event {
             Event::TickStarted(start) => self.started(&start.job, start.at),

@@ -285,7 +285,7 @@ pub(super) mod made {
         internals::{JobAction, JobRow, Paused},
         node::{
             FencingToken, Incarnation, Record, Reply, Request,
-            copy::{LeadAct, Seal},
+            copy::{LeadAct, Put, Seal},
         },
         scheduler::{RequestId, RunCause},
     };
@@ -355,7 +355,8 @@ pub(super) mod made {
 
     /// Returns the request with which the leader of `term` stores a record in a ledger that it leads.
     pub(crate) fn put(ledger: &str, term: u64, key: &str, value: Arc<str>) -> Request {
-        let act = LeadAct::Put { key: key.into(), seq: 1, assignment: None, value };
+        let put = Put { key: key.into(), seq: 1, assignment: None, value: Some(value) };
+        let act = LeadAct::Put { writes: [put].into() };
         let seal = Seal { term: FencingToken::new(term), leader: 1 };
         Request::Lead { ledger: ledger.into(), seal, memory: Incarnation::default(), act }
     }

@@ -65,7 +65,7 @@ impl Invariant for Runs {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.log.see(true_wall(now), event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) {
+        for stored in event.stored().into_iter().filter(|stored| stored.ledger == POOL) {
             self.written(stored.key, stored.value);
         }
         match event {

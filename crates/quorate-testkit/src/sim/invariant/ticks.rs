@@ -121,8 +121,8 @@ impl Invariant for Ticks {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.foundings.see(true_wall(now), GROUP, event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP) {
-            return self.written(stored, true_wall(now));
+        for stored in event.stored().into_iter().filter(|stored| stored.ledger == GROUP) {
+            self.written(stored, true_wall(now))?;
         }
         match event {
             Event::TickLost { job, tick, term, reason } => {

@@ -5,17 +5,16 @@ use std::{
     sync::Arc,
 };
 
-/// The largest number of requests to one node that wait for their answers. Urgent ones are sent in any case.
+/// The largest number of writes to one node that wait for their answers. Urgent ones are sent in any case.
 pub(super) const WINDOW: usize = 256;
 
-/// The writes that a node lacks, each by the key of its record, and the removals, each by its number.
+/// The writes that a node lacks, each by the key of its record.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     lacks: BTreeMap<Arc<str>, Lack>,
-    removals: BTreeMap<u64, Removal>,
-    /// What to send, in order. Something may be here that the node no longer lacks.
+    /// The keys to send, in order. A key may be here that the node no longer lacks.
     urgent: VecDeque<Arc<str>>,
-    unsent: VecDeque<Item>,
+    unsent: VecDeque<Arc<str>>,
     in_flight: usize,
 }
 
@@ -27,37 +26,10 @@ struct Lack {
     is_sent: bool,
 }
 
-/// Records that a node must remove.
-#[derive(Debug)]
-struct Removal {
-    keys: Arc<[Arc<str>]>,
-    is_sent: bool,
-}
-
-#[derive(Debug)]
-enum Item {
-    Write(Arc<str>),
-    Removal(u64),
-}
-
-/// The next request to a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// The write `seq` of the record under `key`.
-    Write { key: Arc<str>, seq: u64 },
-    /// The removal of records under the number `seq`.
-    Removal { keys: Arc<[Arc<str>]>, seq: u64 },
-}
-
 impl Backlog {
-    /// Returns the number of records that differ on the node.
+    /// Returns the number of records that the node lacks.
     pub(super) fn len(&self) -> usize {
-        self.lacks.len() + self.removals.values().map(|removal| removal.keys.len()).sum::<usize>()
-    }
-
-    /// Returns whether the node has all that it should.
-    pub(super) fn is_empty(&self) -> bool {
-        self.lacks.is_empty() && self.removals.is_empty()
+        self.lacks.len()
     }
 
     /// Returns whether the node lacks the last write of `key`.
@@ -68,50 +40,28 @@ impl Backlog {
     /// Notes that the node lacks the write `seq` of `key`.
     pub(super) fn add(&mut self, key: &Arc<str>, seq: u64, is_urgent: bool) {
         self.lacks.insert(Arc::clone(key), Lack { seq, is_urgent, is_sent: false });
-        if is_urgent {
-            self.urgent.push_back(Arc::clone(key));
-        } else {
-            self.unsent.push_back(Item::Write(Arc::clone(key)));
-        }
+        let queue = if is_urgent { &mut self.urgent } else { &mut self.unsent };
+        queue.push_back(Arc::clone(key));
     }
 
-    /// Notes that the node must remove the records under `keys`. It needs no earlier write of them any more: if one comes
-    /// later, the node knows by its number that the record may have been removed.
-    pub(super) fn remove(&mut self, keys: &Arc<[Arc<str>]>, seq: u64) {
-        for key in &**keys {
-            self.lacks.remove(key);
-        }
-        self.removals.insert(seq, Removal { keys: Arc::clone(keys), is_sent: false });
-        self.unsent.push_back(Item::Removal(seq));
-    }
-
-    /// Returns the next request to send.
-    pub(super) fn send(&mut self) -> Option<Next> {
+    /// Returns the next write to send, with its number.
+    pub(super) fn send(&mut self) -> Option<(Arc<str>, u64)> {
         loop {
             let has_room = self.in_flight < WINDOW;
-            let unsent = || if has_room { self.unsent.pop_front() } else { None };
-            let next = match self.urgent.pop_front().map(Item::Write).or_else(unsent)? {
-                Item::Write(key) => self.lacks.get_mut(&key).filter(|lack| !lack.is_sent).map(|lack| {
-                    lack.is_sent = true;
-                    Next::Write { key, seq: lack.seq }
-                }),
-                Item::Removal(seq) => {
-                    self.removals.get_mut(&seq).filter(|removal| !removal.is_sent).map(|removal| {
-                        removal.is_sent = true;
-                        Next::Removal { keys: Arc::clone(&removal.keys), seq }
-                    })
-                }
-            };
-            if next.is_some() {
+            let next =
+                self.urgent.pop_front().or_else(|| if has_room { self.unsent.pop_front() } else { None });
+            let key = next?;
+            if let Some(lack) = self.lacks.get_mut(&key).filter(|lack| !lack.is_sent) {
+                lack.is_sent = true;
                 self.in_flight += 1;
-                return next;
+                return Some((key, lack.seq));
             }
         }
     }
 
-    /// Notes that a request has been answered, or never will be.
-    pub(super) fn answered(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+    /// Notes that so many writes have been answered, or never will be.
+    pub(super) fn answered(&mut self, writes: usize) {
+        self.in_flight = self.in_flight.saturating_sub(writes);
     }
 
     /// Notes that the node has the write `seq` of `key`. Returns whether that is its last one.
@@ -124,25 +74,12 @@ impl Backlog {
         is_last
     }
 
-    /// Notes that the node has carried out the removal `seq`.
-    pub(super) fn removed(&mut self, seq: u64) {
-        self.removals.remove(&seq);
-    }
-
     /// Sends the write `seq` of `key` again later, if it is still the last one.
     pub(super) fn failed(&mut self, key: &Arc<str>, seq: u64) {
         if self.is_of(key, seq)
             && let Some(lack) = self.lacks.get(key)
         {
             self.add(key, seq, lack.is_urgent);
-        }
-    }
-
-    /// Sends the removal `seq` again later.
-    pub(super) fn removal_failed(&mut self, seq: u64) {
-        if let Some(removal) = self.removals.get_mut(&seq) {
-            removal.is_sent = false;
-            self.unsent.push_back(Item::Removal(seq));
         }
     }
 
@@ -162,12 +99,8 @@ impl Backlog {
 mod tests {
     use super::*;
 
-    fn sent(backlog: &mut Backlog) -> Vec<Next> {
+    fn sent(backlog: &mut Backlog) -> Vec<(Arc<str>, u64)> {
         std::iter::from_fn(|| backlog.send()).collect()
-    }
-
-    fn write(key: &str, seq: u64) -> Next {
-        Next::Write { key: key.into(), seq }
     }
 
     #[test]
@@ -176,36 +109,16 @@ mod tests {
         let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
         backlog.add(&a, 1, true);
         backlog.add(&b, 2, true);
-        assert_eq!(sent(&mut backlog), [write("a", 1), write("b", 2)]);
-        backlog.answered();
+        assert_eq!(sent(&mut backlog), [(a.clone(), 1), (b.clone(), 2)]);
+        backlog.answered(1);
         backlog.failed(&a, 1);
-        assert_eq!(sent(&mut backlog), [write("a", 1)]);
+        assert_eq!(sent(&mut backlog), [(a.clone(), 1)]);
         backlog.add(&a, 3, true);
-        backlog.answered();
+        backlog.answered(1);
         backlog.failed(&a, 1);
-        assert_eq!(sent(&mut backlog), [write("a", 3)], "only the last write of a record is sent");
+        assert_eq!(sent(&mut backlog), [(a.clone(), 3)], "only the last write of a record is sent");
         assert!(!backlog.written(&a, 1) && backlog.written(&a, 3) && backlog.written(&b, 2));
-        assert!(backlog.is_empty());
-    }
-
-    #[test]
-    fn a_removal_takes_the_place_of_earlier_writes_and_leaves_later_ones() {
-        let mut backlog = Backlog::default();
-        let keys: Arc<[Arc<str>]> = ["a".into(), "b".into()].into();
-        backlog.add(&keys[0], 1, true);
-        assert_eq!(sent(&mut backlog), [write("a", 1)]);
-        backlog.remove(&keys, 2);
-        assert!(!backlog.written(&keys[0], 1), "it is no longer the last one");
-        backlog.add(&keys[0], 3, true);
-        assert_eq!((backlog.len(), backlog.is_empty()), (3, false));
-        let removal = Next::Removal { keys: Arc::clone(&keys), seq: 2 };
-        assert_eq!(sent(&mut backlog), [write("a", 3), removal.clone()]);
-        backlog.removal_failed(2);
-        assert_eq!(sent(&mut backlog), [removal]);
-        backlog.removed(2);
-        backlog.removal_failed(2);
-        assert!(sent(&mut backlog).is_empty() && backlog.lacks("a") && !backlog.lacks("b"));
-        assert!(backlog.written(&keys[0], 3) && backlog.is_empty());
+        assert_eq!(backlog.len(), 0);
     }
 
     #[test]
@@ -215,8 +128,8 @@ mod tests {
         (0..600).for_each(|number| backlog.add(&key(number), number, false));
         assert_eq!(sent(&mut backlog).len(), WINDOW);
         backlog.add(&"urgent".into(), 600, true);
-        assert_eq!(sent(&mut backlog), [write("urgent", 600)]);
-        (0..2).for_each(|_| backlog.answered());
+        assert_eq!(sent(&mut backlog), [("urgent".into(), 600)]);
+        backlog.answered(2);
         assert_eq!(sent(&mut backlog).len(), 1);
     }
 }

@@ -1,11 +1,11 @@
 use super::{
     Content, Entry, Heard, Leadership, Phase, Standing, Takeover,
-    backlog::{Backlog, Next},
+    backlog::Backlog,
     content::{differences, merge},
 };
 use crate::node::{
     FencingToken, Incarnation, Refusal, Reply,
-    copy::{AssignmentId, LeadAct, Seal},
+    copy::{AssignmentId, LeadAct, Put, Seal},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,8 +16,9 @@ use std::{
 /// later leader removes it once it leads: no node that decides then has the record from before.
 pub(super) const REMOVED: &str = "";
 
-/// The largest number of records that one request removes.
-const REMOVED_AT_ONCE: usize = 250;
+/// The largest number of writes in one request. The writes for one node share requests, because a request costs a node and
+/// this program more than a write in it.
+const WRITES_AT_ONCE: usize = 64;
 
 /// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
 /// It performs no I/O. The caller asks for the [requests](Keeper::requests) after each event, sends them, and reports
@@ -196,25 +197,20 @@ impl Keeper {
         self.urgent == 0
     }
 
-    /// Removes the records for which `is_outdated` returns true, but those with writes that are not done. Nothing is left of
-    /// them. So a later leader may find one again, on a node that has missed its removal: these must be records that do no
-    /// harm then.
+    /// Removes the records for which `is_outdated` returns true. Nothing is left of them. So a later leader may find one again,
+    /// on a node that has missed its removal: these must be records that do no harm then.
     pub fn prune(&mut self, is_outdated: impl Fn(&str, &str) -> bool) {
         let outdated = self.map.iter().filter(|(key, entry)| is_outdated(key, &entry.value));
-        let done = outdated.filter(|(key, _)| !self.open.contains_key(*key));
-        let outdated: Vec<Arc<str>> = done.map(|(key, _)| Arc::clone(key)).collect();
-        self.remove(&outdated);
+        let outdated: Vec<Arc<str>> = outdated.map(|(key, _)| Arc::clone(key)).collect();
+        outdated.iter().for_each(|key| self.remove(key));
     }
 
-    /// Removes records, so that nothing is left of them.
-    fn remove(&mut self, keys: &[Arc<str>]) {
-        for keys in keys.chunks(REMOVED_AT_ONCE) {
-            let seq = self.next_seq();
-            keys.iter().for_each(|key| drop(self.map.remove(key)));
-            let keys: Arc<[Arc<str>]> = keys.into();
-            for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
-                copy.backlog.remove(&keys, seq);
-            }
+    /// Removes a record, so that nothing is left of it.
+    fn remove(&mut self, key: &Arc<str>) {
+        let seq = self.next_seq();
+        self.map.remove(key);
+        for copy in self.copies.iter_mut().filter(|copy| copy.is_known()) {
+            copy.backlog.add(key, seq, false);
         }
     }
 
@@ -254,8 +250,8 @@ impl Keeper {
     /// A node that did not answer has no reply.
     pub fn on_reply(&mut self, ticket: u64, epoch: u64, reply: Option<&Reply>) {
         let Some((node, act)) = self.asked.remove(&ticket) else { return };
-        if let LeadAct::Put { .. } | LeadAct::Remove { .. } = act {
-            self.copies[node].backlog.answered();
+        if let LeadAct::Put { writes } = &act {
+            self.copies[node].backlog.answered(writes.len());
         }
         if self.copies[node].memory.is_none_or(|(_, sealed)| sealed != epoch) {
             // The answer is about an earlier memory, or about a later one that this leader has not sealed.
@@ -268,11 +264,9 @@ impl Keeper {
             Some(Reply::Refused(Refusal::NotSealed)) => self.on_forgot(node),
             Some(Reply::Refused(Refusal::TooLate)) => self.write_again(node, &act),
             _ => {
-                let backlog = &mut self.copies[node].backlog;
-                match &act {
-                    LeadAct::Put { key, seq, .. } => backlog.failed(key, *seq),
-                    LeadAct::Remove { seq, .. } => backlog.removal_failed(*seq),
-                    _ => {}
+                if let LeadAct::Put { writes } = &act {
+                    let backlog = &mut self.copies[node].backlog;
+                    writes.iter().for_each(|put| backlog.failed(&put.key, put.seq));
                 }
                 self.on_failed(node);
             }
@@ -389,15 +383,13 @@ impl Keeper {
 
     /// Works out what the copy of `node` lacks.
     fn compare(&mut self, node: usize) {
-        let Some(content) = self.copies[node].content.take() else { return };
-        let (lacks, extra) = differences(&self.map, &content);
-        let extra: Vec<Arc<[Arc<str>]>> = extra.chunks(REMOVED_AT_ONCE).map(Into::into).collect();
-        for keys in &extra {
-            let seq = self.next_seq();
-            self.copies[node].backlog.remove(keys, seq);
-        }
         let seq = self.next_seq();
-        lacks.iter().for_each(|key| self.copies[node].backlog.add(key, seq, false));
+        let Self { copies, map, .. } = self;
+        let copy = &mut copies[node];
+        if let Some(content) = copy.content.take() {
+            let lacks = differences(map, &content);
+            lacks.iter().for_each(|key| copy.backlog.add(key, seq, false));
+        }
     }
 
     fn next_seq(&mut self) -> u64 {
@@ -416,7 +408,7 @@ impl Keeper {
             }
             return;
         };
-        let mut acts = self.changes(node);
+        let mut acts = self.puts(node);
         acts.extend(self.confirmation(node));
         acts.extend(self.mark(node));
         for act in acts {
@@ -432,18 +424,18 @@ impl Keeper {
         }
     }
 
-    /// Returns the records to send and to remove next.
-    fn changes(&mut self, node: usize) -> Vec<LeadAct> {
+    /// Returns the requests with the writes to send next.
+    fn puts(&mut self, node: usize) -> Vec<LeadAct> {
         let Self { copies, map, .. } = self;
         let sent = std::iter::from_fn(|| copies[node].backlog.send());
-        let act = |next| match next {
-            Next::Removal { keys, seq } => Some(LeadAct::Remove { keys, seq }),
-            Next::Write { key, seq } => {
-                let Entry { value, assignment } = map.get(&key)?.clone();
-                Some(LeadAct::Put { key, seq, assignment, value })
-            }
+        let put = |(key, seq): (Arc<str>, u64)| {
+            let entry = map.get(&key);
+            let (assignment, value) =
+                (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
+            Put { key, seq, assignment, value }
         };
-        sent.filter_map(act).collect()
+        let writes: Vec<Put> = sent.map(put).collect();
+        writes.chunks(WRITES_AT_ONCE).map(|writes| LeadAct::Put { writes: writes.into() }).collect()
     }
 
     /// Lets a node join that had forgotten and has everything now, if no other one joins.
@@ -498,37 +490,39 @@ impl Keeper {
                     Phase::Decided => self.leadership.on_vouched(node),
                 }
             }
-            LeadAct::Put { key, seq, .. } => {
-                if copy.backlog.written(key, *seq)
-                    && let Some(open) = self.open.get_mut(key)
-                {
-                    open.answers += 1;
-                    if open.answers >= crate::config::majority(self.copies.len()) {
-                        self.close_writes_of(key);
-                    }
-                }
-            }
+            LeadAct::Put { writes } => writes.iter().for_each(|put| self.on_put(node, put)),
             LeadAct::Mark { .. } => {
                 copy.mark = None;
                 self.leadership.on_marked(node);
                 if self.leads() {
-                    let removed: Vec<_> = std::mem::take(&mut self.removed).into_iter().collect();
-                    self.remove(&removed);
+                    let removed = std::mem::take(&mut self.removed);
+                    removed.iter().for_each(|key| self.remove(key));
                 }
                 let keys: Vec<Arc<str>> = self.open.keys().cloned().collect();
                 keys.iter().for_each(|key| self.close_writes_of(key));
             }
-            LeadAct::Remove { seq, .. } => copy.backlog.removed(*seq),
             LeadAct::Confirm | LeadAct::Void { .. } => {}
         }
     }
 
-    /// Sends a record under a new number: requests were carried out in another order than they were sent in, so the node
-    /// cannot know whether a later one had removed the record.
+    fn on_put(&mut self, node: usize, put: &Put) {
+        if self.copies[node].backlog.written(&put.key, put.seq)
+            && let Some(open) = self.open.get_mut(&put.key)
+        {
+            open.answers += 1;
+            if open.answers >= crate::config::majority(self.copies.len()) {
+                self.close_writes_of(&put.key);
+            }
+        }
+    }
+
+    /// Sends records under a new number: requests were carried out in another order than they were sent in, so the node
+    /// cannot know whether a later one had removed a record.
     fn write_again(&mut self, node: usize, act: &LeadAct) {
         let seq = self.next_seq();
-        if let LeadAct::Put { key, seq: refused, .. } = act {
-            self.copies[node].backlog.renumber(key, *refused, seq);
+        if let LeadAct::Put { writes } = act {
+            let backlog = &mut self.copies[node].backlog;
+            writes.iter().for_each(|put| backlog.renumber(&put.key, put.seq, seq));
         }
     }
 
@@ -564,7 +558,7 @@ impl NodeCopy {
     }
 
     fn has_all(&self) -> bool {
-        self.is_known() && self.backlog.is_empty()
+        self.is_known() && self.backlog.len() == 0
     }
 }
 

@@ -69,7 +69,7 @@ impl Entry {
         stamp: Stamp,
         assignment: Option<AssignmentId>,
     ) -> Result<Option<Self>, MaybeRemoved> {
-        if stored.is_some_and(|stored| stored.stamp.includes(stamp)) {
+        if stored.is_some_and(|stored| stored.stamp.term == stamp.term && stored.stamp.seq >= stamp.seq) {
             return Ok(None);
         }
         if stored.is_none() && stamp.seq < header.removed {

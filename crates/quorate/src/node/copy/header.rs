@@ -20,8 +20,8 @@ pub struct Header {
     pub mark: Option<FencingToken>,
     /// The term of the leader that founded the ledger. Zero before any founding.
     pub founded: FencingToken,
-    /// The largest number of a removal in this term. Nothing else is left of the records that it removed, so an earlier write
-    /// of one that comes later must be known by its number.
+    /// The largest number of a write of this term by which a record was removed. Nothing else is left of that record, so an
+    /// earlier write of it that comes later must be known by its number.
     pub removed: u64,
 }
 
@@ -91,7 +91,7 @@ impl Header {
         }
     }
 
-    /// Notes the removal of records under the number `seq` of this term.
+    /// Notes that the write `seq` of this term has removed a record.
     pub fn remove(&mut self, seq: u64) {
         self.removed = self.removed.max(seq);
     }

@@ -24,7 +24,7 @@ mod rows;
 
 pub use entry::{AssignmentId, Entry, MaybeRemoved, NoRegister, Register, Stamp};
 pub use header::{Header, HeaderRefusal, Seal};
-pub use request::{LeadAct, WorkAct};
+pub use request::{LeadAct, Put, WorkAct};
 pub use rows::{
     HEADER_KEY, RegisterRow, end_key, end_row, is_key, register_key, run_of_end, run_of_register,
 };

@@ -7,24 +7,10 @@ use std::sync::Arc;
 pub enum LeadAct {
     /// Changes nothing. The reply shows that the copy is still sealed by this leader, in the same memory.
     Confirm,
-    /// Stores a record. A node that stores a later write of this term changes nothing.
+    /// Stores or removes records. A node leaves out each write of a record of which it stores a later one of this term.
     Put {
-        /// The key of the record, which begins with a letter.
-        key: Arc<str>,
-        /// The number of the write in the leader's term.
-        seq: u64,
-        /// The assignment that the record is. `None` if it is none.
-        assignment: Option<AssignmentId>,
-        /// The value.
-        value: Arc<str>,
-    },
-    /// Removes records, with their registers and their ends. A node keeps each record of which it stores a later write of
-    /// this term.
-    Remove {
-        /// The keys of the records, each of which begins with a letter.
-        keys: Arc<[Arc<str>]>,
-        /// The number of the removal in the leader's term. Writes and removals are numbered together.
-        seq: u64,
+        /// The writes, no two of one record.
+        writes: Arc<[Put]>,
     },
     /// Marks the copy as equal to that of the leader.
     Mark {
@@ -38,6 +24,19 @@ pub enum LeadAct {
         /// The assignment.
         id: AssignmentId,
     },
+}
+
+/// A leader's write of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The key of the record, which begins with a letter.
+    pub key: Arc<str>,
+    /// The number of the write in the leader's term.
+    pub seq: u64,
+    /// The assignment that the record is. `None` if it is none, or if it is removed.
+    pub assignment: Option<AssignmentId>,
+    /// The value. `None` removes the record, with its register and its end.
+    pub value: Option<Arc<str>>,
 }
 
 /// A request of the worker to which a run was assigned.

@@ -46,11 +46,6 @@ impl Stamp {
     pub fn of(record: &Record) -> Self {
         Self { term: record.term, seq: record.at }
     }
-
-    /// Returns whether a node whose record has this stamp has the write `other`, or a later one of its term.
-    pub fn includes(self, other: Self) -> bool {
-        self.term == other.term && self.seq >= other.seq
-    }
 }
 
 impl Header {

@@ -2,9 +2,9 @@
 
 use super::{RequestHandler, Store};
 use crate::node::{
-    Cursor, Incarnation, Record, Refusal, Reply,
+    Cursor, FencingToken, Incarnation, Record, Refusal, Reply,
     copy::{
-        AssignmentId, Entry, HEADER_KEY, Header, HeaderRefusal, LeadAct, MaybeRemoved, NoRegister,
+        AssignmentId, Entry, HEADER_KEY, Header, HeaderRefusal, LeadAct, MaybeRemoved, NoRegister, Put,
         RegisterRow, Seal, Stamp, WorkAct, end_key, end_row, register_key,
     },
 };
@@ -48,13 +48,7 @@ impl<S: Store> RequestHandler<'_, S> {
         }
         match act {
             LeadAct::Confirm => {}
-            LeadAct::Put { key, seq, assignment, value } => {
-                let stamp = Stamp { term: seal.term, seq: *seq };
-                return self.put(ledger, &header, (key, stamp), *assignment, value);
-            }
-            LeadAct::Remove { keys, seq } => {
-                return self.remove(ledger, header, keys, Stamp { term: seal.term, seq: *seq });
-            }
+            LeadAct::Put { writes } => return self.put_all(ledger, header, seal.term, writes),
             LeadAct::Mark { founded } => {
                 header.mark(seal.term, *founded);
                 self.set_header(ledger, &header)?;
@@ -89,51 +83,34 @@ impl<S: Store> RequestHandler<'_, S> {
         }
     }
 
-    fn put(
-        &mut self,
-        ledger: &Arc<str>,
-        header: &Header,
-        (key, stamp): (&Arc<str>, Stamp),
-        assignment: Option<AssignmentId>,
-        value: &Arc<str>,
-    ) -> Result<Reply, S::Error> {
-        let Some(stored) = self.entry(ledger, key, header.incarnation)? else {
-            return Ok(no_copy(ledger, key));
-        };
-        let entry = match Entry::write(stored, header, stamp, assignment) {
-            Ok(Some(entry)) => entry,
-            Ok(None) => return Ok(Reply::Written),
-            Err(MaybeRemoved) => return Ok(Reply::Refused(Refusal::TooLate)),
-        };
-        let record = Record { at: stamp.seq, term: stamp.term, last: false, value: Arc::clone(value) };
-        let mut changes: Vec<Change> = vec![(Arc::clone(key), Some(record))];
-        if stored.and_then(|stored| stored.assignment) != assignment {
-            let row = RegisterRow::of(&entry, header.incarnation);
-            changes.push((register_key(key), row.map(RegisterRow::to_record)));
-            changes.push((end_key(key), None));
-        }
-        self.change(ledger, changes)?;
-        Ok(Reply::Written)
-    }
-
-    fn remove(
+    fn put_all(
         &mut self,
         ledger: &Arc<str>,
         mut header: Header,
-        keys: &[Arc<str>],
-        stamp: Stamp,
+        term: FencingToken,
+        writes: &[Put],
     ) -> Result<Reply, S::Error> {
-        let mut changes: Vec<Change> = Vec::new();
-        for key in keys {
-            let Some(record) = self.record(ledger, key)? else { continue };
-            if !Stamp::of(&record).includes(stamp) {
-                changes.extend([Arc::clone(key), register_key(key), end_key(key)].map(|key| (key, None)));
+        let before = header;
+        let (mut changes, mut is_late) = (Vec::new(), false);
+        for put in writes {
+            let Some(stored) = self.entry(ledger, &put.key, header.incarnation)? else {
+                return Ok(no_copy(ledger, &put.key));
+            };
+            let assignment = put.assignment.filter(|_| put.value.is_some());
+            match Entry::write(stored, &before, Stamp { term, seq: put.seq }, assignment) {
+                Ok(Some(entry)) => changes.extend(changes_of(put, stored, &entry, header.incarnation)),
+                Ok(None) => continue,
+                Err(MaybeRemoved) => is_late = true,
+            }
+            if put.value.is_none() {
+                header.remove(put.seq);
             }
         }
-        header.remove(stamp.seq);
-        changes.push((HEADER_KEY.into(), header.to_record()));
+        if header != before {
+            changes.push((HEADER_KEY.into(), header.to_record()));
+        }
         self.change(ledger, changes)?;
-        Ok(Reply::Written)
+        Ok(if is_late { Reply::Refused(Refusal::TooLate) } else { Reply::Written })
     }
 
     fn register(
@@ -202,6 +179,24 @@ impl<S: Store> RequestHandler<'_, S> {
     fn memory(&self) -> Result<Incarnation, S::Error> {
         Ok(self.store.marker()?.map(|marker| Incarnation::of_marker(&marker)).unwrap_or_default())
     }
+}
+
+/// Returns the changes of a record, its register and its end that follow from a write. `stored` is what the node stores of
+/// the record, and `entry` what it is to store.
+fn changes_of(
+    put: &Put,
+    stored: Option<Entry>,
+    entry: &Entry,
+    present: Incarnation,
+) -> impl Iterator<Item = Change> {
+    let Stamp { term, seq } = entry.stamp;
+    let record = |value: &Arc<str>| Record { at: seq, term, last: false, value: value.clone() };
+    let record = (Arc::clone(&put.key), put.value.as_ref().map(record));
+    let register = (stored.and_then(|stored| stored.assignment) != entry.assignment).then(|| {
+        let row = RegisterRow::of(entry, present);
+        [(register_key(&put.key), row.map(RegisterRow::to_record)), (end_key(&put.key), None)]
+    });
+    [record].into_iter().chain(register.into_iter().flatten())
 }
 
 fn refused(why: HeaderRefusal) -> Reply {

@@ -55,7 +55,7 @@ impl Invariant for TickHistory {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let at = self.moments.next(now);
         self.foundings.see(true_wall(now), GROUP, event);
-        if let Some(stored) = event.stored().filter(|stored| stored.ledger == GROUP) {
+        for stored in event.stored().into_iter().filter(|stored| stored.ledger == GROUP) {
             self.written(stored, true_wall(now), at);
         }
         match event {
