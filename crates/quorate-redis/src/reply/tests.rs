@@ -26,7 +26,7 @@ fn one(part: Value<'_>) -> Result<Reply, Cause> {
 #[test]
 fn runs_are_read_in_order_and_the_last_time_counts() {
     let first = Value::Array(vec![s("7"), a(&["raised"]), a(&["refused", "stale"])]);
-    let second = Value::Array(vec![s("9"), a(&["released", "1"]), Value::Int(5), s("freed"), s("absent")]);
+    let second = Value::Array(vec![s("9"), a(&["freed"]), Value::Int(5), s("freed"), s("absent")]);
     let reply = read(vec![first, second], &[2, 4]).unwrap();
     assert_eq!(reply.node_time, NodeTime::from_micros(9));
     let [raised, stale] = [Reply::Raised, Reply::Refused(Refusal::Stale)];
@@ -47,7 +47,6 @@ fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
         "queued",
         "raised",
         "extended",
-        "released",
         "freed",
         "absent",
         "completed",
@@ -97,7 +96,8 @@ fn an_invalid_reply_is_a_protocol_error_and_never_a_panic() {
         a(&["granted", "-1"]),
         a(&["granted"]),
         a(&["granted", "1", "2"]),
-        a(&["released", "2"]),
+        a(&["granted", "1"]),
+        a(&["freed", "2"]),
         a(&["held", "x", "-2"]),
         a(&["refused"]),
         a(&["refused", "sealed", "x"]),

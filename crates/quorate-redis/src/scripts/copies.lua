@@ -41,32 +41,30 @@ local function store_header(ledger, header)
   call('HSET', ledger, 'r:!', table.concat(parts, ':'))
 end
 
--- Returns the copy's header if `leader`, of `term`, has sealed the copy in the memory `memory`. Otherwise refuses the item.
-local function admitted(ledger, term, leader, memory)
+-- Returns the copy's header, and whether `leader`, of `term`, has sealed the copy. Refuses the item if that can not happen
+-- any more.
+local function header_under(ledger, term, leader)
   local header = header_of(ledger)
   local same = header.term == term and header.leader == leader
-  if same and memory == present then
-    return header
-  elseif header.term and not same and not less(header.term, term) then
+  if header.term and not same and not less(header.term, term) then
     refuse('sealed', header.term)
   end
-  refuse('notsealed')
+  return header, same
 end
 
--- Extends the retention of the copy.
-local function written(ledger)
-  extend_retention(ledger, heads[ledger])
-  return 'written'
+-- Returns the copy's header if `leader`, of `term`, has sealed the copy in the memory `memory`. Otherwise refuses the item.
+local function admitted(ledger, term, leader, memory)
+  local header, same = header_under(ledger, term, leader)
+  if not same or memory ~= present then
+    refuse('notsealed')
+  end
+  return header
 end
 
 -- Returns the stamp of the record under `key`, as term and number, and its register: the assignment, its memory and its
 -- state. What does not exist is nil.
 local function entry_of(ledger, key)
-  local found = run('HMGET', ledger, 'r:' .. key, 'r:@' .. key)
-  if found.err then
-    -- The user may lack the permission for HMGET.
-    found = { call('HGET', ledger, 'r:' .. key), call('HGET', ledger, 'r:@' .. key) }
-  end
+  local found = fields_of(ledger, 'r:' .. key, 'r:@' .. key)
   if not found[1] then
     return nil
   end
@@ -108,18 +106,14 @@ define('a', true, true, 1, 3, function(k, a)
   if mode == '=' then
     admitted(ledger, term, leader, present)
   else
-    local header = header_of(ledger)
-    local same = header.term == term and header.leader == leader
-    if header.term and not same and not less(header.term, term) then
-      refuse('sealed', header.term)
-    end
+    local header, same = header_under(ledger, term, leader)
     if not same then
       header.term, header.leader, header.removed = term, leader, '0'
       store_header(ledger, header)
     end
   end
   written(ledger)
-  return page_reply(ledger, heads[ledger], mode)
+  return page_reply(ledger, mode)
 end)
 
 -- Shows that the leader has sealed the copy in this memory.

@@ -75,8 +75,8 @@ local function last_end(places)
   return last
 end
 
-local function queue_reply(places)
-  return { 'held', QUEUE, decimal(last_end(places) - ms) }
+local function answer_queued(places)
+  answer('held', QUEUE, decimal(last_end(places) - ms))
 end
 
 -- Returns whether the entry `place` has the ticket `given`. `given` is `=` and the ticket's text, or ''
@@ -85,26 +85,24 @@ local function is_of(place, given)
   return '=' .. place.ticket == given
 end
 
--- Returns the reply that refuses an acquire under `ticket` if another ticket is first in the queue. Else
--- returns nil.
-local function blocked_by_queue(key, ticket)
+-- Ends the item of an acquire under `ticket` if another ticket is first in the queue.
+local function wait_for_first(key, ticket)
   local places = live_places(key)
   local first = first_of(places)
   if first and not is_of(first, ticket) then
-    return queue_reply(places)
+    answer_queued(places)
   end
 end
 
--- Returns the reply that refuses a reader under `ticket` if a waiter that needs exclusive access is ahead of
--- the reader in the queue. Else returns nil.
-local function blocked_by_writer(key, ticket)
+-- Ends the item of a reader under `ticket` if a waiter that needs exclusive access is ahead of the reader in the queue.
+local function wait_for_writers(key, ticket)
   local places = live_places(key)
   local writer = first_of(places, is_exclusive)
   local own = first_of(places, function(place)
     return is_of(place, ticket)
   end)
   if writer and not (own and (own == writer or comes_first(own, writer))) then
-    return queue_reply(places)
+    answer_queued(places)
   end
 end
 
