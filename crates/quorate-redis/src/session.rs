@@ -6,7 +6,7 @@ use crate::{
     handshake::Handshake,
     keys::Keys,
     link::Link,
-    pubsub::{PubSub, SubscriptionChange},
+    pubsub::PubSub,
     reply::Replies,
     scripts::Loaded,
     server_facts::{FactsReading, ServerFacts},
@@ -57,7 +57,7 @@ impl RedisSession {
         link.allow_long_replies();
         let (connection, login) = link.into_parts();
         let gone = CancellationToken::new();
-        let pubsub = PubSub::default();
+        let pubsub = PubSub::new(keys.waiters().concat());
         let pushes = PushHandler { pubsub: pubsub.clone(), push_sender: push_sender.clone() };
         let login = Arc::new(login);
         let io = Arc::new(SharedIo::new(connection, pushes, Arc::clone(&login)));
@@ -84,40 +84,16 @@ impl Session for RedisSession {
 
     fn listen(&mut self, listen: Listen) {
         let Some(pubsub) = &self.pubsub else { return };
-        match listen {
+        let (command, begun, channels) = match listen {
             Listen::Begin(resource) => {
-                let channel = self.keys.freed(&resource).concat();
-                let change = pubsub.begin(&channel, resource);
-                // A script publishes a release only if the waiters' channel has a subscriber. So the
-                // subscription to the waiters' channel begins before the first subscription to a resource's
-                // channel, and ends after the last one.
-                if change == Some(SubscriptionChange::FirstOrLast) {
-                    self.subscribe(true, self.keys.waiters().concat());
-                }
-                if change.is_some() {
-                    self.subscribe(true, channel);
-                }
+                ("SUBSCRIBE", true, pubsub.begin(self.keys.freed(&resource).concat(), resource))
             }
-            Listen::End(resource) => {
-                let channel = self.keys.freed(&resource).concat();
-                let change = pubsub.end(&channel);
-                if change.is_some() {
-                    self.subscribe(false, channel);
-                }
-                if change == Some(SubscriptionChange::FirstOrLast) {
-                    self.subscribe(false, self.keys.waiters().concat());
-                }
-            }
+            Listen::End(resource) => ("UNSUBSCRIBE", false, pubsub.end(self.keys.freed(&resource).concat())),
+        };
+        for channel in channels {
+            let bytes = cmd(command).arg(&channel).packed();
+            self.io.submit(bytes, PendingReply::Confirmation { begun, channel });
         }
-    }
-}
-
-impl RedisSession {
-    /// Sends the command that begins (`begun` is true) or ends the subscription to `channel`.
-    fn subscribe(&self, begun: bool, channel: String) {
-        let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let bytes = cmd(command).arg(&channel).packed();
-        self.io.submit(bytes, PendingReply::Confirmation { begun, channel });
     }
 }
 

@@ -9,6 +9,18 @@
 --     payload's fingerprint are kept until COUNTED. UNTIL, KEPT and COUNTED are in milliseconds of this
 --     server's clock. The key expires with the last of them.
 
+-- The text of each end of a lease, a count or attempts, which most items of a call have in common.
+local texts = { [false] = '0' }
+
+local function text_of(number)
+  local text = texts[number or false]
+  if not text then
+    text = decimal(number)
+    texts[number] = text
+  end
+  return text
+end
+
 -- Returns the value at `key`, or nil. The first call reads the values of all keys with one command, since
 -- each command costs a server more than a lookup in `seen`.
 local function value_at(key)
@@ -57,18 +69,18 @@ local function claim_at(key)
   if not held then
     return { stored = true, done = value, token = token }
   end
-  local claim = { stored = true }
   held, kept, counted = tonumber(held), tonumber(kept), tonumber(counted)
-  if held >= ms then
-    claim.owner, claim.held = owner, held
-  end
-  if kept >= ms then
-    claim.count, claim.kept = count, kept
-  end
-  if counted >= ms then
-    claim.attempts, claim.counted, claim.payload = attempts, counted, payload
-  end
-  return claim
+  -- One constructor makes the table with room for all fields.
+  return {
+    stored = true,
+    owner = held >= ms and owner or nil,
+    held = held >= ms and held or nil,
+    count = kept >= ms and count or nil,
+    kept = kept >= ms and kept or nil,
+    attempts = counted >= ms and attempts or nil,
+    counted = counted >= ms and counted or nil,
+    payload = counted >= ms and payload or nil,
+  }
 end
 
 -- Ends the item, because the claim is done or has an owner.
@@ -76,7 +88,7 @@ local function answer_taken(claim)
   if claim.done then
     answer('done', claim.done)
   end
-  answer('held', claim.owner, decimal(claim.held - ms))
+  answer('held', claim.owner, text_of(claim.held - ms))
 end
 
 -- Returns the claim at `key`, which `owner` holds. Otherwise refuses the item.
@@ -91,14 +103,14 @@ end
 -- Returns the milliseconds until the claim has expired. Returns nil if it has.
 local function left_of_claim(claim)
   local left = math.max(claim.held or 0, claim.kept or 0, claim.counted or 0) - ms
-  return left >= 0 and decimal(math.max(left, 1)) or nil
+  return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
 -- Stores `claim` at `key`.
 local function put(key, claim)
   local left = left_of_claim(claim)
-  local value = left and table.concat({ 'c', decimal(claim.held or 0), claim.count or '0', decimal(claim.kept or 0),
-    claim.attempts or '0', decimal(claim.counted or 0), claim.payload or '', claim.owner or '' }, ':')
+  local value = left and 'c:' .. text_of(claim.held) .. ':' .. (claim.count or '0') .. ':' .. text_of(claim.kept) .. ':'
+    .. (claim.attempts or '0') .. ':' .. text_of(claim.counted) .. ':' .. (claim.payload or '') .. ':' .. (claim.owner or '')
   set(key, value, left)
 end
 
@@ -237,7 +249,7 @@ end)
 define('g', false, false, 1, 0, function(k)
   local claim = claim_at(KEYS[k])
   -- Missing values are empty strings, because Redis ends an array at its first nil.
-  local left = claim.owner and decimal(claim.held - ms) or '-2'
+  local left = claim.owner and text_of(claim.held - ms) or '-2'
   return { 'state', left, claim.owner or '', claim.count or '', claim.done or begun_of(claim) or '' }
 end)
 

@@ -7,6 +7,7 @@ use super::{
     entry::{self, Entry},
     message::Shared,
     plan::{Plan, Step},
+    source::BLOCK_MAX,
 };
 use crate::command::{Command, cmd};
 use quorate::node::Cause;
@@ -55,7 +56,7 @@ impl StreamReader {
             None => self.connect().await?,
         };
         let env = self.source.env();
-        match self.plan.next(self.source.block(), env.now()) {
+        match self.plan.next(BLOCK_MAX, env.now()) {
             Step::Own(after) => {
                 let mut read_own = self.read_group(&after, None);
                 let read = entry::of_read(&connection.ask(&mut read_own, Duration::ZERO).await?)?;
@@ -94,7 +95,7 @@ impl StreamReader {
         let mut connection = BrokerConnection::open(&self.source).await?;
         let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };
         let mut create = cmd("XGROUP");
-        create.arg("CREATE").arg(&*self.source.stream).arg(&*self.source.group).arg(from).arg("MKSTREAM");
+        create.args(["CREATE", &self.source.stream, &self.source.group, from, "MKSTREAM"]);
         match connection.ask(&mut create, Duration::ZERO).await {
             Ok(_) => {}
             Err(Cause::Denied(why)) if why.starts_with("BUSYGROUP") => {}
@@ -107,26 +108,23 @@ impl StreamReader {
     fn read_group(&self, after: &str, block: Option<Duration>) -> Command {
         let StreamSource { stream, group, consumer, batch, .. } = &self.source;
         let mut read = cmd("XREADGROUP");
-        read.arg("GROUP").arg(&**group).arg(&**consumer).arg("COUNT").number(*batch as u64);
+        read.args(["GROUP", group, consumer, "COUNT"]).number(*batch as u64);
         if let Some(block) = block {
-            read.arg("BLOCK").number(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
+            read.arg("BLOCK").number(millis(block));
         }
-        read.arg("STREAMS").arg(&**stream).arg(after);
+        read.args(["STREAMS", stream, after]);
         read
     }
 
     fn autoclaim(&self, from: &str) -> Command {
         let StreamSource { stream, group, consumer, batch, min_idle, .. } = &self.source;
         let mut claim = cmd("XAUTOCLAIM");
-        let idle = u64::try_from(min_idle.as_millis()).unwrap_or(u64::MAX);
-        claim
-            .arg(&**stream)
-            .arg(&**group)
-            .arg(&**consumer)
-            .number(idle)
-            .arg(from)
-            .arg("COUNT")
-            .number(*batch as u64);
+        claim.args([&**stream, group, consumer]).number(millis(*min_idle));
+        claim.args([from, "COUNT"]).number(*batch as u64);
         claim
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
