@@ -25,7 +25,7 @@ define('a', true, true, 2, 2, function(k, a, s, q)
   local initial, ticket = match(ARGV[a + 1], '^(%d+)(.*)$')
   -- A reservation for the owner's worker takes precedence over the queue.
   if not holder then
-    wait_for_first(KEYS[q], ticket)
+    wait_in_queue(KEYS[q], ticket, false)
   end
   local count = next_count(counter(fence), initial, ARGV[s + 2])
   -- The counter is written first. If the node fails between the two writes, it has counted a grant that no
@@ -57,7 +57,7 @@ define('c', true, true, 2, 2, function(k, a, s, q)
   local owner, ttl = ARGV[a], ARGV[s]
   local holder = holder_of(lock, owner)
   if not holder then
-    wait_for_first(KEYS[q], '')
+    wait_in_queue(KEYS[q], '', false)
   end
   local last = counter(fence)
   if not holder and last and less(ARGV[a + 1], last) then

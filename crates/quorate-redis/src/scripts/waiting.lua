@@ -7,7 +7,7 @@
 define('a', true, true, 3, 3, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
   local holder = holder_of(lock, READERS)
-  wait_for_writers(KEYS[k + 2], ARGV[a + 2])
+  wait_in_queue(KEYS[k + 2], ARGV[a + 2], true)
   add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
   return 'shared'
 end)
@@ -20,7 +20,7 @@ define('b', true, true, 3, 2, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
   local holder = holder_of(lock, READERS)
   if not holder or not reader_end(readers, ARGV[a]) then
-    wait_for_writers(KEYS[k + 2], '')
+    wait_in_queue(KEYS[k + 2], '', true)
   end
   add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
   return 'extended'
@@ -77,13 +77,8 @@ define('e', true, true, 1, 6, function(k, a)
   if apart > tolerance then
     refuse('clock', decimal(apart))
   end
-  local places, own = live_places(key), nil
-  for _, place in ipairs(places) do
-    if place.ticket == ARGV[a] then
-      own = place
-    end
-  end
-  local ends = ms + tonumber(ARGV[a + 4])
+  local places, ends = live_places(key), ms + tonumber(ARGV[a + 4])
+  local own = own_of(places, '=' .. ARGV[a])
   if own then
     own.ends = decimal(math.max(ends, tonumber(own.ends)))
   else
@@ -105,13 +100,7 @@ define('e', true, true, 1, 6, function(k, a)
   end
   call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.exclusive and 'w' or 'r'))
   call('PEXPIREAT', key, decimal(last_end(places)))
-  local ahead = 0
-  for _, place in ipairs(places) do
-    if comes_first(place, own) and (place.exclusive or own.exclusive) then
-      ahead = ahead + 1
-    end
-  end
-  return { 'queued', decimal(ahead) }
+  return { 'queued', decimal(ahead_of(places, own, not own.exclusive)) }
 end)
 
 -- Removes a waiter from the queue. Served even after the deadline and under another marker.
