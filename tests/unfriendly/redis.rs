@@ -20,7 +20,6 @@ pub(super) const REPLIES: &[&str] = &[
     "$4\r\nheld\r\n",
     "$5\r\nstate\r\n",
     "$6\r\nledger\r\n",
-    "$8\r\nreleased\r\n",
     "$5\r\nfreed\r\n",
     "$6\r\nabsent\r\n",
     ":7\r\n",
@@ -121,7 +120,7 @@ fn is_bounded(reply: &Reply) {
         Reply::Held { owner, .. } | Reply::State { holder: Some((owner, _)), .. } => {
             assert!(owner.as_str().len() <= 1024, "an owner of {} bytes", owner.as_str().len());
         }
-        Reply::Ledger(page) => assert!(page.state.records.is_sorted_by(|(a, _), (b, _)| a < b), "{page:?}"),
+        Reply::Ledger(page) => assert!(page.is_bounded(), "{page:?}"),
         _ => {}
     }
 }

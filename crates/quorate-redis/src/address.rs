@@ -1,7 +1,9 @@
 use crate::{
     command::{Command, cmd},
+    fault,
     tls::{ClientFiles, TlsFiles},
 };
+use quorate::node::Cause;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
@@ -44,6 +46,28 @@ impl Login {
         let mut auth = cmd("AUTH");
         auth.args(&self.user).arg(password.reveal());
         Some(auth)
+    }
+
+    /// Returns the command that selects the database, unless it is the one of every new connection.
+    pub(crate) fn select(&self) -> Option<Command> {
+        (self.database != 0).then(|| {
+            let mut select = cmd("SELECT");
+            select.number(self.database);
+            select
+        })
+    }
+
+    /// Returns `cause` without the password.
+    pub(crate) fn redact(&self, cause: Cause) -> Cause {
+        match self.secret() {
+            Some(secret) => fault::redact(cause, secret),
+            None => cause,
+        }
+    }
+
+    /// Returns `text`, a fact about the server, without the password.
+    pub(crate) fn clean<'a>(&self, text: &'a str) -> &'a str {
+        self.secret().map_or(text, |secret| fault::fact_without(text, secret))
     }
 }
 

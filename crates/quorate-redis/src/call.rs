@@ -1,6 +1,6 @@
 use crate::{
     command::{Command, cmd},
-    keys::Keys,
+    keys::{Key, Keys},
 };
 use quorate::node::Batch;
 
@@ -14,9 +14,9 @@ const FIRST_ITEM_KEY: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Call {
     /// The keys of the items, except for those of their queues.
-    pub(crate) keys: Command,
-    pub(crate) queues: Command,
-    pub(crate) args: Command,
+    keys: Command,
+    queues: Command,
+    args: Command,
     /// The letter of each item's script, followed by the digit of its list of shared arguments.
     letters: String,
     /// The lists of arguments that the items probably have in common, such as the TTL. Each different list is sent once.
@@ -35,21 +35,39 @@ impl Call {
         self.letters.len() / 2
     }
 
-    /// Begins an item whose script has this letter. The caller adds the item's keys and arguments.
-    pub(crate) fn kind(&mut self, letter: char) -> &mut Self {
-        self.letters.extend([letter, '0']);
-        self
+    /// Begins an item on `keys` whose script has this letter. Returns the arguments, to which the caller adds those of the
+    /// item.
+    pub(crate) fn item<const N: usize>(&mut self, letter: char, keys: [Key<'_>; N]) -> &mut Command {
+        self.begin(letter, 0, keys)
     }
 
-    /// Begins an item whose script has this letter, and which shares the arguments in `list` with other items.
-    pub(crate) fn shared(&mut self, letter: char, list: [u64; SHARED]) {
+    /// Begins an item like [`Call::item`], which shares the arguments in `list` with other items.
+    pub(crate) fn sharing<const N: usize>(
+        &mut self,
+        letter: char,
+        list: [u64; SHARED],
+        keys: [Key<'_>; N],
+    ) -> &mut Command {
         let at = self.lists.iter().position(|other| *other == list).unwrap_or_else(|| {
             self.lists.push(list);
             self.lists.len() - 1
         });
+        self.begin(letter, at, keys)
+    }
+
+    fn begin<const N: usize>(&mut self, letter: char, list: usize, keys: [Key<'_>; N]) -> &mut Command {
         // A call has at most 64 items, so the number is small.
-        let digit = char::from(b'0'.saturating_add(u8::try_from(at).unwrap_or(u8::MAX)));
+        let digit = char::from(b'0'.saturating_add(u8::try_from(list).unwrap_or(u8::MAX)));
         self.letters.extend([letter, digit]);
+        for key in keys {
+            self.keys.joined(key);
+        }
+        &mut self.args
+    }
+
+    /// Adds the queue of an item.
+    pub(crate) fn queue(&mut self, queue: Key<'_>) {
+        self.queues.joined(queue);
     }
 
     /// Appends the call of the script called `name` to `bytes`. This call has no items then.
@@ -57,7 +75,7 @@ impl Call {
         let queues = FIRST_ITEM_KEY + self.keys.count();
         let key_count = 1 + self.keys.count() + self.queues.count();
         let mut head = cmd("EVALSHA");
-        head.arg(name).number(key_count as u64).arg(keys.marker());
+        head.arg(name).number(key_count as u64).joined(keys.marker());
         let mut call_args = Command::default();
         call_args
             .number(batch.not_after.as_micros())

@@ -54,7 +54,11 @@ pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
         if let Some((ledger, after)) = later_page(request) {
             let (cursor, count) = ledger_page::position(after);
             let mut scan = cmd("HSCAN");
-            scan.arg(keys.ledger(ledger)).arg(cursor).arg("COUNT").number(count).finish(&mut encoded.bytes);
+            scan.joined(keys.ledger(ledger))
+                .arg(cursor)
+                .arg("COUNT")
+                .number(count)
+                .finish(&mut encoded.bytes);
             encoded.expected.push(ExpectedReply::Page);
         }
         match script {
@@ -104,65 +108,65 @@ fn later_page(request: &Request) -> Option<(&str, &Cursor)> {
 fn script_of(request: &Request) -> Script {
     match request {
         _ if request.is_invalid() => Script::Node,
+        Request::Mark { .. } | Request::Stamp { .. } => Script::Node,
+        Request::Write { .. } | Request::Prune { .. } | Request::Read { .. } | Request::Keep { .. } => {
+            Script::Ledgers
+        }
+        Request::SealCopy { .. } | Request::Lead { .. } | Request::Work { .. } => Script::Copies,
+        Request::Complete { .. } | Request::Count { .. } | Request::ResetAttempts { .. } => Script::Claims,
         Request::Acquire { resource, .. }
         | Request::Raise { resource, .. }
         | Request::Extend { resource, .. }
-        | Request::Release { resource, .. } => {
-            if resource.is_claim() {
-                Script::Claims
-            } else {
-                Script::Locks
-            }
+        | Request::Release { resource, .. }
+        | Request::Inspect { resource }
+            if resource.is_claim() =>
+        {
+            Script::Claims
         }
-        Request::Inspect { resource } => {
-            if resource.is_claim() {
-                Script::Claims
-            } else {
-                Script::Waiting
-            }
-        }
-        Request::Share { .. }
+        Request::Acquire { .. }
+        | Request::Raise { .. }
+        | Request::Extend { .. }
+        | Request::Release { .. } => Script::Locks,
+        Request::Inspect { .. }
+        | Request::Share { .. }
         | Request::ExtendShare { .. }
         | Request::ReleaseShare { .. }
         | Request::Downgrade { .. }
         | Request::Queue { .. }
         | Request::LeaveQueue { .. }
         | Request::Reserve { .. } => Script::Waiting,
-        Request::Complete { .. } | Request::Count { .. } | Request::ResetAttempts { .. } => Script::Claims,
-        Request::Write { .. } | Request::Prune { .. } | Request::Read { .. } | Request::Keep { .. } => {
-            Script::Ledgers
-        }
-        Request::SealCopy { .. } | Request::Lead { .. } | Request::Work { .. } => Script::Copies,
-        Request::Mark { .. } | Request::Stamp { .. } => Script::Node,
     }
 }
 
 fn add_lock(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
-            call.shared('a', [millis(*ttl), millis(*keep), micros(*tolerance), 0]);
-            call.keys.joined(keys.lock(resource)).joined(keys.fence(resource));
-            call.queues.joined(keys.queue(resource));
-            call.args.arg(owner.as_str());
+            call.queue(keys.queue(resource));
+            let shared = [millis(*ttl), millis(*keep), micros(*tolerance), 0];
+            let args = call.sharing('a', shared, [keys.lock(resource), keys.fence(resource)]);
+            args.arg(owner.as_str());
             match ticket {
-                None => call.args.number(propose.get()),
-                ticket => call.args.arg(format!("{}{}", propose.get(), ticket_text(ticket.as_ref()))),
+                None => args.number(propose.get()),
+                ticket => {
+                    args.arg(format!("{}{}", propose.get(), optional(ticket.as_ref().map(Owner::as_str))))
+                }
             };
         }
         Request::Release { resource, owner } => {
-            call.kind('b').keys.joined(keys.lock(resource));
-            call.args.arg(owner.as_str());
+            call.item('b', [keys.lock(resource)]).arg(owner.as_str());
         }
         Request::Extend { resource, owner, ttl, token, keep } => {
-            call.shared('c', [millis(*ttl), millis(*keep), 0, 0]);
-            call.keys.joined(keys.lock(resource)).joined(keys.fence(resource));
-            call.queues.joined(keys.queue(resource));
-            call.args.arg(owner.as_str()).number(token.get());
+            call.queue(keys.queue(resource));
+            let args = call.sharing(
+                'c',
+                [millis(*ttl), millis(*keep), 0, 0],
+                [keys.lock(resource), keys.fence(resource)],
+            );
+            args.arg(owner.as_str()).number(token.get());
         }
         Request::Raise { resource, owner, to, keep } => {
-            call.shared('d', [0, millis(*keep), 0, 0]);
-            call.keys.joined(keys.lock(resource)).joined(keys.fence(resource));
-            call.args.arg(owner.as_str()).number(to.get());
+            let on = [keys.lock(resource), keys.fence(resource)];
+            call.sharing('d', [0, millis(*keep), 0, 0], on).arg(owner.as_str()).number(to.get());
         }
         _ => {}
     }
@@ -171,48 +175,35 @@ fn add_lock(call: &mut Call, request: &Request, keys: &Keys) {
 fn add_waiting(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Share { resource, owner, ttl, ticket } => {
-            call.kind('a')
-                .keys
-                .joined(keys.lock(resource))
-                .joined(keys.readers(resource))
-                .joined(keys.queue(resource));
-            call.args.arg(owner.as_str()).number(millis(*ttl)).arg(ticket_text(ticket.as_ref()));
+            let on = [keys.lock(resource), keys.readers(resource), keys.queue(resource)];
+            let args = call.item('a', on).arg(owner.as_str()).number(millis(*ttl));
+            args.arg(optional(ticket.as_ref().map(Owner::as_str)));
         }
         Request::ExtendShare { resource, owner, ttl } => {
-            call.kind('b')
-                .keys
-                .joined(keys.lock(resource))
-                .joined(keys.readers(resource))
-                .joined(keys.queue(resource));
-            call.args.arg(owner.as_str()).number(millis(*ttl));
+            let on = [keys.lock(resource), keys.readers(resource), keys.queue(resource)];
+            call.item('b', on).arg(owner.as_str()).number(millis(*ttl));
         }
         Request::ReleaseShare { resource, owner } => {
-            call.kind('c').keys.joined(keys.lock(resource)).joined(keys.readers(resource));
-            call.args.arg(owner.as_str());
+            call.item('c', [keys.lock(resource), keys.readers(resource)]).arg(owner.as_str());
         }
         Request::Downgrade { resource, owner, token, reader, ttl } => {
-            call.kind('d')
-                .keys
-                .joined(keys.lock(resource))
-                .joined(keys.readers(resource))
-                .joined(keys.fence(resource));
-            call.args.arg(owner.as_str()).number(token.get()).arg(reader.as_str()).number(millis(*ttl));
+            let on = [keys.lock(resource), keys.readers(resource), keys.fence(resource)];
+            let args = call.item('d', on).arg(owner.as_str()).number(token.get());
+            args.arg(reader.as_str()).number(millis(*ttl));
         }
         Request::Queue { resource, ticket, at, now, tolerance, ttl, exclusive } => {
-            call.kind('e').keys.joined(keys.queue(resource));
-            call.args.arg(ticket.as_str()).number(*at).number(*now).number(micros(*tolerance));
-            call.args.number(millis(*ttl)).arg(if *exclusive { "w" } else { "r" });
+            let args = call.item('e', [keys.queue(resource)]).arg(ticket.as_str()).number(*at).number(*now);
+            args.number(micros(*tolerance)).number(millis(*ttl)).arg(if *exclusive { "w" } else { "r" });
         }
         Request::LeaveQueue { resource, ticket } => {
-            call.kind('f').keys.joined(keys.queue(resource));
-            call.args.arg(ticket.as_str());
+            call.item('f', [keys.queue(resource)]).arg(ticket.as_str());
         }
         Request::Reserve { resource, owner, successor, ttl } => {
-            call.kind('g').keys.joined(keys.lock(resource));
-            call.args.arg(owner.as_str()).arg(successor.as_str()).number(millis(*ttl));
+            let args = call.item('g', [keys.lock(resource)]).arg(owner.as_str());
+            args.arg(successor.as_str()).number(millis(*ttl));
         }
         Request::Inspect { resource } => {
-            call.kind('h').keys.joined(keys.lock(resource)).joined(keys.fence(resource));
+            call.item('h', [keys.lock(resource), keys.fence(resource)]);
         }
         _ => {}
     }
@@ -220,74 +211,61 @@ fn add_waiting(call: &mut Call, request: &Request, keys: &Keys) {
 
 /// Adds a request on a claim. All data of a claim is under one key.
 fn add_claim(call: &mut Call, request: &Request, keys: &Keys) {
-    let resource = match request {
+    match request {
         Request::Acquire { resource, owner, ttl, propose, tolerance, keep, .. } => {
-            call.shared('a', [millis(*ttl), propose.get(), micros(*tolerance), millis(*keep)]);
-            call.args.arg(owner.as_str());
-            resource
+            let shared = [millis(*ttl), propose.get(), micros(*tolerance), millis(*keep)];
+            call.sharing('a', shared, [keys.lock(resource)]).arg(owner.as_str());
         }
         Request::Release { resource, owner } => {
-            call.kind('b').args.arg(owner.as_str());
-            resource
+            call.item('b', [keys.lock(resource)]).arg(owner.as_str());
         }
         Request::Extend { resource, owner, ttl, token, keep } => {
-            call.shared('c', [millis(*ttl), millis(*keep), 0, 0]);
-            call.args.arg(owner.as_str()).number(token.get());
-            resource
+            let args = call.sharing('c', [millis(*ttl), millis(*keep), 0, 0], [keys.lock(resource)]);
+            args.arg(owner.as_str()).number(token.get());
         }
         Request::Raise { resource, owner, to, keep } => {
-            call.shared('d', [millis(*keep), 0, 0, 0]);
-            call.args.arg(owner.as_str()).number(to.get());
-            resource
+            let args = call.sharing('d', [millis(*keep), 0, 0, 0], [keys.lock(resource)]);
+            args.arg(owner.as_str()).number(to.get());
         }
         Request::Count { resource, owner, attempts, payload, withdraw, keep } => {
-            call.shared('e', [millis(*keep), 0, 0, 0]);
-            call.args.arg(owner.as_str()).number(*attempts).arg(payload.as_deref().unwrap_or_default());
-            call.args.arg(if *withdraw { "-" } else { "+" });
-            resource
+            let args = call.sharing('e', [millis(*keep), 0, 0, 0], [keys.lock(resource)]);
+            args.arg(owner.as_str()).number(*attempts).arg(payload.as_deref().unwrap_or_default());
+            args.arg(if *withdraw { "-" } else { "+" });
         }
         Request::Complete { resource, owner, record, retention } => {
-            call.shared('f', [millis(*retention), 0, 0, 0]);
-            call.args.arg(owner.as_str()).arg(done_text(record));
-            resource
+            let args = call.sharing('f', [millis(*retention), 0, 0, 0], [keys.lock(resource)]);
+            args.arg(owner.as_str()).arg(done_text(record));
         }
         Request::Inspect { resource } => {
-            call.kind('g');
-            resource
+            call.item('g', [keys.lock(resource)]);
         }
         Request::ResetAttempts { resource, keep } => {
-            call.kind('h').args.number(millis(*keep));
-            resource
+            call.item('h', [keys.lock(resource)]).number(millis(*keep));
         }
-        _ => return,
-    };
-    call.keys.joined(keys.lock(resource));
+        _ => {}
+    }
 }
 
 fn add_ledger(call: &mut Call, request: &Request, keys: &Keys) {
-    let ledger = match request {
+    match request {
         Request::Read { ledger, after, key } => {
-            let key = key.as_ref().map(|key| format!("={key}")).unwrap_or_default();
-            call.kind('a').args.arg(page_mode(after.as_ref())).arg(key);
-            ledger
+            let args = call.item('a', [keys.ledger(ledger)]).arg(page_mode(after.as_ref()));
+            args.arg(optional(key.as_deref()));
         }
         Request::Write { ledger, key, seen, record } => {
-            let seen = seen.as_ref().map(record_text).unwrap_or_default();
-            call.kind('b').args.arg(key).arg(seen).arg(record_text(record)).number(record.at);
-            ledger
+            let args = call.item('b', [keys.ledger(ledger)]).arg(key);
+            args.arg(seen.as_ref().map(record_text).unwrap_or_default());
+            args.arg(record_text(record)).number(record.at);
         }
         Request::Prune { ledger, below, after } => {
-            let after = after.as_ref().map(Cursor::as_str).unwrap_or_default();
-            call.kind('c').args.number(*below).arg(after);
-            ledger
+            let args = call.item('c', [keys.ledger(ledger)]).number(*below);
+            args.arg(after.as_ref().map_or("0", Cursor::as_str));
         }
         Request::Keep { ledger, life } => {
-            call.kind('d').args.number(millis(*life));
-            ledger
+            call.item('d', [keys.ledger(ledger)]).number(millis(*life));
         }
-        _ => return,
-    };
-    call.keys.arg(keys.ledger(ledger));
+        _ => {}
+    }
 }
 
 /// Returns writes as one text: of each, the length of the key, the number, the assignment or nothing, the length of the
@@ -307,10 +285,10 @@ fn writes_text(writes: &[Put]) -> String {
 
 fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
     let id = |id: &AssignmentId| format!("{}:{}", id.seq, id.term);
-    let ledger = match request {
+    match request {
         Request::SealCopy { ledger, seal, after } => {
-            sealed(call.kind('a'), *seal).arg(page_mode(after.as_ref()));
-            ledger
+            let args = call.item('a', [keys.ledger(ledger)]);
+            add_seal(args, *seal).arg(page_mode(after.as_ref()));
         }
         Request::Lead { ledger, seal, memory, act } => {
             let letter = match act {
@@ -319,63 +297,52 @@ fn add_copy(call: &mut Call, request: &Request, keys: &Keys) {
                 LeadAct::Mark { .. } => 'd',
                 LeadAct::Void { .. } => 'e',
             };
-            let args = sealed(call.kind(letter), *seal).arg(memory.to_string());
+            let args = add_seal(call.item(letter, [keys.ledger(ledger)]), *seal).arg(memory.to_string());
             match act {
-                LeadAct::Confirm => {}
-                LeadAct::Put { writes } => {
-                    args.arg(writes_text(writes));
-                }
-                LeadAct::Mark { founded } => {
-                    args.number(founded.get());
-                }
-                LeadAct::Void { key, id: of } => {
-                    args.arg(key).arg(id(of));
-                }
-            }
-            ledger
+                LeadAct::Confirm => args,
+                LeadAct::Put { writes } => args.arg(writes_text(writes)),
+                LeadAct::Mark { founded } => args.number(founded.get()),
+                LeadAct::Void { key, id: of } => args.arg(key).arg(id(of)),
+            };
         }
-        Request::Work { ledger, key, id: of, act: WorkAct::Start } => {
-            call.kind('f').args.arg(key).arg(id(of));
-            ledger
+        Request::Work { ledger, key, id: of, act } => {
+            match act {
+                WorkAct::Start => call.item('f', [keys.ledger(ledger)]).arg(key).arg(id(of)),
+                WorkAct::End { value } => {
+                    call.item('g', [keys.ledger(ledger)]).arg(key).arg(id(of)).arg(value)
+                }
+            };
         }
-        Request::Work { ledger, key, id: of, act: WorkAct::End { value } } => {
-            call.kind('g').args.arg(key).arg(id(of)).arg(value);
-            ledger
-        }
-        _ => return,
-    };
-    call.keys.arg(keys.ledger(ledger));
+        _ => {}
+    }
 }
 
 /// Adds a seal to the arguments of an item.
-fn sealed(call: &mut Call, seal: Seal) -> &mut Command {
-    call.args.number(seal.term.get()).arg(format!("{:016x}", seal.leader))
+fn add_seal(args: &mut Command, seal: Seal) -> &mut Command {
+    args.number(seal.term.get()).arg(format!("{:016x}", seal.leader))
 }
 
 fn add_node(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Mark { expect, marker } => {
-            call.kind('a').keys.arg(keys.marker()).arg(keys.never_stored());
-            call.args
-                .number(u8::from(expect.is_some()))
-                .arg(expect.as_deref().unwrap_or_default())
-                .arg(marker);
+            let args = call.item('a', [keys.marker(), keys.never_stored()]);
+            args.number(u8::from(expect.is_some()));
+            args.arg(expect.as_deref().unwrap_or_default()).arg(marker);
         }
         Request::Stamp { own, known, step } => {
-            call.kind('b').keys.arg(keys.stamps());
-            call.args.arg(match step {
+            let args = call.item('b', [keys.stamps()]).arg(match step {
                 StampStep::Tell => "tell",
                 StampStep::Advance => "advance",
                 StampStep::Raise => "raise",
             });
-            call.args.arg(own);
+            args.arg(own);
             for (name, count) in known.iter() {
-                call.args.arg(name).number(*count);
+                args.arg(name).number(*count);
             }
         }
         // A request that does not apply to the kind of its resource.
         _ => {
-            call.kind('c');
+            call.item('c', []);
         }
     }
 }
@@ -392,10 +359,10 @@ pub(crate) fn done_text(done: &DoneRecord) -> String {
     format!("d:{token}:{at}:{}:{dead_lettered}:{result}", payload.as_deref().unwrap_or_default())
 }
 
-/// Returns the argument for a ticket. The argument begins with a prefix, so that no ticket looks like a
-/// missing ticket.
-fn ticket_text(ticket: Option<&Owner>) -> String {
-    ticket.map(|ticket| format!("={}", ticket.as_str())).unwrap_or_default()
+/// Returns the argument for a text that may be missing. The argument begins with a prefix, so that no text looks like a
+/// missing one.
+fn optional(text: Option<&str>) -> String {
+    text.map(|text| format!("={text}")).unwrap_or_default()
 }
 
 /// Returns the argument by which a script returns the first page of a ledger, or no records.

@@ -1,18 +1,17 @@
 use crate::{
     RedisNode,
-    address::Login,
-    command::{Command, cmd},
+    command::cmd,
     durability::{Durability, durability},
-    fault, handshake,
+    fault,
     keys::Keys,
+    link::Link,
     reply,
     resp::Value,
-    server_version,
-    wire::{Reader, Writer},
+    server_facts, server_version,
 };
 use quorate::{
     env::BootTime,
-    node::{Cause, Node, NodeTime},
+    node::{Cause, NodeTime},
 };
 use std::collections::BTreeMap;
 
@@ -85,47 +84,47 @@ const SETTINGS: [&str; 8] = [
     "cluster-enabled",
 ];
 
-/// The commands that the user of a node must be allowed to run, in the notation of ACL rules: all commands of
-/// the handshake and of the scripts. The last [`PUSHES`] wake waiters, and are optional. `mget`,
-/// `exists`, `incrby` and `hmget` are optional too: without them locks, claims and schedulers take longer.
-pub const COMMANDS: [&str; 33] = [
-    "select",
-    "client|setname",
-    "info",
-    "time",
-    "config|get",
-    "script|load",
-    "evalsha",
-    "get",
-    "mget",
-    "exists",
-    "incrby",
-    "set",
-    "del",
-    "pexpire",
-    "pexpireat",
-    "pttl",
-    "hget",
-    "hmget",
-    "hset",
-    "hdel",
-    "hgetall",
-    "hscan",
-    "zadd",
-    "zrem",
-    "zremrangebyscore",
-    "zrange",
-    "zscore",
-    "zcard",
-    "publish",
-    "pubsub|numsub",
-    "hello",
-    "subscribe",
-    "unsubscribe",
+/// The key in [`REQUIRED`].
+const KEY: &str = "KEY";
+
+/// The commands of the handshake and of the scripts, in the notation of ACL rules, each with arguments under which it
+/// changes nothing if [`KEY`] does not exist. A server checks permissions first, and only then refuses an invalid
+/// command. `mget`, `exists`, `incrby` and `hmget` are optional: without them locks, claims and schedulers take longer.
+const REQUIRED: [(&str, &[&str]); 28] = [
+    ("select", &["0"]),
+    ("client|setname", &["quorate"]),
+    ("info", &["server"]),
+    ("time", &[]),
+    ("config|get", &["appendfsync"]),
+    ("script|load", &["no Lua"]),
+    ("evalsha", &["0000000000000000000000000000000000000000", "1", KEY]),
+    ("get", &[KEY]),
+    ("mget", &[KEY]),
+    ("exists", &[KEY]),
+    // The increment is not a number.
+    ("incrby", &[KEY, "x"]),
+    ("set", &[KEY, "1", "xx", "px", "1"]),
+    ("del", &[KEY]),
+    ("pexpire", &[KEY, "1"]),
+    ("pexpireat", &[KEY, "1"]),
+    ("pttl", &[KEY]),
+    ("hget", &[KEY, "f"]),
+    ("hmget", &[KEY, "f"]),
+    // The last field has no value.
+    ("hset", &[KEY, "f", "v", "g"]),
+    ("hdel", &[KEY, "f"]),
+    ("hgetall", &[KEY]),
+    ("hscan", &[KEY, "0"]),
+    ("zadd", &[KEY, "xx", "1", "m"]),
+    ("zrem", &[KEY, "m"]),
+    ("zremrangebyscore", &[KEY, "0", "0"]),
+    ("zrange", &[KEY, "0", "0"]),
+    ("zscore", &[KEY, "m"]),
+    ("zcard", &[KEY]),
 ];
 
-/// The number of commands at the end of [`COMMANDS`] that notify waiters of releases.
-pub const PUSHES: usize = 5;
+/// The commands that notify waiters of releases, in the notation of ACL rules. They are optional.
+const PUSHES: [&str; 5] = ["publish", "pubsub|numsub", "hello", "subscribe", "unsubscribe"];
 
 impl RedisNode {
     /// Queries the server for the facts that an operator needs. The call has no time limit of its own: the
@@ -137,179 +136,108 @@ impl RedisNode {
     /// # Cancel safety
     /// Dropping the future drops the connection. Nothing is written to the server.
     pub async fn examine(&self) -> Result<Examination, Cause> {
-        let (reader, writer, login) = self.dial().await?;
-        let connection = Connection::new(self.name(), reader, writer);
-        let found = self.query(connection, &login).await;
-        // A server may repeat its input in an error. The password is removed, so that it does not appear in
-        // logs.
-        let Some(password) = &login.password else { return found };
-        match found {
-            Ok(mut found) => {
-                let clean =
-                    |text: &mut String| *text = fault::fact_without(text, password.reveal()).to_owned();
-                found.info.values_mut().chain(found.settings.values_mut()).for_each(clean);
-                Ok(found)
-            }
-            Err(cause) => Err(fault::redact(cause, password.reveal())),
+        let mut link = Link::dial(self, fault::RIGHTS).await?;
+        let found = self.query(&mut link).await;
+        // A server may repeat its input. The password is removed, so that it does not appear in logs.
+        let login = link.login();
+        let mut found = found.map_err(|cause| login.redact(cause))?;
+        for text in found.info.values_mut().chain(found.settings.values_mut()) {
+            *text = login.clean(text).to_owned();
         }
+        Ok(found)
     }
 
-    async fn query(&self, mut connection: Connection<'_>, login: &Login) -> Result<Examination, Cause> {
-        connection.log_in(login).await?;
-        let mut found = Examination::default();
-        match connection.ask(&mut cmd("INFO")).await? {
-            Value::Error(error) => return Err(fault::of_server(&error, login.secret())),
-            value => {
-                let facts = handshake::facts(&reply::text(&value)?).into_iter();
-                found.info = facts.map(|(name, value)| (name, reply::shown(&value).to_string())).collect();
-            }
-        }
+    async fn query(&self, link: &mut Link) -> Result<Examination, Cause> {
+        link.log_in().await?;
+        let info = server_facts::parse_info(&reply::text(&link.demand(&mut cmd("INFO")).await?)?);
+        let info = info.into_iter().map(|(name, value)| (name, reply::shown(&value).to_string()));
+        let mut found = Examination { info: info.collect(), ..Examination::default() };
         for name in SETTINGS {
-            let reply = connection.ask(cmd("CONFIG").arg("GET").arg(name)).await?;
-            if let Some([_, value]) = reply.list() {
-                found.settings.insert(name.to_owned(), reply::shown(&reply::text(value)?).to_string());
+            let value = link.ask(cmd("CONFIG").arg("GET").arg(name)).await?;
+            if let Some(value) = server_facts::parse_setting(&value)? {
+                found.settings.insert(name.to_owned(), reply::shown(&value).to_string());
             }
         }
         for _ in 0..CLOCK_READINGS {
             let sent = self.env().now();
-            if let Value::Array(parts) = connection.ask(&mut cmd("TIME")).await? {
+            let value = link.ask(&mut cmd("TIME")).await?;
+            if let Value::Array(_) = value {
                 let received = self.env().now();
-                found.looks.push(Look { sent, received, node_time: reply::time(&parts)? });
+                found.looks.push(Look { sent, received, node_time: reply::time(&value)? });
             }
         }
-        if let value @ Value::Text(_) = connection.ask(cmd("ACL").arg("WHOAMI")).await? {
+        if let value @ Value::Text(_) = link.ask(cmd("ACL").arg("WHOAMI")).await? {
             found.user = Some(reply::shown(&reply::text(&value)?).to_string());
         }
         // The user may have no permission for ACL WHOAMI. Then the user's name is taken from the URL.
-        found.user = found.user.or(login.user.clone());
-        found.denied = connection.denied(self.keys().prefix(), login.database).await?;
-        found.denied_pushes = connection.denied_pushes(self.keys()).await?;
+        found.user = found.user.or_else(|| link.login().user.clone());
+        found.denied = denied(link, self.keys().prefix()).await?;
+        found.denied_pushes = denied_pushes(link, self.keys()).await?;
         Ok(found)
     }
 
     /// Returns the smallest sufficient set of permissions for the user of a node, as an ACL rule for `ACL
     /// SETUSER` or a `user` line.
     pub fn least_acl(prefix: &str) -> String {
-        let commands: Vec<String> = COMMANDS.iter().map(|command| format!("+{command}")).collect();
-        format!("resetkeys ~{prefix}* ~{{{prefix}* resetchannels &{prefix}* -@all {}", commands.join(" "))
+        let commands: Vec<String> = REQUIRED.iter().map(|(command, _)| format!("+{command}")).collect();
+        format!(
+            "resetkeys ~{prefix}* ~{{{prefix}* resetchannels &{prefix}* -@all {} {}",
+            commands.join(" "),
+            Self::pushes_acl()
+        )
+    }
+
+    /// Returns the permissions for waking waiters, as a part of an ACL rule. Without them, waiters poll.
+    pub fn pushes_acl() -> String {
+        PUSHES.map(|command| format!("+{command}")).join(" ")
     }
 }
 
-/// A connection that sends one command and waits for its reply.
-pub(crate) struct Connection<'a> {
-    name: &'a str,
-    reader: Reader,
-    writer: Writer,
-}
-
-impl<'a> Connection<'a> {
-    pub(crate) fn new(name: &'a str, reader: Reader, writer: Writer) -> Self {
-        Self { name, reader, writer }
-    }
-
-    pub(crate) async fn ask(&mut self, command: &mut Command) -> Result<Value<'_>, Cause> {
-        let bytes = command.packed();
-        handshake::send(self.name, &mut self.reader, &mut self.writer, &bytes).await?;
-        self.reader.next().await.map_err(|error| fault::of_broken(self.name, &error))
-    }
-
-    /// Raises the limit on the length of a reply. Call it after the login.
-    pub(crate) fn allow_long_replies(&mut self) {
-        self.reader.allow_long_replies();
-    }
-
-    pub(crate) async fn log_in(&mut self, login: &Login) -> Result<(), Cause> {
-        let Some(mut auth) = login.auth() else { return Ok(()) };
-        match self.ask(&mut auth).await? {
-            Value::Error(error) => Err(fault::of_server(&error, login.secret())),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the required [`COMMANDS`] that the user has no permission to run on keys like Quorate's. Each
-    /// command is tried in a form that changes nothing. A server checks permissions first, and only then
-    /// finds that there is nothing to do.
-    async fn denied(&mut self, prefix: &str, database: u64) -> Result<Vec<String>, Cause> {
-        let mut denied = Vec::new();
-        // No data is stored under these keys: they have a brace directly after the prefix, or no name after the
-        // prefix in braces, and no key of Quorate has either.
-        for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
-            for resp in harmless(&key) {
-                if resp[0] == "select" && database == 0 {
-                    continue;
-                }
-                let text = resp.join(" ");
-                if self.is_denied(&resp).await? && !denied.contains(&text) {
-                    denied.push(text);
-                }
+/// Returns the [`REQUIRED`] commands that the user has no permission to run on keys like Quorate's.
+async fn denied(link: &mut Link, prefix: &str) -> Result<Vec<String>, Cause> {
+    let mut denied = Vec::new();
+    // No data is stored under these keys: they have a brace directly after the prefix, or no name after the
+    // prefix in braces, and no key of Quorate has either.
+    for key in [format!("{prefix}{{doctor}}"), format!("{{{prefix}}}doctor")] {
+        for (command, args) in REQUIRED {
+            if command == "select" && link.login().database == 0 {
+                continue;
+            }
+            let args = args.iter().map(|arg| if *arg == KEY { &key } else { *arg });
+            let words: Vec<&str> = command.split('|').chain(args).collect();
+            let text = words.join(" ");
+            if is_denied(link, &words).await? && !denied.contains(&text) {
+                denied.push(text);
             }
         }
-        Ok(denied)
     }
-
-    /// Returns the commands for waking waiters that the user has no permission to run on a channel like
-    /// Quorate's. This function must be called last, because it switches the connection to another protocol.
-    async fn denied_pushes(&mut self, keys: &Keys) -> Result<Vec<String>, Cause> {
-        let channel = format!("{}{{doctor}}:freed", keys.prefix());
-        // The subscription has only one effect on other clients. A script that releases a lease counts the
-        // subscribers of its lock, and publishes a message if there are any.
-        let waiters = keys.waiters();
-        let mut denied = Vec::new();
-        let resp = [
-            vec!["publish", &channel, ""],
-            vec!["pubsub", "numsub", &channel],
-            vec!["hello", "3"],
-            vec!["subscribe", &channel],
-            vec!["subscribe", &waiters],
-            vec!["unsubscribe", &channel],
-        ];
-        for resp in resp {
-            if self.is_denied(&resp).await? {
-                denied.push(resp.join(" ").trim_end().to_owned());
-            }
-        }
-        Ok(denied)
-    }
-
-    async fn is_denied(&mut self, resp: &[&str]) -> Result<bool, Cause> {
-        let reply = self.ask(cmd(resp[0]).args(&resp[1..])).await?;
-        Ok(matches!(&reply, Value::Error(error) if fault::parts(error).0 == "NOPERM"))
-    }
+    Ok(denied)
 }
 
-/// Returns each of the required [`COMMANDS`] in a form that changes nothing if `key` does not exist.
-fn harmless(key: &str) -> [Vec<&str>; COMMANDS.len() - PUSHES] {
-    [
-        vec!["select", "0"],
-        vec!["client", "setname", "quorate"],
-        vec!["info", "server"],
-        vec!["time"],
-        vec!["config", "get", "appendfsync"],
-        vec!["script", "load", "no Lua"],
-        vec!["evalsha", "0000000000000000000000000000000000000000", "1", key],
-        vec!["get", key],
-        vec!["mget", key],
-        vec!["exists", key],
-        // The increment is not a number. The server checks permissions first, and then refuses the command.
-        vec!["incrby", key, "x"],
-        vec!["set", key, "1", "xx", "px", "1"],
-        vec!["del", key],
-        vec!["pexpire", key, "1"],
-        vec!["pexpireat", key, "1"],
-        vec!["pttl", key],
-        vec!["hget", key, "f"],
-        vec!["hmget", key, "f"],
-        // The last field has no value. A server checks permissions first, and then refuses this invalid
-        // command. So nothing is written.
-        vec!["hset", key, "f", "v", "g"],
-        vec!["hdel", key, "f"],
-        vec!["hgetall", key],
-        vec!["hscan", key, "0"],
-        vec!["zadd", key, "xx", "1", "m"],
-        vec!["zrem", key, "m"],
-        vec!["zremrangebyscore", key, "0", "0"],
-        vec!["zrange", key, "0", "0"],
-        vec!["zscore", key, "m"],
-        vec!["zcard", key],
-    ]
+/// Returns the commands for waking waiters that the user has no permission to run on a channel like Quorate's. This
+/// function must be called last, because it switches the connection to another protocol.
+async fn denied_pushes(link: &mut Link, keys: &Keys) -> Result<Vec<String>, Cause> {
+    let channel = format!("{}{{doctor}}:freed", keys.prefix());
+    // The subscription has only one effect on other clients. A script that releases a lease counts the
+    // subscribers of its lock, and publishes a message if there are any.
+    let waiters = keys.waiters().concat();
+    let mut denied = Vec::new();
+    for words in [
+        &["publish", &channel, ""][..],
+        &["pubsub", "numsub", &channel],
+        &["hello", "3"],
+        &["subscribe", &channel],
+        &["subscribe", &waiters],
+        &["unsubscribe", &channel],
+    ] {
+        if is_denied(link, words).await? {
+            denied.push(words.join(" ").trim_end().to_owned());
+        }
+    }
+    Ok(denied)
+}
+
+async fn is_denied(link: &mut Link, words: &[&str]) -> Result<bool, Cause> {
+    let reply = link.ask(cmd(words[0]).args(&words[1..])).await?;
+    Ok(matches!(&reply, Value::Error(error) if fault::parts(error).0 == "NOPERM"))
 }

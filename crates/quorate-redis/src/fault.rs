@@ -15,9 +15,9 @@ const CREDENTIALS: &str = "check the user and password in the node's URL or pass
 const DROPPED_TLS: &str = "it closed the connection before it answered; where it demands a client certificate, give a \
                            cert_file and a key_file";
 
-/// The fix for a user with too few permissions. The text names `{PREFIX*` too, because the keys of counters,
+/// The fix for a node's user with too few permissions. The text names `{PREFIX*` too, because the keys of counters,
 /// readers and queues begin with a brace.
-const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
+pub(crate) const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
 /// The texts that a script gets whose user lacks a permission: from Redis 6.2 (without a code) and 7.0, and from later
@@ -30,8 +30,9 @@ const WITHHELD: &str = "(its text is not shown, because it contains the password
 /// The length in bytes from which a password in a fact about the server is no accident.
 const NO_ACCIDENT: usize = 8;
 
-/// Returns the cause for an error that the server reported, without `secret`.
-pub(crate) fn of_server(error: &str, secret: Option<&str>) -> Cause {
+/// Returns the cause for an error that the server reported, without `secret`. `rights` is the fix for a user with too few
+/// permissions.
+pub(crate) fn of_server(error: &str, secret: Option<&str>, rights: &str) -> Cause {
     let (code, details) = parts(error);
     let text = error_text(error, secret);
     match code {
@@ -40,7 +41,7 @@ pub(crate) fn of_server(error: &str, secret: Option<&str>) -> Cause {
             Cause::Unreachable("the server has lost its scripts (SCRIPT FLUSH); a new session loads them again".into())
         }
         "NOAUTH" | "WRONGPASS" => Cause::Denied(format!("{text}; {CREDENTIALS}").into()),
-        "NOPERM" => Cause::Denied(format!("{text}; {RIGHTS}").into()),
+        "NOPERM" => Cause::Denied(format!("{text}; {rights}").into()),
         // These errors may end without an operator, for instance when memory is freed or a master returns.
         "LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "OOM" | "READONLY"
         | "NOREPLICAS" => Cause::Unreachable(text.into()),
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn an_error_that_repeats_the_password_is_withheld_as_a_whole() {
         let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
-        let shown = |secret: Option<&str>| of_server(wrong, secret).to_string();
+        let shown = |secret: Option<&str>| of_server(wrong, secret, RIGHTS).to_string();
         for secret in [None, Some("hunter2"), Some("z"), Some("0")] {
             assert!(shown(secret).contains("WRONGPASS invalid username-password pair"), "{secret:?}");
         }
@@ -159,10 +160,10 @@ mod tests {
             let text = shown(Some(secret));
             assert!(text.contains(WITHHELD) && !text.contains("***"), "{secret}: {text}");
             assert!(!text.contains("invalid user") && text.contains(CREDENTIALS), "{secret}: {text}");
-            assert!(matches!(of_server(wrong, Some(secret)), Cause::Denied(_)), "{secret}");
+            assert!(matches!(of_server(wrong, Some(secret), RIGHTS), Cause::Denied(_)), "{secret}");
         }
         let repeats = "ERR unknown command 'x', with args beginning with: 'hunter2'";
-        let text = of_server(repeats, Some("hunter2")).to_string();
+        let text = of_server(repeats, Some("hunter2"), RIGHTS).to_string();
         assert!(text.contains(&format!("ERR {WITHHELD}")), "{text}");
     }
 

@@ -4,12 +4,12 @@ use crate::{
     durability::{self, Durability},
     fault,
     keys::Keys,
+    link::Link,
     reply,
     resp::Value,
     scripts::{Loaded, Script},
-    server_facts::ServerFacts,
+    server_facts::{ServerFacts, parse_info, parse_setting},
     server_version,
-    wire::{ReadError, Reader, Writer},
 };
 use quorate::node::{Cause, Hello, NodeTime};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,66 +26,35 @@ pub(crate) struct Handshake {
     pub(crate) hello: Hello,
     /// The facts on which the quorum decides. They may change while the session is open.
     pub(crate) facts: ServerFacts,
-    /// True if the server accepts several sections in one INFO.
-    pub(crate) has_sections: bool,
     /// True if the connection now uses RESP3, so that the server can push.
     pub(crate) pushes: bool,
 }
 
 /// Performs the handshake in one round trip: authenticates, selects the database, queries the facts that
 /// [`Hello`] reports, and loads the scripts.
-pub(crate) async fn perform(
-    name: &str,
-    halves: &mut (Reader, Writer),
-    login: &Login,
-    keys: &Keys,
-) -> Result<Handshake, Cause> {
-    let handshake = ask(name, halves, login, keys).await;
-    // A server may repeat its input in an error. The password is removed, so that it does not appear in logs.
-    let Some(password) = &login.password else { return handshake };
-    let clean = |text: &Arc<str>| -> Arc<str> { fault::fact_without(text, password.reveal()).into() };
-    match handshake {
-        Ok(mut handshake) => {
-            handshake.hello.version = clean(&handshake.hello.version);
-            handshake.hello.eviction = handshake.hello.eviction.as_ref().map(clean);
-            handshake.hello.volatile = handshake.hello.volatile.as_ref().map(clean);
-            handshake.hello.unable = handshake.hello.unable.as_ref().map(clean);
-            Ok(handshake)
-        }
-        Err(cause) => Err(fault::redact(cause, password.reveal())),
-    }
+pub(crate) async fn perform(link: &mut Link, keys: &Keys) -> Result<Handshake, Cause> {
+    let handshake = ask(link, keys).await;
+    // A server may repeat its input. The password is removed, so that it does not appear in logs.
+    let login = link.login();
+    let clean = |text: &Arc<str>| -> Arc<str> { login.clean(text).into() };
+    let mut handshake = handshake.map_err(|cause| login.redact(cause))?;
+    let hello = &mut handshake.hello;
+    hello.version = clean(&hello.version);
+    hello.eviction = hello.eviction.as_ref().map(clean);
+    hello.volatile = hello.volatile.as_ref().map(clean);
+    hello.unable = hello.unable.as_ref().map(clean);
+    Ok(handshake)
 }
 
-async fn ask(
-    name: &str,
-    (reader, writer): &mut (Reader, Writer),
-    login: &Login,
-    keys: &Keys,
-) -> Result<Handshake, Cause> {
-    let (steps, bytes) = steps(login, keys);
-    send(name, reader, writer, &bytes).await?;
+async fn ask(link: &mut Link, keys: &Keys) -> Result<Handshake, Cause> {
+    let login = link.login().clone();
+    let (steps, bytes) = steps(&login, keys);
+    link.send(&bytes).await?;
     let mut replies = Replies::default();
     for step in steps {
-        let value = reader.next().await.map_err(|error| fault::of_broken(name, &error))?;
-        replies.take(step, &value, login.secret())?;
+        replies.take(step, &link.next().await?, login.secret())?;
     }
     replies.finish()
-}
-
-/// Sends `bytes`. If the server has closed the connection, the returned error contains the reason that the
-/// server sent, if it can still be read. For example, under TLS 1.3 a server refuses the client's certificate
-/// only after the handshake.
-pub(crate) async fn send(
-    name: &str,
-    reader: &mut Reader,
-    writer: &mut Writer,
-    bytes: &[u8],
-) -> Result<(), Cause> {
-    let Err(unsent) = writer.send(bytes).await else { return Ok(()) };
-    match reader.next().await {
-        Err(ReadError::Io(reason)) if !fault::is_dropped(&reason) => Err(fault::of_io(name, &reason)),
-        _ => Err(fault::of_io(name, &unsent)),
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,21 +83,21 @@ fn steps(login: &Login, keys: &Keys) -> (Vec<HandshakeStep>, Vec<u8>) {
     if let Some(mut auth) = login.auth() {
         add(HandshakeStep::Auth, &mut auth);
     }
-    if login.database != 0 {
-        add(HandshakeStep::Select, cmd("SELECT").number(login.database));
+    if let Some(mut select) = login.select() {
+        add(HandshakeStep::Select, &mut select);
     }
     add(HandshakeStep::SetName, cmd("CLIENT").arg("SETNAME").arg("quorate"));
     add(HandshakeStep::Info, &mut cmd("INFO"));
     add(HandshakeStep::Time, &mut cmd("TIME"));
-    add(HandshakeStep::Marker, cmd("GET").arg(keys.marker()));
-    add(HandshakeStep::Stamps, cmd("HGETALL").arg(keys.stamps()));
+    add(HandshakeStep::Marker, cmd("GET").joined(keys.marker()));
+    add(HandshakeStep::Stamps, cmd("HGETALL").joined(keys.stamps()));
     for name in durability::SETTINGS {
         add(HandshakeStep::Setting(name), cmd("CONFIG").arg("GET").arg(name));
     }
-    let none = &keys.never_stored();
-    add(HandshakeStep::Write, cmd("SET").arg(none).args(["", "XX", "PX", "1"]));
-    add(HandshakeStep::Write, cmd("PEXPIRE").arg(none).arg("1"));
-    add(HandshakeStep::Write, cmd("DEL").arg(none));
+    let none = keys.never_stored();
+    add(HandshakeStep::Write, cmd("SET").joined(none).args(["", "XX", "PX", "1"]));
+    add(HandshakeStep::Write, cmd("PEXPIRE").joined(none).arg("1"));
+    add(HandshakeStep::Write, cmd("DEL").joined(none));
     for script in Script::ALL {
         add(HandshakeStep::Load, cmd("SCRIPT").arg("LOAD").arg(script.source()));
     }
@@ -177,19 +146,16 @@ impl Replies {
                     let why = format!("{key} holds another type; delete it, or choose another prefix");
                     Err(Cause::Misconfigured(why.into()))
                 }
-                _ => Err(fault::of_server(error, secret)),
+                _ => Err(fault::of_server(error, secret, fault::RIGHTS)),
             };
         }
         match (step, value) {
             (HandshakeStep::Info, _) => {
-                self.info = facts(&reply::text(value)?);
+                self.info = parse_info(&reply::text(value)?);
                 // An old server may also refuse a later step of the handshake, with an error that hides the reason.
                 server_version::check(&self.info).map_err(|why| Cause::Misconfigured(reply::shown(&why)))?;
             }
-            (HandshakeStep::Time, Value::Array(parts)) => self.node_time = reply::time(parts)?,
-            (HandshakeStep::Time, other) => {
-                return Err(reply::unexpected(&format!("{} for TIME", reply::kind(other))));
-            }
+            (HandshakeStep::Time, _) => self.node_time = reply::time(value)?,
             (HandshakeStep::Marker, Value::Nil) => self.marker = None,
             (HandshakeStep::Marker, _) => {
                 let marker = reply::text(value)?;
@@ -200,7 +166,7 @@ impl Replies {
             }
             (HandshakeStep::Stamps, value) => self.stamps = stamps(value)?,
             (HandshakeStep::Setting(name), value) => {
-                if let Some(text) = setting(value)? {
+                if let Some(text) = parse_setting(value)? {
                     self.settings.insert(name.to_owned(), text.to_string());
                 }
             }
@@ -243,17 +209,15 @@ impl Replies {
             data: facts.data.clone(),
             stamps: self.stamps,
         };
-        let has_sections = server_version::has_info_sections(&self.info);
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
-        Ok(Handshake { scripts, hello, facts, has_sections, pushes: self.pushes })
+        Ok(Handshake { scripts, hello, facts, pushes: self.pushes })
     }
 }
 
 /// Returns the stamps from the reply to HGETALL.
 fn stamps(value: &Value<'_>) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
-    let fields =
-        value.list().ok_or_else(|| reply::unexpected(&format!("{} for HGETALL", reply::kind(value))))?;
+    let fields = value.list().ok_or_else(|| reply::mismatch(value, "HGETALL"))?;
     let pairs = fields.as_chunks::<2>().0.iter().take(STAMPS_MAX).map(|[name, count]| {
         let count = reply::word(count)?.parse().map_err(|_| {
             Cause::Misconfigured(
@@ -263,18 +227,6 @@ fn stamps(value: &Value<'_>) -> Result<BTreeMap<Arc<str>, u64>, Cause> {
         Ok((reply::text(name)?, count))
     });
     pairs.collect()
-}
-
-/// Returns the value from the reply to CONFIG GET of one name. The reply is an array, or a map once the
-/// connection uses RESP3. Returns `None` if the server does not know the setting.
-pub(crate) fn setting(value: &Value<'_>) -> Result<Option<Arc<str>>, Cause> {
-    value.list().and_then(|pair| pair.get(1)).map(reply::text).transpose()
-}
-
-/// Parses the `name:value` lines of INFO.
-pub(crate) fn facts(info: &str) -> BTreeMap<String, String> {
-    let lines = info.lines().filter_map(|line| line.split_once(':'));
-    lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Parses pages of a ledger.
 //!
-//! A script returns the first page. Each later page is read with HSCAN, and the script call that follows in the same
+//! A script returns the first page, since it must seal the ledger and read it at once. Each later page is read with HSCAN, and the script call that follows in the same
 //! batch returns no records. For a copy, it refuses the request if a later leader has sealed the copy, or if the node has
 //! lost its memory. Both are final, so they had not happened before the page was read either. A read without a seal has
 //! no such check: if the node loses its memory between two pages, the rest is missing.
 
 use crate::{
     fault,
-    reply::{cut, kind, number, record, shown, unexpected, unreadable, word},
+    reply::{self, array, cut, number, record, shown, unexpected, unreadable, word},
     resp::Value,
 };
 use quorate::node::{
@@ -15,38 +15,45 @@ use quorate::node::{
 };
 use std::sync::Arc;
 
-/// The records of a page, or the reason why they are refused.
-type Records = Result<Vec<(Arc<str>, Record)>, Reply>;
+/// The name of a page for an error.
+const PAGE: &str = "a page of a ledger";
 
-/// A page that HSCAN has returned. Its records are in the order of the server, and one may occur twice: the later copy is
-/// the newer one.
+/// A page without the head of its ledger. Its records are in the order of the server, and one may occur twice: the later
+/// copy is the newer one.
 #[derive(Debug)]
-pub(crate) struct LaterPage {
+pub(crate) struct Page {
     next: Option<Cursor>,
-    records: Records,
+    /// The records, or the reason why they are refused.
+    records: Result<Vec<(Arc<str>, Record)>, Reply>,
 }
 
-impl LaterPage {
+impl Page {
     /// Parses the reply to HSCAN.
-    pub(crate) fn parse(value: &Value<'_>, secret: Option<&str>) -> Result<Self, Cause> {
+    pub(crate) fn scanned(value: &Value<'_>, secret: Option<&str>) -> Result<Self, Cause> {
         if let Value::Error(error) = value {
             // The error is a refusal of this request only.
             let text = fault::error_text(error, secret);
-            return Ok(Self { next: None, records: Err(Reply::Refused(Refusal::Failed(shown(&text)))) });
+            return Ok(Self::refused(Reply::Refused(Refusal::Failed(shown(&text)))));
         }
-        let [next, fields] = array(value)? else {
-            return Err(unexpected("a page of a ledger that is not a cursor and fields"));
-        };
-        number(next)?;
-        let next = scan_cursor(&word(next)?);
-        let mut records = Vec::new();
-        let refused = add_fields(fields, &mut records)?;
-        Ok(Self::new(next, refused.map_or(Ok(records), Err)))
+        let [next, fields] = reply::pair(value, PAGE)?;
+        Self::new(next, std::slice::from_ref(fields))
     }
 
-    fn new(next: Option<Cursor>, records: Records) -> Self {
-        let next = next.map(|next| with_count(next, records.as_ref().map_or(&[][..], Vec::as_slice)));
-        Self { next, records }
+    /// Parses a page: the cursor of HSCAN, and arrays. These contain fields of the ledger's hash in any order, each
+    /// followed by its value.
+    fn new(next: &Value<'_>, pieces: &[Value<'_>]) -> Result<Self, Cause> {
+        let next = cursor(next)?;
+        let mut records = Vec::new();
+        for piece in pieces {
+            if let Some(refused) = add_fields(piece, &mut records)? {
+                return Ok(Self::refused(refused));
+            }
+        }
+        Ok(Self { next: next.map(|next| with_count(next, &records)), records: Ok(records) })
+    }
+
+    fn refused(reply: Reply) -> Self {
+        Self { next: None, records: Err(reply) }
     }
 
     /// Adds the page to the reply of the script, if the script has accepted the request.
@@ -60,23 +67,18 @@ impl LaterPage {
     }
 }
 
-/// Parses the first page: the next cursor, the low-water mark, and arrays. The arrays contain fields of the ledger's
-/// hash in any order, each followed by its value.
-pub(crate) fn first(next: &Value<'_>, mark: &Value<'_>, pieces: &Value<'_>) -> Result<Reply, Cause> {
-    let next = cursor(next)?;
+/// Parses a script's reply: the cursor of the next page, the low-water mark, and the arrays of the page.
+pub(crate) fn of_script(next: &Value<'_>, mark: &Value<'_>, pieces: &Value<'_>) -> Result<Reply, Cause> {
+    let page = Page::new(next, array(pieces, PAGE)?)?;
     let Ok(low_water) = number(mark) else { return Ok(unreadable("the low-water mark of a ledger")) };
-    let mut records = Vec::new();
-    for piece in array(pieces)? {
-        if let Some(refused) = add_fields(piece, &mut records)? {
-            return Ok(refused);
-        }
-    }
-    Ok(first_page(next, low_water, records))
+    let mut reply = Reply::Ledger(LedgerPage::from(LedgerState { low_water, records: Vec::new() }));
+    page.add_to(&mut reply);
+    Ok(reply)
 }
 
 /// Adds the records in an array of fields, each followed by its value. Returns the refusal if one cannot be read.
 fn add_fields(fields: &Value<'_>, records: &mut Vec<(Arc<str>, Record)>) -> Result<Option<Reply>, Cause> {
-    let (pairs, odd) = array(fields)?.as_chunks::<2>();
+    let (pairs, odd) = array(fields, PAGE)?.as_chunks::<2>();
     if !odd.is_empty() {
         return Err(unexpected("a ledger with a field that has no value"));
     }
@@ -94,22 +96,6 @@ fn add_fields(fields: &Value<'_>, records: &mut Vec<(Arc<str>, Record)>) -> Resu
     Ok(None)
 }
 
-/// Returns the first page of a ledger. `records` are its records, in the order in which the server returned them.
-fn first_page(next: Option<Cursor>, low_water: u64, mut records: Vec<(Arc<str>, Record)>) -> Reply {
-    // A server may return a field twice. The later value is the newer one, so it replaces the earlier one. The sort keeps
-    // the order of equal keys.
-    records.sort_by(|a, b| a.0.cmp(&b.0));
-    records.dedup_by(|later, earlier| {
-        let same = later.0 == earlier.0;
-        if same {
-            std::mem::swap(&mut later.1, &mut earlier.1);
-        }
-        same
-    });
-    let next = next.map(|next| with_count(next, &records));
-    Reply::Ledger(LedgerPage { state: LedgerState { low_water, records }, next })
-}
-
 /// Returns the cursor with the number of fields of the next page, if fields as long as those of this page would make it
 /// longer than [`PAGE_BYTES`]. A server serves no other client while it returns a page.
 fn with_count(next: Cursor, records: &[(Arc<str>, Record)]) -> Cursor {
@@ -124,25 +110,10 @@ pub(crate) fn position(after: &Cursor) -> (&str, u64) {
     (cursor, count.parse().unwrap_or(PAGE_RECORDS as u64))
 }
 
-/// Returns the cursor of the next page. HSCAN returns 0 after the last one.
-fn scan_cursor(cursor: &str) -> Option<Cursor> {
-    (cursor != "0").then(|| Cursor::new(cursor))
-}
-
-/// Parses the cursor of the next page. The cursor is a number, or empty after the last page.
+/// Parses a cursor of HSCAN, a number. It is 0 after the last page.
 pub(crate) fn cursor(value: &Value<'_>) -> Result<Option<Cursor>, Cause> {
-    let text = word(value)?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    number(value).map(|_| Some(Cursor::new(&*text)))
-}
-
-fn array<'a, 'b>(value: &'b Value<'a>) -> Result<&'b [Value<'a>], Cause> {
-    match value {
-        Value::Array(parts) => Ok(parts),
-        other => Err(unexpected(&format!("{} for a page of a ledger", kind(other)))),
-    }
+    let next = number(value)?;
+    Ok((next != 0).then(|| Cursor::new(next.to_string())))
 }
 
 #[cfg(test)]
@@ -152,9 +123,9 @@ mod tests {
     use quorate::node::FencingToken;
 
     /// The reply to HSCAN with a record that the server returned twice, and with the fields of the ledger's head.
-    const PAGE: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nw\r\n$1\r\n3\r\n\
+    const SCAN: &str = "*2\r\n$2\r\n12\r\n*8\r\n$3\r\nr:b\r\n$7\r\n9:7:0:x\r\n$1\r\nw\r\n$1\r\n3\r\n\
                         $3\r\nr:a\r\n$6\r\n9:7:1:\r\n$3\r\nr:b\r\n$7\r\n9:7:0:y\r\n";
-    const HEAD: &str = "*2\r\n$2\r\n17\r\n*4\r\n$6\r\nledger\r\n$0\r\n\r\n$1\r\n3\r\n*0\r\n";
+    const HEAD: &str = "*2\r\n$2\r\n17\r\n*4\r\n$6\r\nledger\r\n$1\r\n0\r\n$1\r\n3\r\n*0\r\n";
     const SEALED: &str = "*2\r\n$2\r\n17\r\n*3\r\n$7\r\nrefused\r\n$6\r\nsealed\r\n$1\r\n9\r\n";
 
     /// Returns the reply to a request for a later page, after the server's replies to HSCAN and to the script.
@@ -171,23 +142,23 @@ mod tests {
 
     #[test]
     fn a_later_page_has_the_records_of_the_scan_and_the_head_of_the_script() {
-        let first = self::reply(PAGE, HEAD).unwrap();
+        let first = self::reply(SCAN, HEAD).unwrap();
         assert_eq!(keys(&first), [("b", "x"), ("a", ""), ("b", "y")], "in the order of the server");
         let Reply::Ledger(page) = first else { panic!() };
         assert_eq!(page.state.low_water, 3);
         assert_eq!(page.next, Some(Cursor::new("12")));
-        let last = self::reply(&PAGE.replace("$2\r\n12", "$1\r\n0"), HEAD).unwrap();
+        let last = self::reply(&SCAN.replace("$2\r\n12", "$1\r\n0"), HEAD).unwrap();
         assert!(matches!(last, Reply::Ledger(page) if page.next.is_none()));
     }
 
     #[test]
     fn the_script_decides_whether_a_page_counts() {
         let by = FencingToken::new(9);
-        assert_eq!(reply(PAGE, SEALED).unwrap(), Reply::Refused(Refusal::Sealed { by }));
-        let damaged = PAGE.replace("9:7:1:", "9:7:2:");
+        assert_eq!(reply(SCAN, SEALED).unwrap(), Reply::Refused(Refusal::Sealed { by }));
+        let damaged = SCAN.replace("9:7:1:", "9:7:2:");
         let wrong = |reply| matches!(reply, Reply::Refused(Refusal::WrongType(_)));
         assert!(wrong(reply(&damaged, HEAD).unwrap()));
-        assert!(wrong(reply(&PAGE.replace("r:a", "x:a"), HEAD).unwrap()));
+        assert!(wrong(reply(&SCAN.replace("r:a", "x:a"), HEAD).unwrap()));
         assert_eq!(reply(&damaged, SEALED).unwrap(), Reply::Refused(Refusal::Sealed { by }));
         let denied = reply("-NOPERM no permission for 'hscan'\r\n", HEAD).unwrap();
         assert!(

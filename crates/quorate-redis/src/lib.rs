@@ -82,6 +82,7 @@ mod files;
 mod handshake;
 mod keys;
 mod ledger_page;
+mod link;
 mod names;
 mod node;
 #[doc(hidden)]
@@ -100,7 +101,7 @@ mod wire;
 
 pub use address::UrlError;
 pub use connect_quorum::{Connect, ConnectError, RedisQuorumBuilder, builder};
-pub use examine::{COMMANDS, Examination, Look, PUSHES};
+pub use examine::{Examination, Look};
 pub use node::RedisNode;
 pub use session::{FACT_CHECK, LINGER, RedisSession};
 

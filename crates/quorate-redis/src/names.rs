@@ -1,6 +1,6 @@
 //! Lists the names that a server stores.
 
-use crate::{RedisNode, address::Login, command::cmd, examine::Connection, fault, reply, resp::Value};
+use crate::{RedisNode, command::cmd, fault, link::Link, reply, resp::Value};
 use quorate::{
     admin::{NamesQuery, StoredNames},
     node::Cause,
@@ -20,33 +20,18 @@ impl RedisNode {
     /// Dropping the future drops the connection. Nothing is written to the server.
     #[doc(hidden)]
     pub async fn stored_names(&self, query: &NamesQuery) -> Result<StoredNames, Cause> {
-        let (reader, writer, login) = self.dial().await?;
-        let found =
-            self.scan(Connection::new(quorate::node::Node::name(self), reader, writer), &login, query).await;
-        let Some(password) = &login.password else { return found };
-        found.map_err(|cause| fault::redact(cause, password.reveal()))
-    }
-
-    async fn scan(
-        &self,
-        mut connection: Connection<'_>,
-        login: &Login,
-        query: &NamesQuery,
-    ) -> Result<StoredNames, Cause> {
-        connection.log_in(login).await?;
-        connection.allow_long_replies();
-        if login.database != 0
-            && let Value::Error(error) = connection.ask(cmd("SELECT").number(login.database)).await?
-        {
-            return Err(fault::of_server(&error, login.secret()));
-        }
+        let mut link = Link::dial(self, fault::RIGHTS).await?;
+        link.log_in().await?;
+        link.allow_long_replies();
+        link.select().await?;
         let prefix = self.keys().prefix();
         let pattern = format!("{}*", literal(&format!("{prefix}{}", query.begin())));
-        let (mut names, mut cursor) = (StoredNames::default(), "0".to_owned());
+        let (mut names, mut cursor) = (StoredNames::default(), 0);
         loop {
             let mut scan = cmd("SCAN");
-            scan.args([&cursor, "MATCH", &pattern, "COUNT", KEYS_A_CALL, "TYPE", "string"]);
-            let (next, keys) = page(&connection.ask(&mut scan).await?, login.secret())?;
+            scan.number(cursor).args(["MATCH", &pattern, "COUNT", KEYS_A_CALL, "TYPE", "string"]);
+            let found = page(&link.demand(&mut scan).await?);
+            let (next, keys) = found.map_err(|cause| link.login().redact(cause))?;
             for key in keys {
                 // A key that is no text is not one of ours.
                 let key = String::from_utf8(key).unwrap_or_default();
@@ -54,7 +39,7 @@ impl RedisNode {
                     return Ok(names);
                 }
             }
-            if next == "0" {
+            if next == 0 {
                 return Ok(names);
             }
             cursor = next;
@@ -63,22 +48,10 @@ impl RedisNode {
 }
 
 /// Returns the cursor and the keys of a reply to SCAN.
-fn page(reply: &Value<'_>, secret: Option<&str>) -> Result<(String, Vec<Vec<u8>>), Cause> {
-    let invalid = || Cause::Protocol("the reply to SCAN is not a cursor and a list of keys".into());
-    let parts = match reply {
-        Value::Error(error) => return Err(fault::of_server(error, secret)),
-        Value::Array(parts) => parts,
-        _ => return Err(invalid()),
-    };
-    let [cursor, Value::Array(keys)] = &parts[..] else { return Err(invalid()) };
-    let cursor = reply::text(cursor)?.to_string();
-    let is_number =
-        !cursor.is_empty() && cursor.len() <= 20 && cursor.bytes().all(|byte| byte.is_ascii_digit());
-    let keys = keys.iter().map(|key| match key {
-        Value::Text(key) => Ok(key.to_vec()),
-        _ => Err(invalid()),
-    });
-    if is_number { Ok((cursor, keys.collect::<Result<_, _>>()?)) } else { Err(invalid()) }
+fn page(value: &Value<'_>) -> Result<(u64, Vec<Vec<u8>>), Cause> {
+    let [cursor, keys] = reply::pair(value, "SCAN")?;
+    let keys = reply::array(keys, "SCAN")?.iter().map(reply::bytes);
+    Ok((reply::number(cursor)?, keys.collect::<Result<_, _>>()?))
 }
 
 /// Escapes the characters of `text` that have a meaning in the patterns of SCAN.
@@ -107,7 +80,7 @@ mod tests {
     fn an_invalid_reply_is_an_error() {
         let bulk = |text: &'static str| Value::Text(text.as_bytes());
         let valid = Value::Array(vec![bulk("17"), Value::Array(vec![bulk("a"), bulk("b")])]);
-        assert_eq!(page(&valid, None).unwrap(), ("17".to_owned(), vec![b"a".to_vec(), b"b".to_vec()]));
+        assert_eq!(page(&valid).unwrap(), (17, vec![b"a".to_vec(), b"b".to_vec()]));
         for reply in [
             Value::Nil,
             Value::Array(vec![]),
@@ -116,7 +89,7 @@ mod tests {
             Value::Array(vec![bulk("1"), bulk("a")]),
             Value::Array(vec![bulk("1"), Value::Array(vec![Value::Int(3)])]),
         ] {
-            assert!(page(&reply, None).is_err(), "{reply:?}");
+            assert!(page(&reply).is_err(), "{reply:?}");
         }
     }
 }

@@ -2,9 +2,11 @@ use crate::{
     RedisSession, UrlError,
     address::{Address, Login, Secret},
     connect::connect,
+    fault,
     files::Files,
     handshake,
     keys::Keys,
+    link::Link,
     tls::{ClientFiles, Tls, TlsFiles},
     wire::{self, Reader, Writer},
 };
@@ -124,7 +126,7 @@ impl RedisNode {
     }
 
     /// Opens a connection. Returns its two halves, and the credentials for the login.
-    pub(crate) async fn dial(&self) -> Result<(Reader, Writer, Login), Cause> {
+    pub(crate) async fn dial(&self) -> Result<((Reader, Writer), Login), Cause> {
         let login = self.login().await?;
         let tls = match self.address.is_tls() {
             true => {
@@ -134,8 +136,7 @@ impl RedisNode {
             false => None,
         };
         let stream = connect(&self.env, &self.address, tls).await?;
-        let (reader, writer) = wire::split(stream);
-        Ok((reader, writer, login))
+        Ok((wire::split(stream), login))
     }
 
     async fn login(&self) -> Result<Login, Cause> {
@@ -156,14 +157,10 @@ impl Node for RedisNode {
     }
 
     async fn open(&self, push_sender: PushSender) -> Result<(RedisSession, Hello), Cause> {
-        let (reader, writer, login) = self.dial().await?;
-        let mut halves = (reader, writer);
-        let handshake = handshake::perform(self.name(), &mut halves, &login, &self.keys).await?;
+        let mut link = Link::dial(self, fault::RIGHTS).await?;
+        let handshake = handshake::perform(&mut link, &self.keys).await?;
         let hello = handshake.hello.clone();
-        Ok((
-            RedisSession::start(&self.env, halves, self.keys.clone(), handshake, login.password, push_sender),
-            hello,
-        ))
+        Ok((RedisSession::start(&self.env, link, self.keys.clone(), handshake, push_sender), hello))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     encode::{Encoded, encode},
     fault, handshake,
     keys::Keys,
+    link::Link,
     reply::Replies,
     scripts::{Loaded, Script},
     wire::{self, ReadError, Reader, Writer},
@@ -51,9 +52,10 @@ pub(crate) fn values(bytes: &[u8], piece: usize) -> Vec<String> {
 /// The [`Cause`] of the failure.
 pub fn handshake(bytes: &[u8], password: &str) -> Result<Hello, Cause> {
     let login = Login { user: None, password: Some(Secret::new(password)), database: 1 };
-    let mut halves = connection(bytes, usize::MAX);
+    let halves = connection(bytes, usize::MAX);
+    let mut link = Link::new("redis://probe:6379/1", halves, login, fault::RIGHTS);
     let keys = Keys::new("quorate:");
-    let result = handshake::perform("redis://probe:6379/1", &mut halves, &login, &keys);
+    let result = handshake::perform(&mut link, &keys);
     result.now_or_never().unwrap_or(Err(Cause::TimedOut)).map(|handshake| handshake.hello)
 }
 
@@ -84,12 +86,12 @@ impl Calls {
 
     /// Returns the channel to which a waiter for `resource` subscribes.
     pub fn freed_channel(&self, resource: &Resource) -> String {
-        self.keys.freed(resource)
+        self.keys.freed(resource).concat()
     }
 
     /// Returns the channel to which every session with a waiter subscribes.
     pub fn waiters_channel(&self) -> String {
-        self.keys.waiters()
+        self.keys.waiters().concat()
     }
 }
 

@@ -8,24 +8,39 @@ use std::{
 /// The longest owner token that is accepted, in bytes.
 const OWNER_MAX: usize = 1024;
 
-/// The channels to which a session is subscribed, and their resources. Clones share the state.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PubSub(Arc<Mutex<BTreeMap<String, Resource>>>);
+/// The subscriptions of a session. Clones share the state.
+#[derive(Clone, Debug)]
+pub(crate) struct PubSub {
+    /// The channel to which a session with any waiter is subscribed.
+    waiters: Arc<str>,
+    /// The channels of the resources.
+    channels: Arc<Mutex<BTreeMap<String, Resource>>>,
+}
 
 impl PubSub {
-    /// Adds a subscription, and returns how the set has changed. Returns `None` if the subscription existed.
-    pub(crate) fn begin(&self, channel: &str, resource: Resource) -> Option<SubscriptionChange> {
-        let mut channels = self.channels();
-        let first = channels.is_empty();
-        let new = channels.insert(channel.to_owned(), resource).is_none();
-        new.then(|| SubscriptionChange::of(first))
+    pub(crate) fn new(waiters: String) -> Self {
+        Self { waiters: waiters.into(), channels: Arc::default() }
     }
 
-    /// Removes a subscription, and returns how the set has changed. Returns `None` if the subscription did not
-    /// exist.
-    pub(crate) fn end(&self, channel: &str) -> Option<SubscriptionChange> {
+    /// Adds the subscription to the channel of `resource`. Returns the channels to subscribe to, in order. A script
+    /// publishes a release only if the waiters' channel has a subscriber. So the subscription to that channel begins
+    /// before the first one to a resource's channel, and ends after the last one.
+    pub(crate) fn begin(&self, channel: String, resource: Resource) -> Vec<String> {
         let mut channels = self.channels();
-        channels.remove(channel).map(|_| SubscriptionChange::of(channels.is_empty()))
+        let is_first = channels.is_empty();
+        if channels.insert(channel.clone(), resource).is_some() {
+            return Vec::new();
+        }
+        is_first.then(|| self.waiters.to_string()).into_iter().chain([channel]).collect()
+    }
+
+    /// Removes the subscription to a resource's channel. Returns the channels whose subscriptions to end, in order.
+    pub(crate) fn end(&self, channel: String) -> Vec<String> {
+        let mut channels = self.channels();
+        if channels.remove(&channel).is_none() {
+            return Vec::new();
+        }
+        [channel].into_iter().chain(channels.is_empty().then(|| self.waiters.to_string())).collect()
     }
 
     /// Parses a push about a release. Returns `None` for any other push, and for a channel without a
@@ -42,22 +57,7 @@ impl PubSub {
     }
 
     fn channels(&self) -> MutexGuard<'_, BTreeMap<String, Resource>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A change of the subscriptions of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SubscriptionChange {
-    /// The set was empty before, or is empty now.
-    FirstOrLast,
-    /// Other subscriptions exist.
-    OneOfSeveral,
-}
-
-impl SubscriptionChange {
-    fn of(only: bool) -> Self {
-        if only { Self::FirstOrLast } else { Self::OneOfSeveral }
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,12 +85,13 @@ mod tests {
 
     #[test]
     fn only_pushes_of_subscribed_channels_are_parsed() {
-        let pubsub = PubSub::default();
-        let resource = Resource::lock("r").unwrap();
-        assert_eq!(pubsub.begin("p:r:freed", resource.clone()), Some(SubscriptionChange::FirstOrLast));
-        assert_eq!(pubsub.begin("p:r:freed", resource.clone()), None, "it is not new");
-        assert_eq!(pubsub.begin("p:q:freed", resource.clone()), Some(SubscriptionChange::OneOfSeveral));
-        assert_eq!(pubsub.end("p:q:freed"), Some(SubscriptionChange::OneOfSeveral));
+        let pubsub = PubSub::new("p:node:waiters".to_owned());
+        let (resource, [r, q]) =
+            (Resource::lock("r").unwrap(), ["p:r:freed", "p:q:freed"].map(str::to_owned));
+        assert_eq!(pubsub.begin(r.clone(), resource.clone()), ["p:node:waiters", &r], "the first one");
+        assert!(pubsub.begin(r.clone(), resource.clone()).is_empty(), "it is not new");
+        assert_eq!(pubsub.begin(q.clone(), resource.clone()), [&*q]);
+        assert_eq!(pubsub.end(q.clone()), [&*q]);
         let release = pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w o:1")]);
         let freed = ReleasedLease { resource, owner: Owner::from_node("w o:1") };
         assert_eq!(release, Some(Push::Released { lease: freed, notified: 3 }));
@@ -115,8 +116,8 @@ mod tests {
             let push = [vec![s(kind)], data].concat();
             assert_eq!(pubsub.parse_release(&push), None, "{push:?}");
         }
-        assert_eq!(pubsub.end("p:r:freed"), Some(SubscriptionChange::FirstOrLast));
-        assert_eq!(pubsub.end("p:r:freed"), None, "it has ended");
+        assert_eq!(pubsub.end(r.clone()), [&*r, "p:node:waiters"], "the last one");
+        assert!(pubsub.end(r.clone()).is_empty(), "it has ended");
         assert_eq!(pubsub.parse_release(&[s("message"), s("p:r:freed"), s("3 w:1")]), None, "unsubscribed");
     }
 

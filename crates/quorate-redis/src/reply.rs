@@ -3,7 +3,7 @@
 
 use crate::{
     fault,
-    ledger_page::{self, LaterPage},
+    ledger_page::{self, Page},
     resp::{self, Value},
 };
 use quorate::{
@@ -37,7 +37,7 @@ pub(crate) struct Replies {
     node_time: NodeTime,
     replies: Vec<Reply>,
     /// The page that was read for the next command.
-    page: Option<Box<LaterPage>>,
+    page: Option<Box<Page>>,
     /// True if the server was no replica at the handshake.
     of_primary: bool,
     /// The first error.
@@ -84,19 +84,18 @@ impl Replies {
         let items = match expected {
             ExpectedReply::Items(items) => items,
             ExpectedReply::Page => {
-                self.page = Some(Box::new(LaterPage::parse(value, secret)?));
+                self.page = Some(Box::new(Page::scanned(value, secret)?));
                 return Ok(());
             }
         };
-        let parts = match value {
-            Value::Error(error) => return Err(fault::of_server(error, secret)),
-            Value::Array(parts) => parts,
-            other => return Err(unexpected(&format!("{} for a script's reply", kind(other)))),
-        };
+        if let Value::Error(error) = value {
+            return Err(fault::of_server(error, secret, fault::RIGHTS));
+        }
         if items == 0 {
-            self.node_time = time(parts)?;
+            self.node_time = time(value)?;
             return Ok(());
         }
+        let parts = array(value, "a script's reply")?;
         if parts.len() != items + 1 {
             return Err(unexpected(&format!("{} replies to {items} requests", parts.len())));
         }
@@ -138,8 +137,8 @@ impl Replies {
 }
 
 /// Parses the reply to TIME.
-pub(crate) fn time(parts: &[Value<'_>]) -> Result<NodeTime, Cause> {
-    let [seconds, micros] = parts else { return Err(unexpected("TIME without two parts")) };
+pub(crate) fn time(value: &Value<'_>) -> Result<NodeTime, Cause> {
+    let [seconds, micros] = pair(value, "TIME")?;
     let (seconds, micros) = (number(seconds)?, number(micros)?);
     let at = seconds.checked_mul(1_000_000).and_then(|at| at.checked_add(micros));
     at.map(NodeTime::from_micros).ok_or_else(|| unexpected("TIME beyond the end of the clock"))
@@ -154,12 +153,39 @@ pub(crate) fn text(value: &Value<'_>) -> Result<Arc<str>, Cause> {
 pub(crate) fn word<'a>(value: &Value<'a>) -> Result<Cow<'a, str>, Cause> {
     match value {
         Value::Text(bytes) => Ok(String::from_utf8_lossy(bytes)),
-        other => Err(unexpected(&format!("{} for a string", kind(other)))),
+        other => Err(mismatch(other, "a string")),
     }
 }
 
+/// Returns the bytes of a string reply.
+pub(crate) fn bytes(value: &Value<'_>) -> Result<Vec<u8>, Cause> {
+    match value {
+        Value::Text(bytes) => Ok(bytes.to_vec()),
+        other => Err(mismatch(other, "a string")),
+    }
+}
+
+/// Returns the elements of an array. `what` names the array for the error.
+pub(crate) fn array<'a, 'b>(value: &'b Value<'a>, what: &str) -> Result<&'b [Value<'a>], Cause> {
+    match value {
+        Value::Array(parts) => Ok(parts),
+        other => Err(mismatch(other, what)),
+    }
+}
+
+/// Returns the elements of an array of two.
+pub(crate) fn pair<'a, 'b>(value: &'b Value<'a>, what: &str) -> Result<&'b [Value<'a>; 2], Cause> {
+    let parts = array(value, what)?;
+    parts.try_into().map_err(|_| unexpected(&format!("{} parts for the two of {what}", parts.len())))
+}
+
+/// Returns the cause for a value of another kind than that of `what`.
+pub(crate) fn mismatch(value: &Value<'_>, what: &str) -> Cause {
+    unexpected(&format!("{} for {what}", kind(value)))
+}
+
 /// Names the kind of a value for a message, without its content.
-pub(crate) fn kind(value: &Value<'_>) -> &'static str {
+fn kind(value: &Value<'_>) -> &'static str {
     match value {
         Value::Nil => "nil",
         Value::Int(_) => "an integer",
@@ -195,14 +221,13 @@ fn item(value: &Value<'_>) -> Result<Reply, Cause> {
         Value::Array(parts) => &parts[..],
         Value::Text(_) => std::slice::from_ref(value),
         Value::Int(count) => return count_granted(*count),
-        other => return Err(unexpected(&format!("{} for the reply to a request", kind(other)))),
+        other => return Err(mismatch(other, "the reply to a request")),
     };
     let Some((word, rest)) = parts.split_first() else {
         return Err(unexpected("an empty reply to a request"));
     };
     let kind = self::word(word)?;
     match (&*kind, rest) {
-        ("granted", [counter]) => Ok(Reply::Granted { counter: token(counter)?, begun: None }),
         ("granted", [counter, stored]) => {
             Ok(Reply::Granted { counter: token(counter)?, begun: Some(begun(&text(stored)?)?) })
         }
@@ -217,12 +242,11 @@ fn item(value: &Value<'_>) -> Result<Reply, Cause> {
         ("reserved", []) => Ok(Reply::Reserved),
         ("freed", []) => Ok(Reply::Released(true)),
         ("absent", []) => Ok(Reply::Released(false)),
-        ("released", [was_present]) => Ok(Reply::Released(flag(was_present)?)),
         ("completed", []) => Ok(Reply::Completed),
         ("counted", []) => Ok(Reply::Counted),
         ("attempts_reset", []) => Ok(Reply::AttemptsReset),
         ("state", [remaining_ms, holder, counter, claim]) => state(remaining_ms, holder, counter, claim),
-        ("ledger", [next, mark, pieces]) => ledger_page::first(next, mark, pieces),
+        ("ledger", [next, mark, pieces]) => ledger_page::of_script(next, mark, pieces),
         ("pruned", [next]) => Ok(Reply::Pruned { next: ledger_page::cursor(next)? }),
         ("written", []) => Ok(Reply::Written),
         ("stored", [record]) => stored_record(record),
@@ -234,7 +258,7 @@ fn item(value: &Value<'_>) -> Result<Reply, Cause> {
     }
 }
 
-/// Parses a grant in its shortest form, a number: the counter after the grant.
+/// Parses the grant of a lock, or of a claim without attempts: the counter after the grant.
 fn count_granted(count: i64) -> Result<Reply, Cause> {
     let counter = u64::try_from(count).map_err(|_| unexpected(&format!("{count} for a count")))?;
     Ok(Reply::Granted { counter: FencingToken::new(counter), begun: None })
@@ -363,14 +387,6 @@ fn remaining(value: &Value<'_>) -> Result<Option<Duration>, Cause> {
         return Ok(None);
     }
     Ok(Some(Duration::from_millis(number(value)?.saturating_add(1))))
-}
-
-fn flag(value: &Value<'_>) -> Result<bool, Cause> {
-    match &*word(value)? {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        other => Err(unexpected(&format!("{:?} for yes or no", cut(other)))),
-    }
 }
 
 fn token(value: &Value<'_>) -> Result<FencingToken, Cause> {

@@ -4,14 +4,11 @@
 use crate::{
     command::cmd,
     durability::{Durability, SETTINGS, durability},
-    handshake, reply,
+    reply,
     resp::Value,
 };
 use quorate::node::{Cause, DataId};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// The sections of INFO that contain the facts. Redis accepts several sections in one command from 7.0 on.
-pub(crate) const SECTIONS: [&str; 4] = ["server", "memory", "persistence", "replication"];
 
 /// The facts about a server on which the decision at the handshake is based.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,11 +84,11 @@ pub(crate) struct FactsReading {
 }
 
 impl FactsReading {
-    /// Begins a reading. Returns it with the commands to send. `sections` has the sections of INFO, or is empty for all.
-    pub(crate) fn new(sections: &[&str], of_durable: bool) -> (Self, Vec<u8>) {
+    /// Begins a reading of a server that is durable if `of_durable` is true. Returns it with the commands to send.
+    pub(crate) fn new(of_durable: bool) -> (Self, Vec<u8>) {
         // The settings matter only while they make the server durable.
         let names: &[&str] = if of_durable { &SETTINGS } else { &[] };
-        let mut bytes = cmd("INFO").args(sections).packed();
+        let mut bytes = cmd("INFO").packed();
         names.iter().for_each(|name| cmd("CONFIG").arg("GET").arg(name).finish(&mut bytes));
         (Self { settings_left: names, info: None, settings: BTreeMap::new() }, bytes)
     }
@@ -101,12 +98,12 @@ impl FactsReading {
         match (&self.info, self.settings_left) {
             // A server that is busy refuses to reply.
             (None, _) => {
-                let info = reply::text(value).map(|text| handshake::facts(&text));
+                let info = reply::text(value).map(|text| parse_info(&text));
                 self.info = Some(info.unwrap_or_default());
             }
             (Some(_), [name, rest @ ..]) => {
                 self.settings_left = rest;
-                if let Ok(Some(value)) = handshake::setting(value) {
+                if let Ok(Some(value)) = parse_setting(value) {
                     self.settings.insert((*name).to_owned(), value.to_string());
                 }
             }
@@ -134,6 +131,18 @@ fn data_id(info: &BTreeMap<String, String>) -> Option<DataId> {
     Some(DataId { id, is_copied })
 }
 
+/// Returns the value from the reply to CONFIG GET of one name. The reply is an array, or a map once the
+/// connection uses RESP3. Returns `None` if the server does not know the setting.
+pub(crate) fn parse_setting(value: &Value<'_>) -> Result<Option<Arc<str>>, Cause> {
+    value.list().and_then(|pair| pair.get(1)).map(reply::text).transpose()
+}
+
+/// Parses the `name:value` lines of INFO.
+pub(crate) fn parse_info(info: &str) -> BTreeMap<String, String> {
+    let lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +154,7 @@ mod tests {
 
     /// Returns the facts of [`INFO`] after a change of its text and of the settings.
     fn facts(change: (&str, &str), settings: &[(&str, &str)]) -> ServerFacts {
-        let info = crate::handshake::facts(&INFO.replace(change.0, change.1));
+        let info = parse_info(&INFO.replace(change.0, change.1));
         let settings =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         ServerFacts::read(&info, &settings).unwrap()

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 /// run against it.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// The first version of Redis whose INFO accepts several sections.
-const INFO_SECTIONS: (u32, u32) = (7, 0);
-
 /// Checks that the server, of which `info` has the fields of INFO, has every command of the scripts. All releases of
 /// Valkey do. A version that cannot be parsed is accepted, because other products may number their releases
 /// differently.
@@ -20,11 +17,6 @@ pub(crate) fn check(info: &BTreeMap<String, String>) -> Result<(), String> {
         "the server is Redis {version}, which lacks commands that leases need (SET with PXAT); \
          use Redis {major}.{minor} or later, or Valkey"
     ))
-}
-
-/// Returns whether the server accepts several sections in one INFO. If its version is not known, this returns false.
-pub(crate) fn has_info_sections(info: &BTreeMap<String, String>) -> bool {
-    number(info).is_some_and(|(_, number)| number >= INFO_SECTIONS)
 }
 
 /// Returns the version of Redis that the server reports, as text and as a number.

@@ -1,17 +1,16 @@
 use crate::{
-    address::Secret,
+    address::Login,
     command::cmd,
     durability::Durability,
     encode::encode,
-    fault,
     handshake::Handshake,
     keys::Keys,
-    pubsub::{PubSub, SubscriptionChange},
+    link::Link,
+    pubsub::PubSub,
     reply::Replies,
     scripts::Loaded,
-    server_facts::{FactsReading, SECTIONS, ServerFacts},
+    server_facts::{FactsReading, ServerFacts},
     session_io::{PendingReply, PushHandler, SharedIo, reply_slot},
-    wire::{Reader, Writer},
 };
 use quorate::{
     env::Env,
@@ -50,20 +49,20 @@ impl RedisSession {
     /// Takes over a connection whose handshake is done.
     pub(crate) fn start(
         env: &Env,
-        (mut reader, writer): (Reader, Writer),
+        mut link: Link,
         keys: Keys,
         handshake: Handshake,
-        password: Option<Secret>,
         push_sender: PushSender,
     ) -> Self {
-        reader.allow_long_replies();
+        link.allow_long_replies();
+        let (connection, login) = link.into_parts();
         let gone = CancellationToken::new();
-        let pubsub = PubSub::default();
+        let pubsub = PubSub::new(keys.waiters().concat());
         let pushes = PushHandler { pubsub: pubsub.clone(), push_sender: push_sender.clone() };
-        let password = password.map(Arc::new);
-        let io = Arc::new(SharedIo::new((reader, writer), pushes, password.clone()));
+        let login = Arc::new(login);
+        let io = Arc::new(SharedIo::new(connection, pushes, Arc::clone(&login)));
         let of_primary = !handshake.facts.is_replica();
-        let watch = Watch { facts: handshake.facts, has_sections: handshake.has_sections, password };
+        let watch = Watch { facts: handshake.facts, login };
         env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, watch));
         let pubsub = handshake.pushes.then_some(pubsub);
         Self { io, keys, scripts: handshake.scripts, pubsub, of_primary, gone }
@@ -85,40 +84,16 @@ impl Session for RedisSession {
 
     fn listen(&mut self, listen: Listen) {
         let Some(pubsub) = &self.pubsub else { return };
-        match listen {
+        let (command, begun, channels) = match listen {
             Listen::Begin(resource) => {
-                let channel = self.keys.freed(&resource);
-                let change = pubsub.begin(&channel, resource);
-                // A script publishes a release only if the waiters' channel has a subscriber. So the
-                // subscription to the waiters' channel begins before the first subscription to a resource's
-                // channel, and ends after the last one.
-                if change == Some(SubscriptionChange::FirstOrLast) {
-                    self.subscribe(true, self.keys.waiters());
-                }
-                if change.is_some() {
-                    self.subscribe(true, channel);
-                }
+                ("SUBSCRIBE", true, pubsub.begin(self.keys.freed(&resource).concat(), resource))
             }
-            Listen::End(resource) => {
-                let channel = self.keys.freed(&resource);
-                let change = pubsub.end(&channel);
-                if change.is_some() {
-                    self.subscribe(false, channel);
-                }
-                if change == Some(SubscriptionChange::FirstOrLast) {
-                    self.subscribe(false, self.keys.waiters());
-                }
-            }
+            Listen::End(resource) => ("UNSUBSCRIBE", false, pubsub.end(self.keys.freed(&resource).concat())),
+        };
+        for channel in channels {
+            let bytes = cmd(command).arg(&channel).packed();
+            self.io.submit(bytes, PendingReply::Confirmation { begun, channel });
         }
-    }
-}
-
-impl RedisSession {
-    /// Sends the command that begins (`begun` is true) or ends the subscription to `channel`.
-    fn subscribe(&self, begun: bool, channel: String) {
-        let command = if begun { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        let bytes = cmd(command).arg(&channel).packed();
-        self.io.submit(bytes, PendingReply::Confirmation { begun, channel });
     }
 }
 
@@ -157,9 +132,7 @@ async fn serve(env: Env, io: Arc<SharedIo>, gone: CancellationToken, push_sender
 /// Watches the facts about the server on which the handshake decided.
 struct Watch {
     facts: ServerFacts,
-    /// True if the server accepts several sections in one INFO.
-    has_sections: bool,
-    password: Option<Arc<Secret>>,
+    login: Arc<Login>,
 }
 
 impl Watch {
@@ -167,30 +140,17 @@ impl Watch {
     async fn changed(&self, env: &Env, io: &SharedIo) -> Cause {
         loop {
             env.sleep(FACT_CHECK).await;
-            // A few sections of INFO cost the server less than all of them. If they seem to show a change, the facts
-            // are read as in the handshake, because another product may lack the sections.
-            if self.has_sections
-                && let Some(now) = self.read(io, &SECTIONS).await
-                && self.facts.change(&now).is_none()
-            {
-                continue;
-            }
-            let Some(now) = self.read(io, &[]).await else { continue };
-            if let Some(why) = self.facts.change(&now) {
-                let cause =
-                    Cause::Changed(format!("{why}; a new connection decides whether it may vote").into());
-                return match &self.password {
-                    Some(password) => fault::redact(cause, password.reveal()),
-                    None => cause,
-                };
+            if let Some(why) = self.read(io).await.and_then(|now| self.facts.change(&now)) {
+                let why = format!("{why}; a new connection decides whether it may vote");
+                return self.login.redact(Cause::Changed(why.into()));
             }
         }
     }
 
     /// Reads the facts. Returns `None` if the server refuses to reply, for instance while it is busy. The facts then
     /// count as unchanged until the next check.
-    async fn read(&self, io: &SharedIo, sections: &[&str]) -> Option<ServerFacts> {
-        let (reading, bytes) = FactsReading::new(sections, self.facts.durability == Durability::Durable);
+    async fn read(&self, io: &SharedIo) -> Option<ServerFacts> {
+        let (reading, bytes) = FactsReading::new(self.facts.durability == Durability::Durable);
         let (reply, reply_rx) = oneshot::channel();
         io.submit_and_wake(bytes, PendingReply::Facts { reading, reply });
         match reply_rx.await {

@@ -4,7 +4,7 @@
 //! its first call of [`SharedIo::drive`] until the session is dropped. So a request and its reply need no other task.
 
 use crate::{
-    address::Secret,
+    address::Login,
     pubsub::{PubSub, confirms},
     reply::Replies,
     resp::Value,
@@ -47,8 +47,8 @@ struct SessionIo {
     output: Output,
     pending: VecDeque<PendingReply>,
     pushes: PushHandler,
-    /// The password of the connection. It is removed from every error of the server.
-    password: Option<Arc<Secret>>,
+    /// The login of the connection. Its password is removed from every error of the server.
+    login: Arc<Login>,
     /// The waker of the driver, if the driver carries the input and output on.
     driver: Option<Waker>,
     /// The waker of the session's task.
@@ -59,17 +59,13 @@ struct SessionIo {
 }
 
 impl SharedIo {
-    pub(crate) fn new(
-        connection: (Reader, Writer),
-        pushes: PushHandler,
-        password: Option<Arc<Secret>>,
-    ) -> Self {
+    pub(crate) fn new(connection: (Reader, Writer), pushes: PushHandler, login: Arc<Login>) -> Self {
         Self(Mutex::new(SessionIo {
             connection: Some(connection),
             output: Output::new(),
             pending: VecDeque::new(),
             pushes,
-            password,
+            login,
             driver: None,
             task: None,
             is_dropped: false,
@@ -183,7 +179,7 @@ impl SessionIo {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let Some((reader, _)) = &mut self.connection else { return Poll::Ready(false) };
         let arrived = ready!(reader.poll_arrived(context));
-        let secret = self.password.as_deref().map(Secret::reveal);
+        let secret = self.login.secret();
         Poll::Ready(match arrived.and_then(|()| reader.take()) {
             Ok(value) => deliver(&value, &mut self.pending, &self.pushes, secret, context),
             Err(_) => false,

@@ -3,7 +3,6 @@
 use crate::reply;
 use quorate::node::Cause;
 use std::{
-    fmt,
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -63,12 +62,6 @@ struct Contents {
     ca: Option<Vec<u8>>,
     /// The certificate and the key.
     client: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
-    }
 }
 
 impl Tls {

@@ -14,7 +14,7 @@ use quorate::{
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
-use quorate_redis::{COMMANDS, PUSHES, RedisNode};
+use quorate_redis::RedisNode;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Returns every finding, the most severe first.
@@ -400,9 +400,8 @@ impl Node<'_> {
             );
             // The suggested command keeps the user's existing rights, because another program may use the
             // same user.
-            let rights: Vec<String> =
-                COMMANDS[COMMANDS.len() - PUSHES..].iter().map(|command| format!("+{command}")).collect();
-            let fix = format!("run ACL SETUSER {user} {} &{}*", rights.join(" "), self.node_report.prefix);
+            let rights = RedisNode::pushes_acl();
+            let fix = format!("run ACL SETUSER {user} {rights} &{}*", self.node_report.prefix);
             self.say(Warning, what, fix);
         }
         if !needed.is_empty() {

@@ -1,6 +1,6 @@
 -- Serves the items of a call, each by the script of its request.
 
-local serve_item, publish_releases = define_scripts()
+local serve_item = define_scripts()
 local k, a = 2, 5
 for i = 1, #letters, 2 do
   local key_count, arg_count

@@ -23,13 +23,15 @@ local may_set = marker == args[2] and now <= tonumber(args[1])
 -- * `first`, `head` and `ends`, for acquires whose shared arguments are at `shared`: the count of a new claim
 --   (false if no claim may begin), the beginning of the value up to the owner, and the expiry of the key.
 -- * `record_ends`, for completes whose shared arguments are at `record_shared`: the expiry of the record.
--- * `live`: the beginning of the value, up to the owner, of a claim whose lease has not ended.
--- * `count_head` and `count_ends`: the beginning of the value after a count, and its expiry. They were made
---   from the other variables that begin with `count_`.
--- * `serve_item` and `publish_releases`: the functions that define_scripts returns.
-local shared, first, head, ends, record_shared, record_ends, live
-local count_state, count_shared, count_attempts, count_payload, count_head, count_ends
-local serve_item, publish_releases
+-- * `live`: the beginning of the value, up to the owner, of a claim whose lease has not ended. Its parts are in the
+--   variables after it.
+-- * `count_head` and `count_ends`: the beginning of the value after a count, and its expiry. They were made from `live`
+--   and from the other variables that begin with `count_`.
+-- * `serve_item`: the function that define_scripts returns.
+local shared, first, head, ends, record_shared, record_ends
+local live, held, count, kept, stored_attempts, counted, stored_payload
+local count_shared, count_attempts, count_payload, count_head, count_ends
+local serve_item
 
 local a = 5
 for i = 1, #letters, 2 do
@@ -70,14 +72,17 @@ for i = 1, #letters, 2 do
     local value = seen[key] or ''
     local before = #value - #owner
     local state = before > 0 and sub(value, 1, before)
-    if state ~= live then
-      local held = state and match(state, '^c:(%d+):%d+:%d+:%d+:%d+:%x*:$')
-      if held and #held <= 16 and tonumber(held) >= ms then
-        live = state
+    if state and state ~= live then
+      live, count_shared = state, nil
+      held, count, kept, stored_attempts, counted, stored_payload =
+        match(state, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):$')
+      if not held or #held > 16 or #count > 16 or #kept > 16 or #stored_attempts > 10 or #counted > 16
+        or #stored_payload > 64 or tonumber(held) < ms then
+        live = nil
       end
     end
     local set
-    if state ~= live or sub(value, before + 1) ~= owner then
+    if not state or state ~= live or sub(value, before + 1) ~= owner then
       -- Another owner or no owner has the claim.
     elseif letter == 102 then
       if record_shared ~= s then
@@ -91,21 +96,15 @@ for i = 1, #letters, 2 do
       end
     elseif args[a + 3] == '+' then
       local attempts, payload = args[a + 1], args[a + 2]
-      if count_state ~= state or count_shared ~= s or count_attempts ~= attempts or count_payload ~= payload then
-        count_state, count_shared, count_attempts, count_payload, count_head = state, s, attempts, payload, nil
-        local held, count, kept, stored_attempts, counted, stored_payload =
-          match(state, '^c:(%d+):([1-9]%d*):(%d+):(%d+):(%d+):(%x*):$')
-        if count and #count <= 16 and #kept <= 16 and tonumber(kept) >= ms and #stored_attempts <= 10 and #counted <= 16
-          and #stored_payload <= 64 then
-          if tonumber(counted) < ms then
-            stored_attempts, stored_payload = '0', ''
-          end
-          if #stored_attempts < #attempts or #stored_attempts == #attempts and stored_attempts < attempts then
-            counted = ms + args[s]
-            count_ends = format('%.0f', math.max(held, kept, counted))
-            count_head = format('c:%.0f:%s:%.0f:%s:%.0f:%s:', held, count, kept, attempts, counted,
-              payload == '' and stored_payload or payload)
-          end
+      if count_shared ~= s or count_attempts ~= attempts or count_payload ~= payload then
+        count_shared, count_attempts, count_payload, count_head = s, attempts, payload, nil
+        local expired = tonumber(counted) < ms
+        local so_far, of = expired and '0' or stored_attempts, expired and '' or stored_payload
+        if tonumber(kept) >= ms and (#so_far < #attempts or #so_far == #attempts and so_far < attempts) then
+          local keeps = ms + args[s]
+          count_ends = format('%.0f', math.max(held, kept, keeps))
+          count_head = format('c:%.0f:%s:%.0f:%s:%.0f:%s:', held, count, kept, attempts, keeps,
+            payload == '' and of or payload)
         end
       end
       set = count_head and run('SET', key, count_head .. owner, 'PXAT', count_ends)
@@ -118,9 +117,7 @@ for i = 1, #letters, 2 do
     seen[key] = nil
   end
   if not reply then
-    if not serve_item then
-      serve_item, publish_releases = define_scripts()
-    end
+    serve_item = serve_item or define_scripts()
     local _
     reply, _, arg_count = serve_item(letter, k, a, s)
   end

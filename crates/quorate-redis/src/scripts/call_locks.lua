@@ -15,8 +15,8 @@ local may_set = readable and stored[1] == args[2] and now <= tonumber(args[1])
 
 -- `waiting` is the number of queues that exist, once it is known. `lock_end` and `counter_end` are the expiry
 -- times, in milliseconds of this server's clock, that follow from the shared arguments at `shared`. The
--- functions are those that define_scripts returns.
-local waiting, shared, lock_end, counter_end, serve_item, publish_releases
+-- function is that which define_scripts returns.
+local waiting, shared, lock_end, counter_end, serve_item
 
 local k, a, q = 2, 5, queues
 for i = 1, #letters, 2 do
@@ -91,9 +91,7 @@ for i = 1, #letters, 2 do
   end
   changed[lock] = true
   if not reply then
-    if not serve_item then
-      serve_item, publish_releases = define_scripts()
-    end
+    serve_item = serve_item or define_scripts()
     reply = serve_item(letter, k, a, s, q)
   end
   out[#out + 1] = reply

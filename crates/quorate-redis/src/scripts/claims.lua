@@ -9,20 +9,16 @@
 --     payload's fingerprint are kept until COUNTED. UNTIL, KEPT and COUNTED are in milliseconds of this
 --     server's clock. The key expires with the last of them.
 
--- Caches decimal(number), which is the same for most items of a call.
-local texts = {}
+-- The text of each end of a lease, a count or attempts, which most items of a call have in common.
+local texts = { [false] = '0' }
 
 local function text_of(number)
-  local text = texts[number]
+  local text = texts[number or false]
   if not text then
     text = decimal(number)
     texts[number] = text
   end
   return text
-end
-
-local function refuse_value(key)
-  refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
 end
 
 -- Returns the value at `key`, or nil. The first call reads the values of all keys with one command, since
@@ -53,85 +49,82 @@ local function set(key, value, ttl)
   end
 end
 
--- Parses `value`, which is stored at `key`, as of now. For a claim that is done, returns 'd', the token, and
--- the whole value. For any other claim, returns 'c', the owner and its end, the count and its end, the
--- attempts, their end, and the payload. Each of these is nil if it is missing or has expired. Returns nil if
--- `value` is nil.
-local function read(key, value)
+-- Returns the claim at `key` as of now:
+-- * `done` and `token`: the whole record of a claim that is done, and its token
+-- * `owner` and `held`, `count` and `kept`, and `attempts`, `payload` and `counted`: the owner, the count and the attempts,
+--   each with its end, unless they have expired
+-- * `stored`: true if the key exists
+local function claim_at(key)
+  local value = value_at(key)
   if not value then
-    return nil
+    return {}
   end
   local held, count, kept, attempts, counted, payload, owner =
-    string.match(value, '^c:(%d+):(%d+):(%d+):(%d+):(%d+):(%x*):(.*)$')
-  if not held then
-    local token = string.match(value, '^d:(%d+):%d+:%x*:%d*:')
-    if not token or not is_number(token) then
-      refuse_value(key)
-    end
-    return 'd', token, value
+    match(value, '^c:(%d+):(%d+):(%d+):(%d+):(%d+):(%x*):(.*)$')
+  local token = count or match(value, '^d:(%d+):%d+:%x*:%d*:')
+  if not token or not is_number(token)
+    or held and (#held > 16 or #kept > 16 or #counted > 16 or #attempts > 10 or #payload > 64) then
+    refuse('wrongtype', 'the key ' .. key .. ' holds no record of a claim')
   end
-  if not is_number(count) or #held > 16 or #kept > 16 or #counted > 16 or #attempts > 10 or #payload > 64 then
-    refuse_value(key)
+  if not held then
+    return { stored = true, done = value, token = token }
   end
   held, kept, counted = tonumber(held), tonumber(kept), tonumber(counted)
-  if held < ms then
-    owner, held = nil, nil
-  end
-  if kept < ms then
-    count, kept = nil, nil
-  end
-  if counted < ms then
-    attempts, counted, payload = nil, nil, nil
-  end
-  return 'c', owner, held, count, kept, attempts, counted, payload
+  -- One constructor makes the table with room for all fields.
+  return {
+    stored = true,
+    owner = held >= ms and owner or nil,
+    held = held >= ms and held or nil,
+    count = kept >= ms and count or nil,
+    kept = kept >= ms and kept or nil,
+    attempts = counted >= ms and attempts or nil,
+    counted = counted >= ms and counted or nil,
+    payload = counted >= ms and payload or nil,
+  }
 end
 
-local function claim_at(key)
-  return read(key, value_at(key))
+-- Ends the item, because the claim is done or has an owner.
+local function answer_taken(claim)
+  if claim.done then
+    answer('done', claim.done)
+  end
+  answer('held', claim.owner, text_of(claim.held - ms))
 end
 
--- Returns whether `owner` holds the claim according to `value`. This costs less than `read`.
-local function is_held_by(value, owner)
-  local held, at = string.match(value or '', '^c:(%d+):%d+:%d+:%d+:%d+:%x*:()')
-  return held ~= nil and #held <= 16 and tonumber(held) >= ms and string.sub(value, at) == owner
+-- Returns the claim at `key`, which `owner` holds. Otherwise refuses the item.
+local function claim_of(key, owner)
+  local claim = claim_at(key)
+  if claim.owner ~= owner then
+    refuse('notowner')
+  end
+  return claim
 end
 
--- Returns the milliseconds until the latest of these three times. Returns nil if all of them have passed.
-local function left_of_last(held, kept, counted)
-  local left = math.max(held or 0, kept or 0, counted or 0) - ms
+-- Returns the milliseconds until the claim has expired. Returns nil if it has.
+local function left_of_claim(claim)
+  local left = math.max(claim.held or 0, claim.kept or 0, claim.counted or 0) - ms
   return left >= 0 and text_of(math.max(left, 1)) or nil
 end
 
--- Stores these values of a claim at `key`. They are the values that `read` returns. `held`, `kept` and
--- `counted` are times of this server's clock, in milliseconds (see `ms`).
-local function put(key, owner, held, count, kept, attempts, counted, payload)
-  local left = left_of_last(held, kept, counted)
-  if not left then
-    set(key, nil)
-    return
-  end
-  local value = 'c:' .. (held and text_of(held) or '0') .. ':' .. (count or '0') .. ':' .. (kept and text_of(kept) or '0')
-    .. ':' .. (attempts or '0') .. ':' .. (counted and text_of(counted) or '0') .. ':' .. (payload or '')
-    .. ':' .. (owner or '')
+-- Stores `claim` at `key`.
+local function put(key, claim)
+  local left = left_of_claim(claim)
+  local value = left and 'c:' .. text_of(claim.held) .. ':' .. (claim.count or '0') .. ':' .. text_of(claim.kept) .. ':'
+    .. (claim.attempts or '0') .. ':' .. text_of(claim.counted) .. ':' .. (claim.payload or '') .. ':' .. (claim.owner or '')
   set(key, value, left)
 end
 
 -- Does the same as `put` for a key that exists, also on a server that is out of memory. Such a server accepts
 -- a SET from a script that has written before. (Redis manual, EVAL, "Running scripts under low memory
 -- conditions".) So a claim can be extended and freed there.
-local function put_over(key, owner, held, count, kept, attempts, counted, payload)
-  call('PEXPIRE', key, left_of_last(held, kept, counted) or 1)
-  put(key, owner, held, count, kept, attempts, counted, payload)
-end
-
--- Returns the reply for a claim that `owner` holds.
-local function held_claim(owner, held)
-  return { 'held', owner, text_of(held - ms) }
+local function put_over(key, claim)
+  call('PEXPIRE', key, left_of_claim(claim) or 1)
+  put(key, claim)
 end
 
 -- Returns the counted attempts in the form of a reply.
-local function begun_of(attempts, payload)
-  return attempts and 'b:' .. attempts .. ':' .. payload
+local function begun_of(claim)
+  return claim.attempts and 'b:' .. claim.attempts .. ':' .. claim.payload
 end
 
 -- Sets the owner if the claim is free and not done. Increments the counter.
@@ -140,26 +133,14 @@ end
 -- SHARED  ttl (ms), initial value of a missing counter (µs), its largest distance from this clock (µs), retention of the
 --         counter (ms)
 define('a', true, true, 1, 1, function(k, a, s)
-  local kind, owner, ends, last, _, attempts, counted, payload = claim_at(KEYS[k])
-  if kind == 'd' then
-    return { 'done', ends }
+  local claim = claim_at(KEYS[k])
+  if claim.done or claim.owner then
+    answer_taken(claim)
   end
-  if owner then
-    return held_claim(owner, ends)
-  end
-  if not last then
-    last = ARGV[s + 1]
-    local apart = math.abs(now - tonumber(last))
-    if apart > tonumber(ARGV[s + 2]) then
-      refuse('clock', decimal(apart))
-    end
-  end
-  if tonumber(last) >= 9007199254740991 then
-    refuse('full')
-  end
-  local count = decimal(tonumber(last) + 1)
-  put(KEYS[k], ARGV[a], ms + ARGV[s], count, ms + ARGV[s + 3], attempts, counted, payload)
-  return { 'granted', count, begun_of(attempts, payload) }
+  local count = next_count(claim.count, ARGV[s + 1], ARGV[s + 2])
+  claim.owner, claim.held, claim.count, claim.kept = ARGV[a], ms + ARGV[s], decimal(count), ms + ARGV[s + 3]
+  put(KEYS[k], claim)
+  return claim.attempts and { 'granted', claim.count, begun_of(claim) } or count
 end)
 
 -- Frees the claim if the given owner holds it, and notifies its waiters. Served even after the deadline and
@@ -167,12 +148,13 @@ end)
 -- KEYS  the claim
 -- ARGV  owner
 define('b', false, false, 1, 1, function(k, a)
-  local kind, owner, _, count, kept, attempts, counted, payload = claim_at(KEYS[k])
-  if kind ~= 'c' or owner ~= ARGV[a] then
+  local claim = claim_at(KEYS[k])
+  if claim.owner ~= ARGV[a] then
     return 'absent'
   end
-  put_over(KEYS[k], nil, nil, count, kept, attempts, counted, payload)
-  notify(KEYS[k], owner)
+  claim.owner, claim.held = nil, nil
+  put_over(KEYS[k], claim)
+  notify(KEYS[k], ARGV[a])
   return 'freed'
 end)
 
@@ -182,22 +164,19 @@ end)
 -- ARGV  owner, token
 -- SHARED  ttl (ms), retention of the counter (ms)
 define('c', true, true, 1, 2, function(k, a, s)
-  local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
-  if kind == 'd' then
-    return { 'done', held }
+  local claim, owner, token = claim_at(KEYS[k]), ARGV[a], ARGV[a + 1]
+  if claim.done or claim.owner and claim.owner ~= owner then
+    answer_taken(claim)
   end
-  if owner and owner ~= ARGV[a] then
-    return held_claim(owner, held)
+  if not claim.owner and claim.count and less(token, claim.count) then
+    refuse('later', claim.count)
   end
-  if not owner and count and less(ARGV[a + 1], count) then
-    refuse('later', count)
+  if not claim.count or less(claim.count, token) then
+    claim.count = token
   end
-  if not count or less(count, ARGV[a + 1]) then
-    count = ARGV[a + 1]
-  end
-  held = math.max(held or 0, ms + ARGV[s])
-  local set = kind and put_over or put
-  set(KEYS[k], ARGV[a], held, count, ms + ARGV[s + 1], attempts, counted, payload)
+  claim.owner, claim.held, claim.kept = owner, math.max(claim.held or 0, ms + ARGV[s]), ms + ARGV[s + 1]
+  local store = claim.stored and put_over or put
+  store(KEYS[k], claim)
   return 'extended'
 end)
 
@@ -207,15 +186,13 @@ end)
 -- ARGV  owner, the count
 -- SHARED  retention of the counter (ms)
 define('d', true, true, 1, 2, function(k, a, s)
-  local kind, owner, held, count, _, attempts, counted, payload = claim_at(KEYS[k])
-  if kind ~= 'c' or owner ~= ARGV[a] then
-    refuse('notowner')
-  end
+  local claim = claim_of(KEYS[k], ARGV[a])
   -- If the counter has expired before the claim, its last value is unknown.
-  if not count or less(ARGV[a + 1], count) then
+  if not claim.count or less(ARGV[a + 1], claim.count) then
     refuse('superseded')
   end
-  put_over(KEYS[k], owner, held, ARGV[a + 1], ms + ARGV[s], attempts, counted, payload)
+  claim.count, claim.kept = ARGV[a + 1], ms + ARGV[s]
+  put_over(KEYS[k], claim)
   return 'raised'
 end)
 
@@ -226,59 +203,41 @@ end)
 -- ARGV  owner, attempts, the payload's fingerprint or nothing, + to count or - to reverse
 -- SHARED  retention of the count (ms)
 define('e', true, true, 1, 4, function(k, a, s)
-  local kind, owner, held, count, kept, stored, _, of = claim_at(KEYS[k])
-  if kind ~= 'c' or owner ~= ARGV[a] then
-    refuse('notowner')
-  end
-  local attempts, payload = ARGV[a + 1], ARGV[a + 2]
+  local claim, attempts, payload = claim_of(KEYS[k], ARGV[a]), ARGV[a + 1], ARGV[a + 2]
   if ARGV[a + 3] == '-' then
-    if stored ~= attempts then
+    if claim.attempts ~= attempts then
       refuse('superseded')
     end
     attempts = decimal(math.max(tonumber(attempts) - 1, 0))
-  elseif not less(stored or '0', attempts) then
+  elseif not less(claim.attempts or '0', attempts) then
     refuse('superseded')
   end
   if attempts == '0' then
-    payload = ''
-  elseif payload == '' then
-    payload = of
+    claim.payload = nil
+  elseif payload ~= '' then
+    claim.payload = payload
   end
-  put(KEYS[k], owner, held, count, kept, attempts, ms + ARGV[s], payload)
+  claim.attempts, claim.counted = attempts, ms + ARGV[s]
+  put(KEYS[k], claim)
   return 'counted'
 end)
 
 -- Stores the done record of a claim, and frees the claim. The claim's counter is no longer stored, because
--- the record contains the token.
+-- the record contains the token. An owner that no longer holds the claim may store its record too, unless there is a later
+-- grant.
 -- KEYS  the claim
 -- ARGV  owner, the done record
 -- SHARED  retention of the record (ms)
-
--- Returns the reply to an owner that no longer holds the claim. Returns nil if the owner's record is to be
--- stored nevertheless.
-local function former_holder_reply(key, value, done)
-  local token = string.match(done, '^d:(%d+)')
-  local kind, owner, held, count = read(key, value)
-  if kind == 'd' then
-    local stored, record = owner, held
-    return less(token, stored) and { 'done', record } or nil
-  elseif owner then
-    return held_claim(owner, held)
-  elseif count and less(token, count) then
+define('f', true, true, 1, 2, function(k, a, s)
+  local key, owner, record = KEYS[k], ARGV[a], ARGV[a + 1]
+  local claim, token = claim_at(key), match(record, '^d:(%d+)')
+  if claim.done and less(token, claim.token) or claim.owner and claim.owner ~= owner then
+    answer_taken(claim)
+  elseif not claim.owner and claim.count and less(token, claim.count) then
     refuse('superseded')
   end
-end
-
-define('f', true, true, 1, 2, function(k, a, s)
-  local key, owner = KEYS[k], ARGV[a]
-  local value = value_at(key)
-  local holds = is_held_by(value, owner)
-  local no = not holds and former_holder_reply(key, value, ARGV[a + 1])
-  if no then
-    return no
-  end
-  set(key, ARGV[a + 1], ARGV[s])
-  if holds then
+  set(key, record, ARGV[s])
+  if claim.owner then
     notify(key, owner)
   end
   return 'completed'
@@ -288,13 +247,10 @@ end)
 -- KEYS  the claim
 -- ARGV  none
 define('g', false, false, 1, 0, function(k)
-  local kind, owner, held, count, _, attempts, _, payload = claim_at(KEYS[k])
+  local claim = claim_at(KEYS[k])
   -- Missing values are empty strings, because Redis ends an array at its first nil.
-  if kind == 'd' then
-    return { 'state', '-2', '', '', held }
-  end
-  local left = owner and text_of(held - ms) or '-2'
-  return { 'state', left, owner or '', count or '', begun_of(attempts, payload) or '' }
+  local left = claim.owner and text_of(claim.held - ms) or '-2'
+  return { 'state', left, claim.owner or '', claim.count or '', claim.done or begun_of(claim) or '' }
 end)
 
 -- Removes the counted attempts and the dead-letter record of a claim that no worker holds and that is not
@@ -303,18 +259,14 @@ end)
 -- KEYS  the claim
 -- ARGV  retention of the counter (ms)
 define('h', true, true, 1, 1, function(k, a)
-  local kind, owner, held, count, kept = claim_at(KEYS[k])
-  if kind == 'd' then
-    local token, record = owner, held
-    if not string.find(record, '^d:%d+:%d+:%x*:%d') then
-      return { 'done', record }
-    end
-    count, kept = token, ms + ARGV[a]
-  elseif owner then
-    return held_claim(owner, held)
+  local claim = claim_at(KEYS[k])
+  if claim.owner or claim.done and not string.find(claim.done, '^d:%d+:%d+:%x*:%d') then
+    answer_taken(claim)
   end
-  if kind then
-    put_over(KEYS[k], nil, nil, count, kept)
+  if claim.done then
+    put_over(KEYS[k], { count = claim.token, kept = ms + ARGV[a] })
+  elseif claim.stored then
+    put_over(KEYS[k], { count = claim.count, kept = claim.kept })
   end
   return 'attempts_reset'
 end)

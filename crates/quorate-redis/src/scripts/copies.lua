@@ -41,22 +41,24 @@ local function store_header(ledger, header)
   call('HSET', ledger, 'r:!', table.concat(parts, ':'))
 end
 
--- Returns the copy's header if `leader`, of `term`, has sealed the copy in the memory `memory`. Otherwise refuses the item.
-local function admitted(ledger, term, leader, memory)
+-- Returns the copy's header, and whether `leader`, of `term`, has sealed the copy. Refuses the item if that can not happen
+-- any more.
+local function header_under(ledger, term, leader)
   local header = header_of(ledger)
   local same = header.term == term and header.leader == leader
-  if same and memory == present then
-    return header
-  elseif header.term and not same and not less(header.term, term) then
+  if header.term and not same and not less(header.term, term) then
     refuse('sealed', header.term)
   end
-  refuse('notsealed')
+  return header, same
 end
 
--- Extends the retention of the copy.
-local function written(ledger)
-  extend_retention(ledger, heads[ledger])
-  return 'written'
+-- Returns the copy's header if `leader`, of `term`, has sealed the copy in the memory `memory`. Otherwise refuses the item.
+local function admitted(ledger, term, leader, memory)
+  local header, same = header_under(ledger, term, leader)
+  if not same or memory ~= present then
+    refuse('notsealed')
+  end
+  return header
 end
 
 -- Reads the stamp of a record, as term and number, and its register: the assignment, its memory and its state. `record` and
@@ -79,22 +81,9 @@ local function entry_of(ledger, key, record, own)
   return term, seq, id, memory, state
 end
 
--- Returns the values of the fields.
-local function fields_of(ledger, fields)
-  local found = run('HMGET', ledger, unpack(fields))
-  if found.err then
-    -- The user may lack the permission for HMGET.
-    found = {}
-    for i, field in ipairs(fields) do
-      found[i] = call('HGET', ledger, field)
-    end
-  end
-  return found
-end
-
 -- Registers `state` for the assignment `id`, unless `other` came first.
 local function register(ledger, header, key, id, state, other)
-  local found = fields_of(ledger, { 'r:' .. key, 'r:@' .. key })
+  local found = fields_of(ledger, 'r:' .. key, 'r:@' .. key)
   local _, _, stored, memory, first = entry_of(ledger, key, found[1], found[2])
   if not header.mark then
     refuse('incomplete')
@@ -117,18 +106,14 @@ define('a', true, true, 1, 3, function(k, a)
   if mode == '=' then
     admitted(ledger, term, leader, present)
   else
-    local header = header_of(ledger)
-    local same = header.term == term and header.leader == leader
-    if header.term and not same and not less(header.term, term) then
-      refuse('sealed', header.term)
-    end
+    local header, same = header_under(ledger, term, leader)
     if not same then
       header.term, header.leader, header.removed = term, leader, '0'
       store_header(ledger, header)
     end
   end
   written(ledger)
-  return page_reply(ledger, heads[ledger], mode)
+  return page_reply(ledger, mode)
 end)
 
 -- Shows that the leader has sealed the copy in this memory.
@@ -161,7 +146,7 @@ define('c', true, true, 1, 4, function(k, a)
   local ledger, term = KEYS[k], ARGV[a]
   local header = admitted(ledger, term, ARGV[a + 1], ARGV[a + 2])
   local writes, fields = writes_of(ARGV[a + 3])
-  local found, set, gone = fields_of(ledger, fields), {}, {}
+  local found, set, gone = fields_of(ledger, unpack(fields)), {}, {}
   local removed, late = header.removed, false
   for i, write in ipairs(writes) do
     local record, own = fields[2 * i - 1], fields[2 * i]
@@ -239,7 +224,7 @@ end)
 define('g', true, true, 1, 3, function(k, a)
   local ledger, key, id = KEYS[k], ARGV[a], ARGV[a + 1]
   local header = header_of(ledger)
-  local found = fields_of(ledger, { 'r:' .. key, 'r:@' .. key })
+  local found = fields_of(ledger, 'r:' .. key, 'r:@' .. key)
   local _, _, stored = entry_of(ledger, key, found[1], found[2])
   if not header.mark then
     refuse('incomplete')

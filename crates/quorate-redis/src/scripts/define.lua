@@ -12,6 +12,6 @@ local function serve_item(letter, k, a, s, q)
   return refusal or outcome(pcall(script[5], k, a, s, q)), script[3], script[4]
 end
 
-return serve_item, publish_releases
+return serve_item
 end
 

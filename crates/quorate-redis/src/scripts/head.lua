@@ -9,7 +9,7 @@
 --            lists of shared arguments by digit, the highest first, four each
 --   returns  { the node's time in microseconds, one reply for each item }
 --
--- The reply to an item is an array of strings, a string for an array of one, or, for a grant, its count.
+-- The reply to an item is an array of strings, a string in place of an array of one, or, for a grant, its count.
 --
 -- Lua's numbers are doubles. Numbers therefore remain decimal strings unless they are added, and are compared
 -- as strings.

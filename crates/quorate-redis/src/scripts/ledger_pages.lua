@@ -4,19 +4,27 @@
 -- The heads of the ledgers that this call has read, by key. An item that changes a head also changes it here.
 local heads = {}
 
+-- Returns the values of these fields of the hash at `key`. The user may lack the permission for HMGET.
+local function fields_of(key, ...)
+  local found = run('HMGET', key, ...)
+  if found.err then
+    found = {}
+    for i, field in ipairs({ ... }) do
+      found[i] = call('HGET', key, field)
+    end
+  end
+  return found
+end
+
 -- Returns the head of the ledger at `key`: its low-water mark, its retention in milliseconds, and whether this call has
--- extended the retention. Also returns the value of `field`. A call reads each head once, because a command costs much
--- more than the rest of an item.
+-- extended the retention. Also returns the value of `field`, if there is one. A call reads each head once, because a
+-- command costs much more than the rest of an item.
 local function ledger_head(key, field)
   local head = heads[key]
   if head then
-    return head, call('HGET', key, field)
+    return head, field and call('HGET', key, field)
   end
-  local found = run('HMGET', key, 'w', 'l', field)
-  if found.err then
-    -- The user may lack the permission for HMGET.
-    found = { call('HGET', key, 'w'), call('HGET', key, 'l'), call('HGET', key, field) }
-  end
+  local found = fields_of(key, 'w', 'l', field or 'w')
   -- The retention is 30 days by default.
   head = { found[1] or '0', found[2] or '2592000000', false }
   if not (is_number(head[1]) and is_number(head[2])) or #head[2] > 16 then
@@ -26,24 +34,23 @@ local function ledger_head(key, field)
   return head, found[3]
 end
 
--- Extends the retention of the ledger at `key`, once in a call. So the ledger of a group that no worker uses any
--- more expires.
-local function extend_retention(key, head)
+-- Extends the retention of the ledger at `key`, whose head was read, once in a call. So the ledger of a group that no worker
+-- uses any more expires.
+local function written(key)
+  local head = heads[key]
   if not head[3] then
     -- The reply is 0 if there is no such key yet. A later item of the call may create the ledger.
     head[3] = call('PEXPIRE', key, head[2]) == 1
   end
+  return 'written'
 end
 
--- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on. The cursor is '' for
--- the first part. The fields are in arrays in which each field is followed by its value. Also returns the
--- cursor of the next part, which is '' at the end. A field that exists from the first part to the last is in
--- at least one part, and may be in two. A short hash, which a server stores packed, is returned whole.
+-- Returns about `most` fields of the ledger, or about 256 KiB of their values, from `cursor` on, which is 0 for the first
+-- part. The fields are in arrays in which each field is followed by its value. Also returns the cursor of the next part,
+-- which is 0 at the end. A field that exists from the first part to the last is in at least one part, and may be in two. A
+-- short hash, which a server stores packed, is returned whole.
 local function page(ledger, cursor, most)
   local chunks, fields, bytes = {}, 0, 0
-  if cursor == '' then
-    cursor = '0'
-  end
   repeat
     local reply = call('HSCAN', ledger, cursor, 'COUNT', 125)
     local chunk = reply[2]
@@ -54,25 +61,15 @@ local function page(ledger, cursor, most)
       bytes = bytes + #chunk[i]
     end
   until cursor == '0' or #chunks == 10 or fields >= most or bytes >= 262144
-  if cursor == '0' then
-    cursor = ''
-  end
   return cursor, chunks
 end
 
--- Returns the first page of the ledger as a reply, or a reply without records if `mode` is '='. `head` is nil if the
--- caller has not read it.
-local function page_reply(ledger, head, mode)
-  if mode == '=' then
-    head = head or ledger_head(ledger, 'w')
-    return { 'ledger', '', head[1], {} }
+-- Returns the first page of the ledger as a reply, or a reply without records if `mode` is '='.
+local function page_reply(ledger, mode)
+  local mark, cursor, chunks = ledger_head(ledger)[1], '0', {}
+  if mode ~= '=' then
+    cursor, chunks = page(ledger, '0', 500)
   end
-  local cursor, chunks = page(ledger, '', 500)
-  if not head and cursor == '' and #chunks[1] == 0 then
-    -- No hash is empty, so the ledger does not exist.
-    return { 'ledger', '', '0', chunks }
-  end
-  head = head or ledger_head(ledger, 'w')
-  return { 'ledger', cursor, head[1], chunks }
+  return { 'ledger', cursor, mark, chunks }
 end
 

@@ -8,11 +8,11 @@
 define('a', false, false, 1, 2, function(k, a)
   local ledger, only = KEYS[k], ARGV[a + 1]
   if only == '' then
-    return page_reply(ledger, nil, ARGV[a])
+    return page_reply(ledger, ARGV[a])
   end
-  local field = 'r:' .. string.sub(only, 2)
+  local field = 'r:' .. sub(only, 2)
   local head, record = ledger_head(ledger, field)
-  return { 'ledger', '', head[1], { record and { field, record } or {} } }
+  return { 'ledger', '0', head[1], { record and { field, record } or {} } }
 end)
 
 -- Writes a record if the stored one is the record that the client expects, or already the new record.
@@ -26,11 +26,10 @@ define('b', true, true, 1, 4, function(k, a)
     refuse('pruned')
   end
   if stored == record then
-    extend_retention(ledger, head)
-    return 'written'
+    return written(ledger)
   end
   if stored then
-    local last = string.match(stored, '^%d+:%d+:([01]):')
+    local last = match(stored, '^%d+:%d+:([01]):')
     if not last then
       refuse('wrongtype', 'the key ' .. ledger .. ' holds no record at ' .. field)
     end
@@ -39,16 +38,15 @@ define('b', true, true, 1, 4, function(k, a)
     end
   end
   call('HSET', ledger, field, record)
-  extend_retention(ledger, head)
-  return 'written'
+  return written(ledger)
 end)
 
 -- Raises the ledger's low-water mark and removes the records before it, a page at a time.
 -- KEYS  ledger
--- ARGV  mark, the cursor that the previous page returned or nothing
+-- ARGV  mark, the cursor that the previous page returned, or 0
 define('c', true, true, 1, 2, function(k, a)
   local ledger, mark = KEYS[k], ARGV[a]
-  local head = ledger_head(ledger, 'w')
+  local head = ledger_head(ledger)
   -- A client whose clock is ahead must not raise the mark above the time of records that will be written
   -- later.
   if less(decimal(now), mark) then
@@ -60,13 +58,13 @@ define('c', true, true, 1, 2, function(k, a)
   -- The mark is written first: no record may be removed before the ledger reports the mark.
   call('HSET', ledger, 'w', mark)
   head[1] = mark
-  extend_retention(ledger, head)
+  written(ledger)
   local cursor, chunks = page(ledger, ARGV[a + 1], 250)
   for _, chunk in ipairs(chunks) do
     local old = {}
     for i = 1, #chunk, 2 do
-      local at = string.match(chunk[i + 1], '^(%d+):')
-      if string.sub(chunk[i], 1, 2) == 'r:' and at and less(at, mark) then
+      local at = match(chunk[i + 1], '^(%d+):')
+      if sub(chunk[i], 1, 2) == 'r:' and at and less(at, mark) then
         old[#old + 1] = chunk[i]
       end
     end

@@ -1,5 +1,16 @@
 -- Serves the requests on locks that alternate in practice.
 
+-- Returns whether an acquire by `owner` treats a lock with the value `holder` as free: `holder` is a
+-- reservation for the same worker.
+local function may_take(owner, holder)
+  if sub(holder, -9) ~= ':reserved' then
+    return false
+  end
+  local reserved_for, bits = match(holder, '^(.*):(%x+):reserved$')
+  local worker, owner_bits = match(owner, '^(.*):(%x+)$')
+  return reserved_for ~= nil and reserved_for == worker and #bits == 32 and #owner_bits == 32
+end
+
 -- Sets the owner if the resource is free, or reserved for the owner's worker, and no other waiter comes
 -- first. Increments the counter.
 -- KEYS  lock, counter; queue
@@ -9,33 +20,19 @@ define('a', true, true, 2, 2, function(k, a, s, q)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)
   if holder and not may_take(ARGV[a], holder) then
-    return held(holder, lock)
+    answer_held(holder, lock)
   end
-  local initial, ticket = string.match(ARGV[a + 1], '^(%d+)(.*)$')
+  local initial, ticket = match(ARGV[a + 1], '^(%d+)(.*)$')
   -- A reservation for the owner's worker takes precedence over the queue.
   if not holder then
-    local first = blocked_by_queue(KEYS[q], ticket)
-    if first then
-      return first
-    end
+    wait_in_queue(KEYS[q], ticket, false)
   end
-  local last = counter(fence)
-  if not last then
-    last = initial
-    local apart = math.abs(now - tonumber(last))
-    if apart > tonumber(ARGV[s + 2]) then
-      refuse('clock', decimal(apart))
-    end
-  end
-  if tonumber(last) >= 9007199254740991 then
-    refuse('full')
-  end
-  local count = decimal(tonumber(last) + 1)
+  local count = next_count(counter(fence), initial, ARGV[s + 2])
   -- The counter is written first. If the node fails between the two writes, it has counted a grant that no
   -- worker received, which is harmless.
-  call('SET', fence, count, 'PX', ARGV[s + 1])
+  call('SET', fence, decimal(count), 'PX', ARGV[s + 1])
   call('SET', lock, ARGV[a], 'PX', ARGV[s])
-  return { 'granted', count }
+  return count
 end)
 
 -- Frees the resource if the given owner holds it, and notifies its waiters. Served even after the deadline
@@ -58,15 +55,9 @@ end)
 define('c', true, true, 2, 2, function(k, a, s, q)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local owner, ttl = ARGV[a], ARGV[s]
-  local holder = call('GET', lock)
-  if holder and holder ~= owner then
-    return held(holder, lock)
-  end
+  local holder = holder_of(lock, owner)
   if not holder then
-    local first = blocked_by_queue(KEYS[q], '')
-    if first then
-      return first
-    end
+    wait_in_queue(KEYS[q], '', false)
   end
   local last = counter(fence)
   if not holder and last and less(ARGV[a + 1], last) then
@@ -81,7 +72,7 @@ define('c', true, true, 2, 2, function(k, a, s, q)
       call('PEXPIRE', lock, ttl)
     end
   end
-  return { 'extended' }
+  return 'extended'
 end)
 
 -- Sets the counter to the given count if the given owner holds the resource and the counter does not exceed
@@ -99,6 +90,6 @@ define('d', true, true, 2, 2, function(k, a, s)
     refuse('superseded')
   end
   count_to(KEYS[k + 1], last, ARGV[a + 1], ARGV[s + 1])
-  return { 'raised' }
+  return 'raised'
 end)
 

@@ -19,7 +19,7 @@ define('a', true, false, 2, 3, function(k, a)
   if stored ~= ARGV[a + 2] then
     call('SET', KEYS[k], ARGV[a + 2])
   end
-  return { 'marked' }
+  return 'marked'
 end)
 
 -- Merges the stamps of the other nodes by maximum, and changes the node's own stamp. What the worker knows of the node's

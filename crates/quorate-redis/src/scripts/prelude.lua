@@ -10,7 +10,12 @@ local function define_scripts()
 local pcall, type, tonumber = pcall, type, tonumber
 
 local function decimal(number)
-  return string.format('%.0f', number)
+  return format('%.0f', number)
+end
+
+-- Ends the item with this reply.
+local function answer(...)
+  error({ ... }, 0)
 end
 
 local function refuse(...)
@@ -21,9 +26,9 @@ local function call(command, key, ...)
   local reply = run(command, key, ...)
   if type(reply) == 'table' and reply.err then
     -- Redis 6.2 encloses errors that the script's call itself causes, such as OOM: '@user_script: 12: -OOM …\r\n'.
-    local text = string.match(reply.err, '^@user_script: %d+: (.*)$') or reply.err
-    text = string.match(text, '^%-?(.-)%s*$')
-    if string.sub(text, 1, 9) == 'WRONGTYPE' then
+    local text = match(reply.err, '^@user_script: %d+: (.*)$') or reply.err
+    text = match(text, '^%-?(.-)%s*$')
+    if sub(text, 1, 9) == 'WRONGTYPE' then
       refuse('wrongtype', 'the key ' .. key .. ' holds another type')
     end
     refuse('failed', text)
@@ -63,15 +68,40 @@ local function count_to(key, stored, count, keep)
   end
 end
 
+-- Returns the count of a grant after the count `last`. If that is nil, `initial` takes its place, which may be at most
+-- `tolerance` microseconds from this server's clock.
+local function next_count(last, initial, tolerance)
+  if not last then
+    last = initial
+    local apart = abs(now - tonumber(last))
+    if apart > tonumber(tolerance) then
+      refuse('clock', decimal(apart))
+    end
+  end
+  if tonumber(last) >= 9007199254740991 then
+    refuse('full')
+  end
+  return tonumber(last) + 1
+end
+
 -- Returns the remaining milliseconds of `lock`: -1 for a key that never expires. Another client may have set
 -- a time so long that tostring would round the number.
 local function left_of(lock)
   return decimal(call('PTTL', lock))
 end
 
--- Returns the reply for a lock that `holder` holds.
-local function held(holder, lock)
-  return { 'held', holder, left_of(lock) }
+-- Ends the item, because `holder` has the lock.
+local function answer_held(holder, lock)
+  answer('held', holder, left_of(lock))
+end
+
+-- Returns the value of `lock`: `own`, or false if the lock is free. Ends the item if there is another holder.
+local function holder_of(lock, own)
+  local holder = call('GET', lock)
+  if holder and holder ~= own then
+    answer_held(holder, lock)
+  end
+  return holder
 end
 
 -- Makes the script notify the waiters for `lock`, at its end, that `owner` released the lock.
@@ -80,38 +110,10 @@ local function notify(lock, owner)
   owners[#owners + 1] = owner
 end
 
--- Publishes the released leases, each on the channel of its own waiters, with the number of subscribers. A
--- failure, for instance without the permission for PUBLISH, does not fail the release, because waiters also
--- poll.
-local function publish_releases()
-  local channels = {}
-  for i = 1, #released do
-    channels[i] = released[i] .. ':freed'
-  end
-  local listen = run('PUBSUB', 'NUMSUB', unpack(channels))
-  for i = 1, #channels do
-    local subscribers = listen[2 * i] or 1
-    if subscribers > 0 then
-      run('PUBLISH', channels[i], subscribers .. ' ' .. owners[i])
-    end
-  end
-end
-
 -- Frees `lock`, and makes the script notify its waiters.
 local function free(lock, owner)
   call('DEL', lock)
   notify(lock, owner)
-end
-
--- Returns whether an acquire by `owner` treats a lock with the value `holder` as free: `holder` is a
--- reservation for the same worker.
-local function may_take(owner, holder)
-  if string.sub(holder, -9) ~= ':reserved' then
-    return false
-  end
-  local reserved_for, bits = string.match(holder, '^(.*):(%x+):reserved$')
-  local worker, owner_bits = string.match(owner, '^(.*):(%x+)$')
-  return reserved_for ~= nil and reserved_for == worker and #bits == 32 and #owner_bits == 32
 end
 
 -- Refuses every item of a script that stores keys (`sets`) if the deadline has passed. Refuses every item of
@@ -130,13 +132,12 @@ local function check_deadline_and_marker(sets, votes)
   end
 end
 
--- Returns the result of a pcall, or its refusal. Any other error is a fault of the script, and is raised
--- again.
+-- Returns the result of a pcall, or the reply that ended the item. Any other error is a fault of the script, and is
+-- raised again.
 local function outcome(ok, reply)
   if ok or type(reply) == 'table' then
     return reply
   end
-  publish_releases()
   error(reply, 0)
 end
 

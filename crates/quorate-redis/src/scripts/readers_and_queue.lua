@@ -50,22 +50,6 @@ local function live_places(key)
   return places
 end
 
--- Returns the entry that comes first among the entries `places` for which `counts` returns true. Without `counts`, all
--- entries count. Returns nil if there is none.
-local function first_of(places, counts)
-  local first
-  for _, place in ipairs(places) do
-    if (not counts or counts(place)) and (not first or comes_first(place, first)) then
-      first = place
-    end
-  end
-  return first
-end
-
-local function is_exclusive(place)
-  return place.exclusive
-end
-
 -- Returns the time at which the last of the entries `places` expires.
 local function last_end(places)
   local last = 0
@@ -75,36 +59,32 @@ local function last_end(places)
   return last
 end
 
-local function queue_reply(places)
-  return { 'held', QUEUE, decimal(last_end(places) - ms) }
-end
-
--- Returns whether the entry `place` has the ticket `given`. `given` is `=` and the ticket's text, or ''
--- without a ticket.
-local function is_of(place, given)
-  return '=' .. place.ticket == given
-end
-
--- Returns the reply that refuses an acquire under `ticket` if another ticket is first in the queue. Else
--- returns nil.
-local function blocked_by_queue(key, ticket)
-  local places = live_places(key)
-  local first = first_of(places)
-  if first and not is_of(first, ticket) then
-    return queue_reply(places)
+-- Returns the entry of the ticket `given`, or nil. `given` is `=` and the ticket's text, or '' without a ticket.
+local function own_of(places, given)
+  for _, place in ipairs(places) do
+    if '=' .. place.ticket == given then
+      return place
+    end
   end
 end
 
--- Returns the reply that refuses a reader under `ticket` if a waiter that needs exclusive access is ahead of
--- the reader in the queue. Else returns nil.
-local function blocked_by_writer(key, ticket)
+-- Returns the number of entries of `places` that must be served before the entry `own`, or before a request without an
+-- entry. A reader (`reads`) waits only for entries that need exclusive access.
+local function ahead_of(places, own, reads)
+  local ahead = 0
+  for _, place in ipairs(places) do
+    if place ~= own and (place.exclusive or not reads) and (not own or comes_first(place, own)) then
+      ahead = ahead + 1
+    end
+  end
+  return ahead
+end
+
+-- Ends the item under the ticket `given` if an entry of the queue must be served before it.
+local function wait_in_queue(key, given, reads)
   local places = live_places(key)
-  local writer = first_of(places, is_exclusive)
-  local own = first_of(places, function(place)
-    return is_of(place, ticket)
-  end)
-  if writer and not (own and (own == writer or comes_first(own, writer))) then
-    return queue_reply(places)
+  if ahead_of(places, own_of(places, given), reads) > 0 then
+    answer('held', QUEUE, decimal(last_end(places) - ms))
   end
 end
 

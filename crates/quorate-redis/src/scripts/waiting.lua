@@ -6,16 +6,10 @@
 -- ARGV  owner, ttl (ms), '=' and the ticket or nothing
 define('a', true, true, 3, 3, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
-  local holder = call('GET', lock)
-  if holder and holder ~= READERS then
-    return held(holder, lock)
-  end
-  local first = blocked_by_writer(KEYS[k + 2], ARGV[a + 2])
-  if first then
-    return first
-  end
+  local holder = holder_of(lock, READERS)
+  wait_in_queue(KEYS[k + 2], ARGV[a + 2], true)
   add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
-  return { 'shared' }
+  return 'shared'
 end)
 
 -- Extends the lease of a reader to ttl from now, and never shortens it. Adds the reader again if the resource
@@ -24,18 +18,12 @@ end)
 -- ARGV  owner, ttl (ms)
 define('b', true, true, 3, 2, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
-  local holder = call('GET', lock)
-  if holder and holder ~= READERS then
-    return held(holder, lock)
-  end
+  local holder = holder_of(lock, READERS)
   if not holder or not reader_end(readers, ARGV[a]) then
-    local first = blocked_by_writer(KEYS[k + 2], '')
-    if first then
-      return first
-    end
+    wait_in_queue(KEYS[k + 2], '', true)
   end
   add_reader(lock, readers, holder, ARGV[a], ARGV[a + 1])
-  return { 'extended' }
+  return 'extended'
 end)
 
 -- Removes a reader. Frees the resource if no reader remains. Served even after the deadline and under another
@@ -45,7 +33,7 @@ end)
 define('c', false, false, 2, 1, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
   if call('GET', lock) ~= READERS then
-    return { 'released', '0' }
+    return 'absent'
   end
   call('ZREMRANGEBYSCORE', readers, '-inf', decimal(ms))
   local removed = call('ZREM', readers, ARGV[a])
@@ -54,7 +42,7 @@ define('c', false, false, 2, 1, function(k, a)
   else
     expire_with_last(lock, readers)
   end
-  return { 'released', decimal(removed) }
+  return removed == 1 and 'freed' or 'absent'
 end)
 
 -- Replaces the exclusive lease of the owner by the lease of one reader, if no later grant has been counted.
@@ -62,11 +50,8 @@ end)
 -- ARGV  owner, token, the reader, ttl (ms)
 define('d', true, true, 3, 4, function(k, a)
   local lock, readers = KEYS[k], KEYS[k + 1]
-  local holder = call('GET', lock)
-  if not holder then
+  if not holder_of(lock, ARGV[a]) then
     refuse('notowner')
-  elseif holder ~= ARGV[a] then
-    return held(holder, lock)
   end
   local last = counter(KEYS[k + 2])
   if not last or less(ARGV[a + 1], last) then
@@ -78,7 +63,7 @@ define('d', true, true, 3, 4, function(k, a)
   call('SET', lock, READERS, 'PX', ARGV[a + 3])
   expire_with_last(lock, readers)
   notify(lock, ARGV[a])
-  return { 'shared' }
+  return 'shared'
 end)
 
 -- Adds a waiter to the queue, or extends the entry of the waiter with the same ticket. The entries are
@@ -88,17 +73,12 @@ end)
 --       time for which the entry is kept (ms), w for exclusive access, else r
 define('e', true, true, 1, 6, function(k, a)
   local key, tolerance = KEYS[k], tonumber(ARGV[a + 3])
-  local apart = math.max(math.abs(now - tonumber(ARGV[a + 2])), tonumber(ARGV[a + 1]) - now)
+  local apart = math.max(abs(now - tonumber(ARGV[a + 2])), tonumber(ARGV[a + 1]) - now)
   if apart > tolerance then
     refuse('clock', decimal(apart))
   end
-  local places, own = live_places(key), nil
-  for _, place in ipairs(places) do
-    if place.ticket == ARGV[a] then
-      own = place
-    end
-  end
-  local ends = ms + tonumber(ARGV[a + 4])
+  local places, ends = live_places(key), ms + tonumber(ARGV[a + 4])
+  local own = own_of(places, '=' .. ARGV[a])
   if own then
     own.ends = decimal(math.max(ends, tonumber(own.ends)))
   else
@@ -120,13 +100,7 @@ define('e', true, true, 1, 6, function(k, a)
   end
   call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.exclusive and 'w' or 'r'))
   call('PEXPIREAT', key, decimal(last_end(places)))
-  local ahead = 0
-  for _, place in ipairs(places) do
-    if comes_first(place, own) and (place.exclusive or own.exclusive) then
-      ahead = ahead + 1
-    end
-  end
-  return { 'queued', decimal(ahead) }
+  return { 'queued', decimal(ahead_of(places, own, not own.exclusive)) }
 end)
 
 -- Removes a waiter from the queue. Served even after the deadline and under another marker.
@@ -135,11 +109,11 @@ end)
 define('f', false, false, 1, 1, function(k, a)
   local value = call('HGET', KEYS[k], ARGV[a])
   if not value then
-    return { 'released', '0' }
+    return 'absent'
   end
   local _, ends = place_of(KEYS[k], value)
   call('HDEL', KEYS[k], ARGV[a])
-  return { 'released', tonumber(ends) > ms and '1' or '0' }
+  return tonumber(ends) > ms and 'freed' or 'absent'
 end)
 
 -- Replaces the lease by a reservation if the given owner holds the lock. Notifies the waiters, one of which
@@ -152,23 +126,15 @@ define('g', true, true, 1, 3, function(k, a)
   end
   call('SET', KEYS[k], ARGV[a + 1], 'PX', ARGV[a + 2])
   notify(KEYS[k], ARGV[a])
-  return { 'reserved' }
+  return 'reserved'
 end)
 
 -- Returns the holder of the resource. Changes nothing.
 -- KEYS  lock, counter
 -- ARGV  none
 define('h', false, false, 2, 0, function(k)
-  -- Leaders ask every few seconds for a request to resign, and nearly always there is none.
-  if run('EXISTS', KEYS[k], KEYS[k + 1]) == 0 then
-    return { 'state', '-2', '', '', '' }
-  end
-  local holder, left = call('GET', KEYS[k]), '-2'
-  if holder then
-    left = left_of(KEYS[k])
-  end
-  local count = counter(KEYS[k + 1])
+  local holder, count = call('GET', KEYS[k]), counter(KEYS[k + 1])
   -- Missing values are empty strings, because Redis ends an array at its first nil.
-  return { 'state', left, holder or '', count or '', '' }
+  return { 'state', holder and left_of(KEYS[k]) or '-2', holder or '', count or '', '' }
 end)
 

@@ -1,11 +1,8 @@
 //! Sends the acks of a stream's entries in batches. The task that holds the connection sends its own ack
 //! together with the acks of all other waiting tasks.
 
-use super::{
-    StreamError, StreamSource,
-    link::{BrokerConnection, unexpected},
-};
-use crate::{command::cmd, resp::Value};
+use super::{StreamError, StreamSource, broker::BrokerConnection};
+use crate::{command::cmd, reply, resp::Value};
 use quorate::node::Cause;
 use std::{
     sync::{Mutex, PoisonError},
@@ -98,11 +95,11 @@ impl Acks {
         };
         let mut xack = cmd("XACK");
         xack.arg(&*self.source.stream).arg(&*self.source.group).args(batch.iter().map(|ack| &ack.id));
-        match connection.ask(&mut xack).await? {
+        match connection.ask(&mut xack, Duration::ZERO).await? {
             // The server returns the number of entries that this command has acknowledged. Entries that were
             // acknowledged before are not counted, so the number does not matter.
             Value::Int(_) => {}
-            other => return Err(unexpected("XACK", &other)),
+            other => return Err(reply::mismatch(&other, "XACK")),
         }
         Ok(connection)
     }

@@ -1,8 +1,10 @@
 //! Parses the server's replies into entries of a stream. An invalid reply is an error, never a guess. A
 //! deleted entry has no fields.
 
-use super::link::unexpected;
-use crate::resp::Value;
+use crate::{
+    reply::{array, bytes, mismatch, pair, unexpected, word},
+    resp::{Value, digits},
+};
 use quorate::node::Cause;
 
 /// The names and values of an entry's fields, in order.
@@ -32,85 +34,60 @@ pub(super) struct Takeover {
 }
 
 /// Parses the reply to XREADGROUP of one stream.
-pub(super) fn of_read(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
-    let streams = match value {
-        Value::Nil => return Ok(Vec::new()),
-        Value::Array(streams) => streams,
-        other => return Err(unexpected("XREADGROUP", &other)),
-    };
+pub(super) fn of_read(value: &Value<'_>) -> Result<Vec<Entry>, Cause> {
+    if *value == Value::Nil {
+        return Ok(Vec::new());
+    }
     let mut entries = Vec::new();
-    for stream in streams {
-        let Value::Array(parts) = stream else { return Err(unexpected("a stream", &stream)) };
-        let [_, listed] =
-            <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("a stream", &Value::Nil))?;
-        entries.extend(list(listed)?);
+    for stream in array(value, "XREADGROUP")? {
+        let [_, listed] = pair(stream, "a stream")?;
+        entries.extend(list(array(listed, "entries")?)?);
     }
     Ok(entries)
 }
 
 /// Parses the reply to XAUTOCLAIM.
-pub(super) fn of_autoclaim(value: Value<'_>) -> Result<Takeover, Cause> {
-    let Value::Array(parts) = value else { return Err(unexpected("XAUTOCLAIM", &value)) };
-    let mut parts = parts.into_iter();
-    let (Some(next), Some(entries)) = (parts.next(), parts.next()) else {
-        return Err(unexpected("XAUTOCLAIM", &Value::Nil));
+pub(super) fn of_autoclaim(value: &Value<'_>) -> Result<Takeover, Cause> {
+    let [next, entries, rest @ ..] = array(value, "XAUTOCLAIM")? else {
+        return Err(unexpected("XAUTOCLAIM without two parts"));
     };
-    let next = id(next)?;
+    let (next, entries) = (id(next)?, array(entries, "entries")?);
     // Redis 7 and later report the deleted entries in a third part of the reply.
-    let deleted = match parts.next() {
-        Some(Value::Array(ids)) => ids.into_iter().map(id).collect::<Result<_, _>>()?,
+    let deleted = match rest {
+        [Value::Array(ids), ..] => ids.iter().map(id).collect::<Result<_, _>>()?,
         _ => Vec::new(),
     };
     // Redis 6.2 returns nil in place of a deleted entry.
-    let moved_deleted = matches!(&entries, Value::Array(entries) if entries.contains(&Value::Nil));
+    let moved_deleted = entries.contains(&Value::Nil);
     Ok(Takeover { next: (next != "0-0").then_some(next), entries: list(entries)?, moved_deleted, deleted })
 }
 
-fn list(value: Value<'_>) -> Result<Vec<Entry>, Cause> {
-    let Value::Array(entries) = value else { return Err(unexpected("entries", &value)) };
-    entries.into_iter().filter(|entry| *entry != Value::Nil).map(entry).collect()
+fn list(entries: &[Value<'_>]) -> Result<Vec<Entry>, Cause> {
+    entries.iter().filter(|entry| **entry != Value::Nil).map(entry).collect()
 }
 
-fn entry(value: Value<'_>) -> Result<Entry, Cause> {
-    let Value::Array(parts) = value else { return Err(unexpected("an entry", &value)) };
-    let [entry, fields] =
-        <[Value<'_>; 2]>::try_from(parts).map_err(|_| unexpected("an entry", &Value::Nil))?;
-    let fields = match fields {
-        Value::Nil => None,
-        Value::Array(resp) => Some(pairs(resp)?),
-        other => return Err(unexpected("fields", &other)),
-    };
+fn entry(value: &Value<'_>) -> Result<Entry, Cause> {
+    let [entry, fields] = pair(value, "an entry")?;
+    let fields = if *fields == Value::Nil { None } else { Some(pairs(array(fields, "fields")?)?) };
     Ok(Entry { id: id(entry)?, fields })
 }
 
-fn pairs(resp: Vec<Value<'_>>) -> Result<Fields, Cause> {
-    let mut pairs = Vec::with_capacity(resp.len() / 2);
-    let mut resp = resp.into_iter();
-    while let Some(name) = resp.next() {
-        let Some(value) = resp.next() else { return Err(unexpected("a field's value", &Value::Nil)) };
-        pairs.push((bytes(name)?, bytes(value)?));
+fn pairs(parts: &[Value<'_>]) -> Result<Fields, Cause> {
+    let (pairs, odd) = parts.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(unexpected("a field without a value"));
     }
-    Ok(pairs)
-}
-
-fn bytes(value: Value<'_>) -> Result<Vec<u8>, Cause> {
-    match value {
-        Value::Text(bytes) => Ok(bytes.to_vec()),
-        other => Err(unexpected("a field", &other)),
-    }
+    pairs.iter().map(|[name, value]| Ok((bytes(name)?, bytes(value)?))).collect()
 }
 
 /// Parses an id: two numbers joined by a dash. Any other text is an error, so an id is safe in a log and in a
 /// command.
-fn id(value: Value<'_>) -> Result<String, Cause> {
-    let invalid = unexpected("an entry's id", &value);
-    let text = String::from_utf8(bytes(value)?).map_err(|_| invalid.clone())?;
-    let numbers = text.split_once('-').is_some_and(|(ms, number)| {
-        [ms, number]
-            .iter()
-            .all(|part| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u64>().is_ok())
-    });
-    if numbers { Ok(text) } else { Err(invalid) }
+fn id(value: &Value<'_>) -> Result<String, Cause> {
+    let text = word(value)?;
+    match text.split_once('-').map(|(ms, number)| (digits(ms.as_bytes()), digits(number.as_bytes()))) {
+        Some((Some(_), Some(_))) => Ok(text.into_owned()),
+        _ => Err(mismatch(value, "an entry's id")),
+    }
 }
 
 #[cfg(test)]
@@ -129,22 +106,22 @@ mod tests {
     fn entries_are_read_with_those_that_were_deleted() {
         let fields = Value::Array(vec![bulk("item"), Value::Text(&[0xff])]);
         let entries = Value::Array(vec![one("5-1", fields), one("5-2", Value::Nil)]);
-        let read = of_read(Value::Array(vec![Value::Array(vec![bulk("orders"), entries])])).unwrap();
+        let read = of_read(&Value::Array(vec![Value::Array(vec![bulk("orders"), entries])])).unwrap();
         assert_eq!(read[0].fields.as_deref(), Some(&[(b"item".to_vec(), vec![0xff])][..]));
         assert_eq!(read[1], Entry { id: "5-2".to_owned(), fields: None });
-        assert_eq!(of_read(Value::Nil), Ok(Vec::new()), "the read timed out");
+        assert_eq!(of_read(&Value::Nil), Ok(Vec::new()), "the read timed out");
     }
 
     #[test]
     fn a_takeover_returns_the_next_start() {
         let entries = || Value::Array(vec![Value::Nil, one("5-1", Value::Array(Vec::new()))]);
-        let taken = of_autoclaim(Value::Array(vec![bulk("5-2"), entries()])).unwrap();
+        let taken = of_autoclaim(&Value::Array(vec![bulk("5-2"), entries()])).unwrap();
         assert_eq!((taken.next.as_deref(), taken.entries.len()), (Some("5-2"), 1));
         assert!(taken.moved_deleted, "there is a nil");
-        let none_deleted = of_autoclaim(Value::Array(vec![bulk("0-0"), Value::Array(Vec::new())])).unwrap();
+        let none_deleted = of_autoclaim(&Value::Array(vec![bulk("0-0"), Value::Array(Vec::new())])).unwrap();
         assert!(!none_deleted.moved_deleted);
         let deleted = Value::Array(vec![bulk("4-0")]);
-        let taken = of_autoclaim(Value::Array(vec![bulk("0-0"), entries(), deleted])).unwrap();
+        let taken = of_autoclaim(&Value::Array(vec![bulk("0-0"), entries(), deleted])).unwrap();
         assert_eq!((taken.next, taken.deleted), (None, vec!["4-0".to_owned()]));
     }
 
@@ -164,12 +141,12 @@ mod tests {
             ])]),
         ];
         for value in invalid {
-            assert!(matches!(of_read(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
+            assert!(matches!(of_read(&value), Err(Cause::Protocol(_))), "{value:?}");
         }
         for value in
             [Value::Nil, Value::Array(vec![bulk("0-0")]), Value::Array(vec![bulk("x"), Value::Array(vec![])])]
         {
-            assert!(matches!(of_autoclaim(value.clone()), Err(Cause::Protocol(_))), "{value:?}");
+            assert!(matches!(of_autoclaim(&value), Err(Cause::Protocol(_))), "{value:?}");
         }
     }
 }

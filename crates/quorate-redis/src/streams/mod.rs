@@ -38,8 +38,8 @@
 //! long as no entry is redelivered.
 
 mod acks;
+mod broker;
 mod entry;
-mod link;
 mod message;
 mod plan;
 mod read;

@@ -3,14 +3,15 @@
 
 use super::{
     Begin, StreamError, StreamMessage, StreamSource,
+    broker::BrokerConnection,
     entry::{self, Entry},
-    link::BrokerConnection,
     message::Shared,
     plan::{Plan, Step},
+    source::BLOCK_MAX,
 };
 use crate::command::{Command, cmd};
 use quorate::node::Cause;
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// The state of a running consumer.
 pub(super) struct StreamReader {
@@ -55,14 +56,16 @@ impl StreamReader {
             None => self.connect().await?,
         };
         let env = self.source.env();
-        match self.plan.next(self.source.block(), env.now()) {
+        match self.plan.next(BLOCK_MAX, env.now()) {
             Step::Own(after) => {
-                let read = entry::of_read(connection.ask(&mut self.read_group(&after, None)).await?)?;
+                let mut read_own = self.read_group(&after, None);
+                let read = entry::of_read(&connection.ask(&mut read_own, Duration::ZERO).await?)?;
                 self.plan.on_own(read.last().map(|last| last.id.clone()));
                 self.ready.extend(read);
             }
             Step::Takeover(from) => {
-                let taken = entry::of_autoclaim(connection.ask(&mut self.autoclaim(&from)).await?)?;
+                let mut claim = self.autoclaim(&from);
+                let taken = entry::of_autoclaim(&connection.ask(&mut claim, Duration::ZERO).await?)?;
                 if !taken.deleted.is_empty() {
                     let (stream, deleted) = (&*self.source.stream, taken.deleted.len());
                     tracing::warn!(stream, deleted, "entries were deleted while they were pending");
@@ -74,10 +77,9 @@ impl StreamReader {
                 self.ready.extend(taken.entries);
             }
             Step::New(block) => {
-                let waited = connection.wait(&mut self.read_group(">", Some(block)), block).await?;
-                let read = entry::of_read(waited)?;
+                let mut read_new = self.read_group(">", Some(block));
+                self.ready.extend(entry::of_read(&connection.ask(&mut read_new, block).await?)?);
                 self.plan.on_new();
-                self.ready.extend(read);
             }
         }
         self.connection = Some(connection);
@@ -93,8 +95,8 @@ impl StreamReader {
         let mut connection = BrokerConnection::open(&self.source).await?;
         let from = if self.source.begin == Begin::New && !self.group_exists { "$" } else { "0" };
         let mut create = cmd("XGROUP");
-        create.arg("CREATE").arg(&*self.source.stream).arg(&*self.source.group).arg(from).arg("MKSTREAM");
-        match connection.ask(&mut create).await {
+        create.args(["CREATE", &self.source.stream, &self.source.group, from, "MKSTREAM"]);
+        match connection.ask(&mut create, Duration::ZERO).await {
             Ok(_) => {}
             Err(Cause::Denied(why)) if why.starts_with("BUSYGROUP") => {}
             Err(cause) => return Err(cause),
@@ -103,29 +105,26 @@ impl StreamReader {
         Ok(connection)
     }
 
-    fn read_group(&self, after: &str, block: Option<std::time::Duration>) -> Command {
+    fn read_group(&self, after: &str, block: Option<Duration>) -> Command {
         let StreamSource { stream, group, consumer, batch, .. } = &self.source;
         let mut read = cmd("XREADGROUP");
-        read.arg("GROUP").arg(&**group).arg(&**consumer).arg("COUNT").number(*batch as u64);
+        read.args(["GROUP", group, consumer, "COUNT"]).number(*batch as u64);
         if let Some(block) = block {
-            read.arg("BLOCK").number(u64::try_from(block.as_millis()).unwrap_or(u64::MAX));
+            read.arg("BLOCK").number(millis(block));
         }
-        read.arg("STREAMS").arg(&**stream).arg(after);
+        read.args(["STREAMS", stream, after]);
         read
     }
 
     fn autoclaim(&self, from: &str) -> Command {
         let StreamSource { stream, group, consumer, batch, min_idle, .. } = &self.source;
         let mut claim = cmd("XAUTOCLAIM");
-        let idle = u64::try_from(min_idle.as_millis()).unwrap_or(u64::MAX);
-        claim
-            .arg(&**stream)
-            .arg(&**group)
-            .arg(&**consumer)
-            .number(idle)
-            .arg(from)
-            .arg("COUNT")
-            .number(*batch as u64);
+        claim.args([&**stream, group, consumer]).number(millis(*min_idle));
+        claim.args([from, "COUNT"]).number(*batch as u64);
         claim
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,16 +6,16 @@ use quorate::{
     node::{Cause, Node},
     plain::plain,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::StreamMessage;
 
 /// The longest time for which a read of new entries blocks. If the connection breaks without an error, the
 /// source notices this after about this time.
-const BLOCK_MAX: Duration = Duration::from_secs(5);
+pub(super) const BLOCK_MAX: Duration = Duration::from_secs(5);
 
 /// A consumer of one group of one Redis stream.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StreamSource {
     pub(super) node: RedisNode,
     pub(super) stream: Arc<str>,
@@ -138,11 +138,6 @@ impl StreamSource {
         self.node.env()
     }
 
-    /// Returns the time for which one read blocks.
-    pub(super) fn block(&self) -> Duration {
-        BLOCK_MAX
-    }
-
     pub(super) fn failed(&self, cause: Cause) -> StreamError {
         let (stream, server) = (plain(&self.stream, 80), self.node.name().into());
         StreamError { stream, server, cause }
@@ -153,21 +148,5 @@ impl StreamError {
     /// Returns the cause of the error.
     pub fn cause(&self) -> &Cause {
         &self.cause
-    }
-}
-
-impl fmt::Debug for StreamSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSource")
-            .field("server", &self.node.name())
-            .field("stream", &self.stream)
-            .field("group", &self.group)
-            .field("consumer", &self.consumer)
-            .field("id_field", &self.id_field)
-            .field("check_payload", &self.check_payload)
-            .field("begin", &self.begin)
-            .field("min_idle", &self.min_idle)
-            .field("batch", &self.batch)
-            .finish()
     }
 }

@@ -139,15 +139,15 @@ const FALSE_RELEASES: u64 = 200;
 /// and that succeed, in the order of their letters.
 const SCRIPTS: [&[&str]; 6] = [
     &["count", "freed", "extended", "raised"],
-    &["shared", "extended", "released", "shared", "queued", "released", "reserved", "state"],
-    &["granted", "freed", "extended", "raised", "counted", "completed", "state", "attempts_reset"],
+    &["shared", "extended", "freed", "shared", "queued", "freed", "reserved", "state"],
+    &["count", "freed", "extended", "raised", "counted", "completed", "state", "attempts_reset"],
     &["ledger", "written", "pruned", "kept"],
     &["ledger", "written", "written", "written", "written", "written", "written"],
     // The last one refuses requests that are not valid for their resource.
     &["marked", "stamps", "refused"],
 ];
 /// The replies that a server gives under [`Hostility::OtherAnswer`].
-const OTHER_ANSWERS: [&str; 5] = ["granted", "count", "raised", "extended", "released"];
+const OTHER_ANSWERS: [&str; 5] = ["granted", "count", "raised", "extended", "absent"];
 
 impl Conversation {
     pub(super) fn new(hostility: Hostility, port: u16, connection: u64, marker: Option<Vec<u8>>) -> Self {
@@ -315,23 +315,19 @@ impl Conversation {
 fn page(hostility: Hostility, first: bool) -> Vec<u8> {
     let (next, pieces) = match first {
         true => (next(hostility, first), page_pieces(hostility)),
-        false => (bulk(""), array(&[])),
+        false => (bulk("0"), array(&[])),
     };
     array(&[bulk("ledger"), next, bulk("0"), pieces])
 }
 
 /// Returns the reply to HSCAN: a later page.
 fn later_page(hostility: Hostility) -> Vec<u8> {
-    let next = match next(hostility, false) {
-        end if end == bulk("") => bulk("0"),
-        next => next,
-    };
     let record = record(hostility);
     let fields = match hostility {
         Hostility::RepeatedRecords => array(&[record.clone(), record].concat()),
         _ => array(&record),
     };
-    array(&[next, fields])
+    array(&[next(hostility, false), fields])
 }
 
 /// Returns a field of a ledger, and its value: a record.
@@ -358,7 +354,7 @@ fn next(hostility: Hostility, first: bool) -> Vec<u8> {
         Hostility::EndlessPages => bulk(&SystemWorld.wall().as_micros().to_string()),
         Hostility::SamePage => bulk("7"),
         Hostility::RepeatedRecords if first => bulk("7"),
-        _ => bulk(""),
+        _ => bulk("0"),
     }
 }
 
@@ -397,9 +393,7 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
         };
         match said {
             "count" => format!(":{counter}\r\n").into_bytes(),
-            "freed" | "raised" | "extended" => bulk(said),
-            "granted" => array(&[bulk("granted"), bulk(&counter)]),
-            "released" => array(&[bulk("released"), bulk("1")]),
+            "granted" => array(&[bulk("granted"), bulk(&counter), bulk("b:1:")]),
             "queued" => array(&[bulk("queued"), bulk("0")]),
             "state" => array(&[bulk("state"), bulk("-2"), bulk(""), bulk(""), bulk("")]),
             "done" => array(&[bulk("done"), bulk("d:7:1:::yours")]),
@@ -408,7 +402,7 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
             // The test of the scripts names two nodes.
             "stamps" => array(&[bulk("stamps"), bulk("2"), bulk("7")]),
             "refused" => array(&[bulk("refused"), bulk("failed"), bulk("it does not apply")]),
-            word => array(&[bulk(word)]),
+            word => bulk(word),
         }
     };
     let mut parts = vec![bulk(&now)];

@@ -38,8 +38,7 @@ pub struct Record {
 pub struct LedgerState {
     /// The low-water mark: records before it have been pruned.
     pub low_water: u64,
-    /// The records with their keys. A page after the first one is in no order, and may have a key twice: the later
-    /// record is the newer one.
+    /// The records with their keys. A page is in no order, and may have a key twice: the later record is the newer one.
     pub records: Vec<(Arc<str>, Record)>,
 }
 

@@ -250,7 +250,7 @@ fn votes(reply: &[u8]) -> impl Iterator<Item = bool> {
         let end = reply_end(reply, at)?;
         let item = &reply[at..end];
         at = end;
-        let granted = b"*2\r\n$7\r\ngranted\r\n";
+        let granted = b"*3\r\n$7\r\ngranted\r\n";
         Some(item.starts_with(b":") || item.starts_with(granted) || item.starts_with(b"$5\r\nfreed\r\n"))
     })
 }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_end_of_a_reply_and_its_items_are_found() {
         let reply =
-            b"*5\r\n$2\r\n17\r\n:5\r\n$5\r\nfreed\r\n*2\r\n$7\r\ngranted\r\n$1\r\n5\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
+            b"*5\r\n$2\r\n17\r\n:5\r\n$5\r\nfreed\r\n*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n$4\r\nb:1:\r\n*3\r\n$4\r\nheld\r\n$1\r\nx\r\n$1\r\n9\r\n";
         assert_eq!(reply_end(reply, 0), Some(reply.len()));
         for end in 0..reply.len() {
             assert_eq!(reply_end(&reply[..end], 0), None, "{end}");
