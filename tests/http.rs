@@ -176,6 +176,8 @@ fn a_daemon_is_ready_while_there_is_a_quorum() {
     until_status(&http, "/readyz", 200);
     until_status(&http, "/leader", 200);
     assert!((http.metric("quorate_nodes_voting") - 3.0).abs() < f64::EPSILON);
+    let status = http.get("/api/v1/status").expect(200).json();
+    assert_eq!(status["resources"][0]["copies"], Value::Null, "a group without jobs has no records");
     nodes[0].kill();
     until("a missing node", PATIENCE, || (http.metric("quorate_nodes_voting") < 2.5).then_some(()));
     let up = format!("quorate_node_up{{node=\"{}/0\"}}", nodes.name(0));
@@ -254,6 +256,8 @@ fn every_counter_exists_at_zero_and_promtool_finds_nothing() {
     // The metrics must also be correct once some of them have values.
     let done = "quorate_runs_total{group=\"g\",job=\"beat\",outcome=\"done\"}";
     until("a run", PATIENCE, || (http.metric(done) > 0.0).then_some(()));
+    let copy = format!("quorate_ledger_copy_complete{{group=\"g\",node=\"{}/0\"}}", group.nodes.name(0));
+    until("a complete copy", PATIENCE, || (http.metric(&copy) > 0.5).then_some(()));
     let shown = http.get("/api/v1/jobs/x%22y%5Cz%3Cscript%3E").expect(200);
     assert_eq!(shown.json()["name"], r#"x"y\z<script>"#);
     assert!(shown.head.contains("x-content-type-options: nosniff"), "{shown}");

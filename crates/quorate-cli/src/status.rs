@@ -13,8 +13,9 @@ use crate::{
 };
 use quorate::{
     env::BootTime,
-    internals::majority,
+    internals::{GroupOverview, majority},
     lease::Inspection,
+    ledger::{CopyAtNode, CopyState, LedgerCopies},
     node::{FencingToken, Resource, ResourceKind},
     quorum::{NodeStatus, Quorum},
 };
@@ -45,6 +46,9 @@ pub(crate) struct NodeLine {
     votes_in_ms: Option<u64>,
     pub(crate) version: Option<String>,
     pub(crate) round_trip_ms: Option<f64>,
+    /// A text for each incomplete copy that it has of the ledger of a group that is shown.
+    #[serde(skip)]
+    pub(crate) copies: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,6 +67,11 @@ pub(crate) struct ResourceLine {
     done: Option<String>,
     /// The freeze of the group's jobs, if the resource is the leadership of a frozen group.
     frozen: Option<String>,
+    /// The copies that the nodes have of the records of the group's jobs, if the resource is the leadership of a group that has
+    /// such records.
+    copies: Option<Vec<CopyLine>>,
+    #[serde(skip)]
+    pub(crate) ledger: Option<LedgerCopies>,
     pub(crate) error: Option<String>,
     /// The memory that the nodes have of the leadership, one text for each node that remembers a term. Only without a quorum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,6 +79,16 @@ pub(crate) struct ResourceLine {
     /// The resource that was probably meant.
     #[serde(skip)]
     hint: Option<String>,
+}
+
+/// A node's copy of the records of a group's jobs.
+#[derive(Debug, Serialize)]
+struct CopyLine {
+    node: String,
+    state: &'static str,
+    /// The number of records that an incomplete copy has, of those of the complete copies. `null` if they were not counted.
+    records: Option<usize>,
+    of: Option<usize>,
 }
 
 /// Shows the nodes and the requested resources. The exit status reports whether a majority votes.
@@ -129,6 +148,7 @@ fn line(node: &NodeStatus, now: BootTime) -> NodeLine {
         votes_in_ms: node.quarantined_until().map(|until| millis(now.until(until))),
         version: node.version.as_ref().map(ToString::to_string),
         round_trip_ms: node.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
+        copies: Vec::new(),
     }
 }
 
@@ -145,12 +165,17 @@ pub(crate) async fn look(quorum: &Quorum, resource: &Resource) -> ResourceLine {
         fencing_token: None,
         done: None,
         frozen: None,
+        copies: None,
+        ledger: None,
         error: None,
         remembered: Vec::new(),
         hint: None,
     };
     if let Some(group) = resource.key().strip_prefix("election/") {
-        line.frozen = jobs::frozen(quorum, group).await;
+        let GroupOverview { frozen, copies } = jobs::overview(quorum, group).await;
+        line.frozen = frozen.as_ref().map(jobs::freeze_for_people);
+        line.copies = copies.as_ref().map(|copies| copies.nodes().iter().map(CopyLine::new).collect());
+        line.ledger = copies;
     }
     match quorum.inspect(resource).await {
         Ok(Inspection { holder, remaining, contended, token, done, .. }) => {
@@ -211,7 +236,13 @@ impl Page {
             resources: Vec::new(),
         };
         for resource in resources {
-            page.resources.push(look(quorum, resource).await);
+            let line = look(quorum, resource).await;
+            if let Some(copies) = &line.ledger {
+                page.nodes.iter_mut().zip(copies.nodes()).for_each(|(node, copy)| {
+                    node.note_copy(&line.resource, copy);
+                });
+            }
+            page.resources.push(line);
         }
         page
     }
@@ -258,6 +289,13 @@ impl Page {
             if let Some(frozen) = &resource.frozen {
                 text += &(show::line(&format!("  its jobs are frozen {frozen}"), TEXT_MAX) + "\n");
             }
+            if let Some(copies) = &resource.ledger {
+                let (complete, all) = (copies.complete(), copies.nodes().len());
+                text += &format!("  the records of its jobs: {complete} of {all} copies are complete\n");
+                for line in copies.waiting().iter().flat_map(|waiting| [&*waiting.why, waiting.fix]) {
+                    text += &(Tone::Trouble.paint(&show::line(&format!("  {line}"), TEXT_MAX)) + "\n");
+                }
+            }
         }
         text
     }
@@ -272,16 +310,37 @@ impl NodeLine {
         [show::line(&self.name, TEXT_MAX).into(), show::line(version, NAME_MAX).into(), trip.into(), state]
     }
 
-    /// Returns whether the node votes, and if not, the reason.
+    /// Notes the copy that the node has of the ledger of the group with this leadership, if it is incomplete.
+    pub(crate) fn note_copy(&mut self, leadership: &str, copy: &CopyAtNode) {
+        if let CopyState::Incomplete(_) = copy.state {
+            let group = leadership.strip_prefix("election/").unwrap_or(leadership);
+            self.copies.push(format!("copy of {group}: {}", copy.state));
+        }
+    }
+
+    /// Returns whether the node votes, and if not, the reason. For a node that votes, names its incomplete copies.
     pub(crate) fn state(&self) -> (String, Tone) {
         let (state, tone) = match &self.reason {
-            None => ("votes".to_owned(), Tone::Plain),
+            None if self.copies.is_empty() => ("votes".to_owned(), Tone::Plain),
+            None => (format!("votes; {}", self.copies.join("; ")), Tone::Caution),
             Some(reason) if self.reachable => (format!("does not vote: {reason}"), Tone::Caution),
             Some(reason) => (reason.clone(), Tone::Trouble),
         };
         // The reason names the node again, which is in the same row.
         let state = connect::without_name(&self.name, &state);
         (show::line(&state, TEXT_MAX), tone)
+    }
+}
+
+impl CopyLine {
+    fn new(copy: &CopyAtNode) -> Self {
+        let (state, copied) = match copy.state {
+            CopyState::Unknown => ("unknown", None),
+            CopyState::Incomplete(copied) => ("incomplete", copied),
+            CopyState::Complete => ("complete", None),
+        };
+        let (records, of) = copied.map(|copied| (copied.records, copied.of)).unzip();
+        Self { node: copy.node.to_string(), state, records, of }
     }
 }
 

@@ -16,6 +16,8 @@ use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use quorate::{
     election::{Election, Observer},
     env::{BootTime, Env, ScopedTask, WallTime},
+    internals::GroupOverview,
+    ledger::LedgerCopies,
     quorum::Quorum,
     scheduler::{JobStatus, Jobs, JobsError},
 };
@@ -73,8 +75,8 @@ struct NodeMemory {
     trips: VecDeque<Duration>,
 }
 
-/// The jobs of the group, and its freeze.
-type Listed = (Vec<JobStatus>, Option<Paused>);
+/// The jobs of the group, its freeze, and the copies of its records.
+type Listed = (Vec<JobStatus>, Option<Paused>, Option<LedgerCopies>);
 
 /// The result of a read that takes long.
 #[derive(Debug)]
@@ -210,7 +212,7 @@ impl Reader {
     /// Takes a new list of jobs. The old one stays, with the reason, if the nodes could not be read. `waits` is set if a
     /// viewer waits for a part that is read afterwards.
     async fn take_jobs(&mut self, read: Option<Result<Listed, JobsError>>, at: WallTime, waits: bool) {
-        let (found, freeze) = match read {
+        let (found, freeze, copies) = match read {
             Some(Ok(listed)) => listed,
             Some(Err(error)) => {
                 Arc::make_mut(&mut self.list).error = Some(text(&error.to_string()));
@@ -227,7 +229,7 @@ impl Reader {
         let names = self.strips.begin(&list, waits);
         self.read_strips(names).await;
         let unread = self.strips.apply(&mut list);
-        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, unread });
+        self.list = Arc::new(JobsView { list, read_at: Some(at), error: None, freeze, copies, unread });
     }
 
     async fn read_strips(&mut self, names: Vec<Arc<str>>) {
@@ -348,16 +350,16 @@ impl Reader {
     }
 }
 
-/// Reads the jobs, and the freeze of the group.
+/// Reads the jobs, the freeze of the group, and the copies of its records.
 async fn list(jobs: &Jobs) -> Result<Listed, JobsError> {
-    let (list, freeze) = futures_util::try_join!(jobs.list(), jobs.frozen())?;
-    let freeze = freeze.map(|freeze| Paused {
+    let (list, GroupOverview { frozen, copies }) = futures_util::try_join!(jobs.list(), jobs.overview())?;
+    let freeze = frozen.map(|freeze| Paused {
         at: freeze.at,
         by: name(&freeze.by),
         reason: freeze.reason.as_deref().map(text),
         until: freeze.until,
     });
-    Ok((list, freeze))
+    Ok((list, freeze, copies))
 }
 
 /// Says that a part was not read in time.

@@ -3,6 +3,7 @@
 use quorate::{
     env::WallTime,
     internals::Explanation,
+    ledger::{CopyState, LedgerCopies},
     plain::plain,
     quorum::{NodeState, NodeStatus},
     scheduler::{Cron, HistoryEntry, JobStatus, Placement, RunCause, RunOutcome, Schedule},
@@ -87,6 +88,8 @@ pub(crate) struct JobsView {
     pub(crate) error: Option<String>,
     /// The freeze of the group, if it is frozen.
     pub(crate) freeze: Option<Paused>,
+    /// The copies that the nodes have of the records of the jobs, if there are any.
+    pub(crate) copies: Option<LedgerCopies>,
     /// The number of jobs whose history has not been read since a viewer looked. A long list is read in parts.
     pub(crate) unread: usize,
 }
@@ -202,6 +205,17 @@ impl Snapshot {
 
     pub(crate) fn has_quorum(&self) -> bool {
         self.voting() >= self.needed()
+    }
+
+    /// Returns the copies of the records of the jobs, if there are any.
+    pub(crate) fn copies(&self) -> Option<&LedgerCopies> {
+        self.jobs.as_ref()?.copies.as_ref()
+    }
+
+    /// Returns the copy of the node at this index. `None` if it is not known.
+    pub(crate) fn copy(&self, node: usize) -> Option<CopyState> {
+        let copy = self.copies()?.nodes().get(node)?.state;
+        (copy != CopyState::Unknown).then_some(copy)
     }
 
     /// Returns the number of voting nodes that may be lost before there is no quorum.

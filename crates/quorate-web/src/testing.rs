@@ -1,7 +1,11 @@
 //! Snapshots for the tests of the pages.
 
 use crate::snapshot::{ActiveRun, JobView, JobsView, Leadership, NodeView, Paused, RunEnd, Snapshot, Vote};
-use quorate::{env::WallTime, scheduler::RunOutcome};
+use quorate::{
+    env::WallTime,
+    ledger::{CopyAtNode, CopyState, LedgerCopies},
+    scheduler::RunOutcome,
+};
 use std::{sync::Arc, time::Duration};
 
 /// 2026-11-22 02:12:40 UTC.
@@ -86,6 +90,12 @@ pub(crate) fn end(outcome: RunOutcome, seconds_ago: u64) -> RunEnd {
 }
 
 /// Returns the jobs of a snapshot, to change them.
+pub(crate) fn copies(state: &mut Snapshot, states: &[CopyState]) {
+    let names: Vec<_> = state.nodes.iter().map(|node| node.name.as_str().into()).collect();
+    let copies = names.into_iter().zip(states).map(|(node, state)| CopyAtNode { node, state: *state });
+    jobs_of(state).copies = Some(LedgerCopies::new(copies));
+}
+
 pub(crate) fn jobs_of(state: &mut Snapshot) -> &mut JobsView {
     Arc::make_mut(state.jobs.as_mut().unwrap())
 }

@@ -1,7 +1,10 @@
 //! The judgement of a snapshot: the one sentence of a page, what an operator must do, and what to know. Pure.
 
-use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Paused, Snapshot, Vote};
-use quorate::env::WallTime;
+use crate::snapshot::{JobState, JobView, JobsView, Leadership, NodeView, Paused, Snapshot, Vote, text};
+use quorate::{
+    env::WallTime,
+    ledger::{CopyState, Waiting},
+};
 
 /// The importance of news, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +68,7 @@ pub(crate) enum Target {
 pub(crate) fn judge(state: &Snapshot) -> Verdict {
     let (mut needs, mut know) = (Vec::new(), Vec::new());
     nodes(state, &mut needs, &mut know);
+    copies(state, &mut needs, &mut know);
     leader(state, &mut needs);
     frozen(state, &mut know);
     unread(state, &mut needs);
@@ -94,6 +98,10 @@ fn headline(
             return (Level::Bad, text.to_owned());
         }
         Leadership::Leader { .. } => {}
+    }
+    if state.copies().is_some_and(|copies| copies.waiting().is_some()) {
+        let text = "No job starts: too few nodes have all records of the jobs. There is a quorum.";
+        return (Level::Bad, text.to_owned());
     }
     let job = match (failed, overdue) {
         ([], []) => None,
@@ -185,6 +193,32 @@ fn nodes(state: &Snapshot, needs: &mut Vec<Problem>, know: &mut Vec<Problem>) {
             next: None,
             command: "quorate doctor".to_owned(),
         });
+    }
+}
+
+/// Adds the nodes without a complete copy of the records of the jobs.
+fn copies(state: &Snapshot, needs: &mut Vec<Problem>, know: &mut Vec<Problem>) {
+    let Some(copies) = state.copies() else { return };
+    let problem = |level, kind, subject, text| Problem {
+        level,
+        icon: if level == Level::Bad { ProblemIcon::Alert } else { ProblemIcon::Clock },
+        kind,
+        subject,
+        target: Target::Nodes,
+        text,
+        since: None,
+        next: None,
+        command: "quorate doctor".to_owned(),
+    };
+    if let Some(Waiting { why, fix }) = copies.waiting() {
+        let subject = state.group.to_string();
+        needs.push(problem(Level::Bad, "Waits", subject, text(&format!("{why}; {fix}"))));
+        return;
+    }
+    for (at, node) in state.nodes.iter().enumerate().filter(|(_, node)| node.vote == Vote::Votes) {
+        let Some(copy @ CopyState::Incomplete(_)) = state.copy(at) else { continue };
+        let text = format!("its copy of the records of the jobs is {copy}: the leader copies the rest");
+        know.push(problem(Level::Warn, "Incomplete", node.name.clone(), text));
     }
 }
 
@@ -327,6 +361,7 @@ pub(crate) fn shell(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::testing;
+    use quorate::ledger::Copied;
 
     #[test]
     fn the_worst_news_decides_the_headline() {
@@ -392,6 +427,28 @@ mod tests {
         let verdict = judge(&state);
         assert_eq!((verdict.level, verdict.needs[0].kind), (Level::Warn, "Unreachable"));
         assert!(verdict.headline.contains("needs you: unreachable"), "{}", verdict.headline);
+    }
+
+    #[test]
+    fn an_incomplete_copy_is_good_to_know_and_too_few_complete_ones_stop_the_jobs() {
+        let mut state = testing::state(3);
+        let (whole, part) = (CopyState::Complete, CopyState::Incomplete(Some(Copied { records: 3, of: 8 })));
+        testing::copies(&mut state, &[whole, whole, whole]);
+        assert_eq!(judge(&state).level, Level::Well);
+        testing::copies(&mut state, &[whole, whole, part]);
+        let verdict = judge(&state);
+        let text =
+            "its copy of the records of the jobs is incomplete, 3 of 8 records: the leader copies the rest";
+        assert_eq!((verdict.needs.len(), &*verdict.know[0].text), (0, text));
+        testing::copies(&mut state, &[whole, CopyState::Unknown, part]);
+        let verdict = judge(&state);
+        assert!(verdict.headline.starts_with("No job starts"), "{}", verdict.headline);
+        assert!(
+            verdict.needs[0].text.contains("wait for redis://redis-1:6379/0: 1 of 3"),
+            "{:?}",
+            verdict.needs
+        );
+        assert!(verdict.needs[0].text.contains("quorate nodes replace"), "{:?}", verdict.needs);
     }
 
     #[test]

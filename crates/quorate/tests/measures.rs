@@ -200,6 +200,8 @@ fn every_series_exists_at_zero_before_anything_happens() {
             "quorate_leader",
             "quorate_lease_events_total",
             "quorate_lease_remaining_seconds",
+            "quorate_ledger_copy_complete",
+            "quorate_ledger_copy_missing_records",
             "quorate_node_clock_offset_seconds",
             "quorate_node_quarantined",
             "quorate_node_round_trip_seconds",
@@ -298,6 +300,8 @@ fn leadership_and_runs_are_measured() {
         when(&quorum, "it leads", || election.is_leader()).await;
         recorded.assert(leader, 1.0);
         recorded.assert("quorate_terms_total{group=g}", 1.0);
+        let copy = "quorate_ledger_copy_complete{group=g,node=memory-2}";
+        when(&quorum, "each copy is complete", || recorded.get(copy) > 0.0).await;
         recorded.assert("quorate_lease_events_total{group=g,event=elected}", 1.0);
         let runs = |job: &str, outcome: &str| {
             recorded.get(&format!("quorate_runs_total{{group=g,job={job},outcome={outcome}}}"))
@@ -331,6 +335,7 @@ fn leadership_and_runs_are_measured() {
             recorded.assert(name, 0.0);
         }
         recorded.assert("quorate_lease_events_total{group=g,event=resigned}", 1.0);
+        when(&quorum, "it leads no more", || recorded.get(copy) < 1.0).await;
         quorum.close().await;
     });
 }

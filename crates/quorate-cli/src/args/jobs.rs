@@ -125,10 +125,10 @@ Examples:
   quorate jobs why nightly-report --at 2026-11-23T03:00:00Z --json
 
 It only reads, and gives one reason: ran (with the outcome), running, waiting,
-paused, frozen, no-leader, no-quorum, clock, misfire, overlap, cancelled, schedule (not
-due then), not-registered, or no-record (the nodes keep no outcome of it). Without
---at, a pause, a missing leader and an active run come before the outcome of the
-latest tick.
+paused, frozen, no-leader, no-quorum, incomplete (too few nodes have all records of the
+jobs), clock, misfire, overlap, cancelled, schedule (not due then), not-registered, or
+no-record (the nodes keep no outcome of it). Without --at, a pause, a missing leader and
+an active run come before the outcome of the latest tick.
 
 Exit status: 0; 1 the reason is not-registered; 69 the reason is no-quorum; 78
 configuration.")]

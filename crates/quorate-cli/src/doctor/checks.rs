@@ -10,6 +10,7 @@ use super::{
 use crate::connect;
 use quorate::{
     internals::majority,
+    ledger::{CopyState, LedgerCopies},
     node::Cause,
     plain::plain,
     quorum::{NodeState, QuorumConfig, VoteRejection},
@@ -55,6 +56,9 @@ pub(super) fn findings(node_report: &NodeReport) -> Vec<Finding> {
 /// Checks the set of nodes as a whole, and the settings.
 fn check_set(node_report: &NodeReport, found: &mut Vec<Finding>) {
     check_majority(node_report, found);
+    if let Some(copies) = &node_report.copies {
+        check_copies(copies, found);
+    }
     check_independence(node_report, found);
     for (path, secret) in node_report.secrets.iter().filter(|(_, secret)| secret.mode & 0o027 != 0) {
         let path = plain(&path.to_string_lossy(), 1_000);
@@ -113,6 +117,22 @@ fn check_majority(node_report: &NodeReport, found: &mut Vec<Finding>) {
         ),
         _ => {}
     }
+}
+
+/// Checks whether each node has all records of the jobs.
+fn check_copies(copies: &LedgerCopies, found: &mut Vec<Finding>) {
+    if let Some(waiting) = copies.waiting() {
+        found.push(Finding::new(Critical, None, waiting.why, waiting.fix));
+        return;
+    }
+    let incomplete = copies.nodes().iter().filter(|copy| matches!(copy.state, CopyState::Incomplete(_)));
+    found.extend(incomplete.map(|copy| {
+        let what =
+            format!("its copy of the records of the jobs is {}: the leader copies the rest", copy.state);
+        let fix =
+            "wait until it is complete before you stop another node; without a leader, start `quorate run`";
+        Finding::new(Warning, Some(&copy.node), what, fix)
+    }));
 }
 
 /// Checks whether the nodes fail independently of each other.

@@ -18,7 +18,7 @@ use crate::{
     config::{Config, NodeSpec},
     connect,
     exit::Failure,
-    show,
+    jobs, show,
     table::{Cell, grid},
 };
 pub(crate) use finding::{Finding, Severity};
@@ -49,6 +49,10 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         connect::meet(&quorum),
         join_all(config.nodes.iter().map(|spec| examine(&env, config, spec)))
     );
+    let copies = match config.group.as_deref() {
+        Some(group) => jobs::overview(&quorum, group).await.copies,
+        None => None,
+    };
     quorum.close().await;
     let node = |(status, kind): (NodeStatus, Result<NodeKind, Failure>)| {
         Ok(ExaminedNode { name: status.name.to_string(), state: status.state, kind: kind? })
@@ -59,6 +63,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         nodes: nodes?,
+        copies,
         secrets: secrets(config),
     };
     let findings = checks::findings(&node_report);
@@ -76,7 +81,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, config: &Config) -> Result<u8, Fai
 }
 
 /// Examines the nodes for a program that runs on. Returns the findings, and the memory that each server uses. The files
-/// with secrets are not looked at.
+/// with secrets and the copies of the ledger are not looked at.
 pub(crate) async fn examination(
     env: &Env,
     config: &Config,
@@ -97,6 +102,7 @@ pub(crate) async fn examination(
         ttl: config.lease.ttl,
         prefix: config.prefix.clone(),
         nodes,
+        copies: None,
         secrets: BTreeMap::new(),
     };
     Ok((checks::findings(&node_report), memory))

@@ -1,5 +1,6 @@
 use quorate::{
     env::WallTime,
+    ledger::LedgerCopies,
     node::Cause,
     quorum::{NodeState, QuorumConfig},
 };
@@ -14,6 +15,8 @@ pub(super) struct NodeReport {
     pub(super) ttl: Duration,
     pub(super) prefix: Arc<str>,
     pub(super) nodes: Vec<ExaminedNode>,
+    /// The copies of the records of the group's jobs, if there are any.
+    pub(super) copies: Option<LedgerCopies>,
     /// The files with passwords and keys of the nodes.
     pub(super) secrets: BTreeMap<PathBuf, SecretFile>,
 }

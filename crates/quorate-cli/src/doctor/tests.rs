@@ -8,6 +8,7 @@ use super::{
 };
 use quorate::{
     env::{BootTime, WallTime},
+    ledger::{Copied, CopyAtNode, CopyState, LedgerCopies},
     node::Cause,
     quorum::{NodeState, QuorumConfig, VoteRejection},
 };
@@ -67,6 +68,7 @@ fn node_report(first: ExaminedNode) -> NodeReport {
         ttl: Duration::from_secs(10),
         prefix: "quorate:".into(),
         nodes: [first].into_iter().chain(rest).collect(),
+        copies: None,
         secrets: BTreeMap::new(),
     }
 }
@@ -196,6 +198,27 @@ fn missing_rights_are_found_with_the_smallest_sufficient_acl() {
     assert!(denied[0].0 == Warning && denied[0].1.contains("wakes no waiter"), "{denied:?}");
     let root = Examination { user: Some("default".to_owned()), ..examination(0, 1) };
     finds(node("redis://a:6379", root), Note, "`default`");
+}
+
+#[test]
+fn copies_of_the_records_of_the_jobs() {
+    let with = |states: [CopyState; 3]| {
+        let mut report = node_report(with_info(&[]));
+        let node = |at: usize| report.nodes[at].name.as_str().into();
+        let copies = states.into_iter().enumerate().map(|(at, state)| CopyAtNode { node: node(at), state });
+        report.copies = Some(LedgerCopies::new(copies));
+        findings(&report)
+    };
+    let (whole, part) = (CopyState::Complete, CopyState::Incomplete(Some(Copied { records: 3, of: 8 })));
+    assert!(with([whole, whole, CopyState::Unknown]).is_empty());
+    let found = with([whole, part, whole]);
+    assert_eq!((found.len(), found[0].severity), (1, Warning));
+    assert_eq!(found[0].node.as_deref(), Some("redis://b:6379"));
+    assert!(found[0].problem.contains("is incomplete, 3 of 8 records"), "{found:?}");
+    let found = with([CopyState::Unknown, part, whole]);
+    assert_eq!((found.len(), found[0].severity, &found[0].node), (1, Critical, &None));
+    assert!(found[0].problem.contains("wait for redis://a:6379"), "{found:?}");
+    assert!(found[0].fix.contains("quorate nodes replace"), "{found:?}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ const OPERATIONS: [Operation; 16] = [
 
 /// The properties of each schema, with their types. A type is a type of JSON or another schema. In brackets,
 /// it is the type of the elements of a list. With a question mark, the value may also be null.
-const SCHEMAS: [Schema; 20] = [
+const SCHEMAS: [Schema; 21] = [
     ("Error", &[("status", "integer"), ("error", "string")]),
     ("Live", &[("live", "boolean"), ("reason", "string?")]),
     (
@@ -173,9 +173,11 @@ const SCHEMAS: [Schema; 20] = [
             ("fencing_token", "integer?"),
             ("done", "string?"),
             ("frozen", "string?"),
+            ("copies", "[Copy]?"),
             ("error", "string?"),
         ],
     ),
+    ("Copy", &[("node", "string"), ("state", "string"), ("records", "integer?"), ("of", "integer?")]),
     (
         "Nodes",
         &[("prefix", "string"), ("nodes_from", "string"), ("quorum", "boolean"), ("nodes", "[NodeDetails]")],
@@ -394,8 +396,9 @@ impl Operation {
 fn schema(text: &str) -> Value {
     if let Some(text) = text.strip_suffix('?') {
         return match schema(text) {
-            simple if simple.get("type").is_some() => {
-                json!({ "type": [simple["type"].clone(), "null"] })
+            mut simple if simple.get("type").is_some() => {
+                simple["type"] = json!([simple["type"], "null"]);
+                simple
             }
             other => json!({ "anyOf": [other, { "type": "null" }] }),
         };

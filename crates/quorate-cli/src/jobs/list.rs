@@ -13,7 +13,12 @@ use crate::{
     terminal::Tone,
     time::rfc3339,
 };
-use quorate::{internals::Paused, plain::plain, quorum::Quorum, scheduler::Jobs};
+use quorate::{
+    internals::{GroupOverview, Paused},
+    plain::plain,
+    quorum::Quorum,
+    scheduler::Jobs,
+};
 use serde::Serialize;
 
 /// The longest name or reason that is shown, in bytes.
@@ -59,10 +64,15 @@ pub(super) async fn all(jobs: &Jobs) -> Result<Page, Failure> {
     Ok(Page { group, frozen, jobs })
 }
 
-/// Returns the freeze of the group, for people; `None` if it is not frozen, or that cannot be read.
-pub(crate) async fn frozen(quorum: &Quorum, group: &str) -> Option<String> {
-    let frozen = Jobs::new(quorum, group).ok()?.frozen().await.ok()??;
-    Some(PausedPage::of_freeze(&frozen).for_people())
+/// Returns the freeze of the group and the copies of its ledger, as far as they can be read.
+pub(crate) async fn overview(quorum: &Quorum, group: &str) -> GroupOverview {
+    let Ok(jobs) = Jobs::new(quorum, group) else { return GroupOverview::default() };
+    jobs.overview().await.unwrap_or_default()
+}
+
+/// Describes the freeze of a group.
+pub(crate) fn freeze_for_people(frozen: &Paused) -> String {
+    PausedPage::of_freeze(frozen).for_people()
 }
 
 /// Reads one job.

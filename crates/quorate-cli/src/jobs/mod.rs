@@ -16,7 +16,7 @@ use crate::{
     exit::{CONFIG, CONFLICT, FAILURE, Failure, NO_QUORUM, NOT_FOUND},
     show,
 };
-pub(crate) use list::frozen;
+pub(crate) use list::{freeze_for_people, overview};
 pub(crate) use next::Upcoming;
 #[cfg(test)]
 pub(crate) use page::{ActiveRun, PausedPage};

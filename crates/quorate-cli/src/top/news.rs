@@ -39,6 +39,8 @@ pub(super) struct Leader {
     pub(super) term: Option<u64>,
     /// The time for which the lease lasts if it is not extended.
     pub(super) remaining: Option<Duration>,
+    /// The reason why the leader cannot use the records of the jobs, if too few copies of them are complete.
+    pub(super) waiting: Option<String>,
 }
 
 /// The runs of one job, and the reason why it did or did not run.

@@ -8,8 +8,11 @@ use crate::{
     jobs::{self, Action},
     show, status,
 };
-use quorate::{node::Resource, quorum::Quorum, scheduler::Jobs};
-use std::time::Duration;
+use quorate::{ledger::LedgerCopies, node::Resource, quorum::Quorum, scheduler::Jobs};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::sync::{mpsc, watch};
 
 /// The number of outcomes in the details of a job.
@@ -34,6 +37,8 @@ pub(super) struct Poller<'a> {
     looking: Quorum,
     jobs: Jobs,
     election: Resource,
+    /// The copies of the group's ledger, as they were last read with the leader.
+    copies: Mutex<Option<LedgerCopies>>,
     requester: String,
     every: Duration,
     wait: Duration,
@@ -61,7 +66,8 @@ impl<'a> Poller<'a> {
         let jobs = Jobs::new(&looking, group).map_err(|error| invalid(&error))?;
         let election = Resource::election(group).map_err(|error| invalid(&error))?;
         let Settings { every, wait, requester } = settings;
-        Ok(Self { config, looking, jobs, election, requester, every, wait, news })
+        let copies = Mutex::default();
+        Ok(Self { config, looking, jobs, election, copies, requester, every, wait, news })
     }
 
     /// Reads and acts until the receiver of the news is dropped.
@@ -87,7 +93,11 @@ impl<'a> Poller<'a> {
     async fn nodes(&self) {
         loop {
             // This asks no node: the quorum itself keeps the states up to date.
-            let nodes = status::nodes(&self.looking);
+            let mut nodes = status::nodes(&self.looking);
+            if let Some(copies) = &*self.copies() {
+                let copies = nodes.iter_mut().zip(copies.nodes());
+                copies.for_each(|(node, copy)| node.note_copy(&self.election.name(), copy));
+            }
             let rows = nodes.iter().map(NodeRow::new).collect();
             if self.news.send(News::Nodes(rows)).await.is_err() {
                 return;
@@ -99,7 +109,9 @@ impl<'a> Poller<'a> {
     async fn leader(&self) {
         self.looking.met(PATIENCE).await;
         loop {
-            let found = status::look(&self.looking, &self.election).await;
+            let mut found = status::look(&self.looking, &self.election).await;
+            let waiting = found.ledger.as_ref().and_then(LedgerCopies::waiting).map(|waiting| waiting.why);
+            *self.copies() = found.ledger.take();
             let leader = match found {
                 status::ResourceLine { error: Some(error), .. } => Err(error),
                 // During a reservation, no worker leads yet.
@@ -113,6 +125,7 @@ impl<'a> Poller<'a> {
                     worker: show::line(&worker, NAME_MAX),
                     term: fencing_token,
                     remaining: remaining_ms.map(Duration::from_millis),
+                    waiting: waiting.map(|why| show::line(&why, NAME_MAX * 2)),
                 })),
                 _ => Ok(None),
             };
@@ -120,6 +133,10 @@ impl<'a> Poller<'a> {
                 return;
             }
         }
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Option<LedgerCopies>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn list(&self) {

@@ -106,7 +106,12 @@ fn away(name: &str) -> NodeRow {
 }
 
 fn leader(worker: &str, term: u64) -> Leader {
-    Leader { worker: worker.to_owned(), term: Some(term), remaining: Some(Duration::from_secs(2)) }
+    Leader {
+        worker: worker.to_owned(),
+        term: Some(term),
+        remaining: Some(Duration::from_secs(2)),
+        waiting: None,
+    }
 }
 
 fn rfc3339(micros: u64) -> String {
@@ -220,6 +225,9 @@ fn lost_nodes_a_lost_quorum_and_a_lost_leader_are_named() {
     bench.shows(&["NO LEADER", "no worker leads"]);
     bench.learn(News::Leader(Ok(Some(leader("w-2", 8)))));
     bench.shows(&["leader w-2 (term 8)", "w-2 leads (term 8)"]);
+    let waiting = Some("the records of the jobs wait for c".to_owned());
+    bench.learn(News::Leader(Ok(Some(Leader { waiting, ..leader("w-2", 8) }))));
+    bench.shows(&["leader w-2 (term 8), lease ends in 2.0 s if not extended; the records of the j"]);
 }
 
 #[test]

@@ -115,10 +115,11 @@ fn leadership<'a>(state: &State, now: Moment, palette: Palette) -> Line<'a> {
         }
     };
     match (error, state.is_stale(leader, now)) {
-        (None, false) => {
-            let tone = if leader.value.is_none() { Tone::Trouble } else { Tone::Plain };
-            Line::styled(known, palette.of(tone))
-        }
+        (None, false) => match leader.value.as_ref().map(|leader| &leader.waiting) {
+            None => Line::styled(known, palette.of(Tone::Trouble)),
+            Some(Some(why)) => Line::styled(format!("{known}; {why}"), palette.of(Tone::Trouble)),
+            Some(None) => Line::styled(known, palette.of(Tone::Plain)),
+        },
         (error, _) => {
             let worker = leader.value.as_ref().map_or("no worker", |known| &known.worker);
             let error = error.map_or_else(String::new, |error| format!(": {error}"));

@@ -101,6 +101,7 @@ pub fn tally(grants: [Option<(u32, [u32; 2], u32)>; NODES]) -> Tally {
                     session: 0,
                     since: NodeTime::from_micros(since.into()),
                     votes_from: NodeTime::from_micros(votes_from.into()),
+                    ..NodeEpoch::default()
                 },
                 answer: Answer::Reply(Reply::Granted {
                     counter: FencingToken::new(counter.into()),

@@ -6,6 +6,7 @@ use crate::{
     verdict::{Level, Verdict, judge, voting},
 };
 use maud::{Markup, html};
+use quorate::ledger::CopyState;
 
 /// Returns the page that answers who votes, who does not, and why.
 pub(super) fn nodes(state: &Snapshot, context: &Context<'_>) -> (String, Markup) {
@@ -80,13 +81,20 @@ fn table(state: &Snapshot, context: &Context<'_>) -> Markup {
                 }
             }
             tbody role="rowgroup" {
-                @for (at, node) in state.nodes.iter().enumerate() { (row(node, has_facts, facts(at), context)) }
+                @for (at, node) in state.nodes.iter().enumerate() {
+                    (row((node, state.copy(at)), has_facts, facts(at), context))
+                }
             }
         }
     }
 }
 
-fn row(node: &NodeView, has_facts: bool, facts: Option<&NodeFacts>, context: &Context<'_>) -> Markup {
+fn row(
+    (node, copy): (&NodeView, Option<CopyState>),
+    has_facts: bool,
+    facts: Option<&NodeFacts>,
+    context: &Context<'_>,
+) -> Markup {
     let worst = node.trips.iter().max();
     let unknown = NodeFacts::default();
     let facts = facts.unwrap_or(&unknown);
@@ -94,7 +102,7 @@ fn row(node: &NodeView, has_facts: bool, facts: Option<&NodeFacts>, context: &Co
     html! {
         tr role="row" data-key=(super::row_key(&node.name)) {
             th scope="row" role="rowheader" { (parts::short_name(&node.name)) span.sub.mono.addr { (node.name) } }
-            td.at role="cell" { (parts::vote(node.vote)) (state_text(node, context)) }
+            td.at role="cell" { (parts::vote(node.vote)) (state_text(node, context)) (copy_text(copy)) }
             @if has_facts {
                 td.half-l data-l="remembers since" role="cell" {
                     @match facts.remembers_since { Some(at) => (context.at(at)), None => (dash()) }
@@ -131,6 +139,11 @@ fn state_text(node: &NodeView, context: &Context<'_>) -> Markup {
             }
         }
     }
+}
+
+/// Says whether the node has all records of the jobs, if that is known.
+fn copy_text(copy: Option<CopyState>) -> Markup {
+    html! { @if let Some(copy) = copy { span.sub { "copy of the jobs' records: " (copy) } } }
 }
 
 /// Returns how far a clock is ahead of this machine's.

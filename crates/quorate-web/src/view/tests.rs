@@ -6,7 +6,7 @@ use crate::{
 use quorate::{
     FencingToken,
     election::{PastTerm, TermEnd, TermEndCause},
-    ledger::Operation,
+    ledger::{Copied, CopyState, Operation},
 };
 
 pub(super) fn context(zone: &Zone) -> Context<'_> {
@@ -220,6 +220,22 @@ fn without_a_quorum_every_page_says_so() {
         assert!(shown.contains(&format!("<h1>{text}")), "{shown}");
         assert!(shown.contains("What to do"), "{shown}");
     }
+}
+
+#[test]
+fn the_nodes_show_their_copies_of_the_records_if_a_group_has_jobs() {
+    let mut state = testing::state(3);
+    assert!(!shown(&View::Nodes, &state, None).contains("copy of the jobs' records"));
+    let part = CopyState::Incomplete(Some(Copied { records: 3, of: 8 }));
+    testing::copies(&mut state, &[CopyState::Complete, part, CopyState::Complete]);
+    let nodes = shown(&View::Nodes, &state, None);
+    for text in
+        ["copy of the jobs' records: complete", "copy of the jobs' records: incomplete, 3 of 8 records"]
+    {
+        assert!(nodes.contains(text), "{nodes}");
+    }
+    let overview = shown(&View::Overview, &state, None);
+    assert!(overview.contains("redis://redis-1:6379/0 – incomplete"), "{overview}");
 }
 
 #[test]

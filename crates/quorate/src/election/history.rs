@@ -248,7 +248,7 @@ mod tests {
     fn node(terms: &[PastTerm]) -> Answered {
         let mut records: Vec<_> = terms.iter().map(|term| (key(term), record(term))).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     #[test]

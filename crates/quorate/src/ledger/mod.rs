@@ -44,7 +44,8 @@ mod pages;
 mod record;
 mod tally;
 
-pub(crate) use copies::{Adopted, FOUNDED, LedgerView, Registered, TermLedger};
+pub(crate) use copies::{Adopted, FOUNDED, LedgerView, Registered, TermLedger, WAITING_FIX};
+pub use copies::{Copied, CopyAtNode, CopyState, LedgerCopies, Waiting};
 pub use error::LedgerError;
 pub use operations::{Operation, OperationLog};
 pub(crate) use operations::{prune_below, time_below};

@@ -149,7 +149,7 @@ mod tests {
             (format!("{:020}/x", operation.at.as_micros()).into(), operation.to_record())
         };
         let records = operations.iter().map(record).collect();
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     #[test]

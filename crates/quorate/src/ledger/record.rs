@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::SettingError,
     env::WallTime,
-    node::{Cursor, LedgerState, Record, Reply, Request},
+    node::{Cursor, Incarnation, LedgerState, Record, Reply, Request},
     quorum::Quorum,
     vote::{Answer, NoMajority, NodeOutcome, ReplyTo, VoteReceiver, vote_channel},
 };
@@ -28,11 +28,18 @@ pub(crate) trait WriteObserver: fmt::Debug + Send + Sync {
 
     /// Notes that so many nodes were not able to carry a write out that no majority was left.
     fn not_written(&self, report: &NoMajority);
+
+    /// Notes whether each node's copy is complete, and how many records the leader still has to write to it.
+    fn copies(&self, copies: &[(bool, usize)]);
 }
 
 /// The ledger as one node stores it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Answered {
+    /// The index of the node in the node list.
+    pub node: usize,
+    /// The node's present memory.
+    pub memory: Incarnation,
     /// The records that the node stores.
     pub state: LedgerState,
 }
@@ -101,6 +108,13 @@ impl Ledger {
         }
     }
 
+    /// Informs the observer of the copies, in the order of the nodes.
+    pub(super) fn note_copies(&self, copies: &[(bool, usize)]) {
+        if let Some(observer) = &self.observer {
+            observer.copies(copies);
+        }
+    }
+
     fn observe<T>(&self, result: Result<T, LedgerError>) -> Result<T, LedgerError> {
         match &result {
             Ok(_) => self.note_written(),
@@ -121,7 +135,11 @@ impl Ledger {
     /// Safe: the call only reads.
     pub async fn read(&self) -> Result<Vec<Answered>, LedgerError> {
         let read = self.pages(|ledger, after| Request::Read { ledger, after, key: None }).await?;
-        Ok(read.into_iter().map(|(_, pages)| Answered { state: pages.into_state().1 }).collect())
+        let answered = |(node, pages): (usize, Pages)| {
+            let (memory, state) = pages.into_state();
+            Answered { node, memory: memory.incarnation, state }
+        };
+        Ok(read.into_iter().map(answered).collect())
     }
 
     /// Reads the records under `keys`, from every node that answers for each of them. Waits until every node has answered, or
@@ -143,7 +161,8 @@ impl Ledger {
             }
         }
         drop(sender);
-        let mut found = vec![(0, Answered { state: LedgerState::default() }); pool.len()];
+        let mut found: Vec<(usize, Answered)> =
+            (0..pool.len()).map(|node| (0, Answered { node, ..Answered::default() })).collect();
         let mut outcomes = vec![NodeOutcome::Pending; pool.len()];
         while let Some(vote) = votes.recv().await {
             outcomes[vote.node] = NodeOutcome::of(&vote.answer);
@@ -154,6 +173,7 @@ impl Ledger {
             if let Answer::Reply(Reply::Ledger(page)) = vote.answer {
                 let (answers, of_node) = &mut found[vote.node];
                 *answers += 1;
+                of_node.memory = vote.memory.incarnation;
                 of_node.state.records.extend(page.state.records);
             }
         }

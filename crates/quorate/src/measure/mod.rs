@@ -11,12 +11,14 @@
 //! `docs/metrics.md` lists the names.
 
 mod claims;
+mod copies;
 mod facade;
 mod jobs;
 mod leases;
 mod nodes;
 
 pub(crate) use claims::{ClaimMeasures, ClaimResultKind};
+pub(crate) use copies::CopyMeasures;
 pub(crate) use jobs::{JobGauges, JobsMeasures};
 pub(crate) use leases::{AcquireMeasures, AcquireResultKind, ElectionMeasures, TermGauges};
 pub(crate) use nodes::{NodeMeasures, NodeReport};

@@ -33,6 +33,11 @@ impl Incarnation {
         Self(number)
     }
 
+    /// Returns the number of the id.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// Reads the text of the id.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let is_id =

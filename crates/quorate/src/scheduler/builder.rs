@@ -194,7 +194,9 @@ impl Scheduler {
     }
 
     fn registry(&self) -> &JobRegistry {
-        self.registry.get_or_init(|| JobRegistry::new(self.election.group(), &self.jobs))
+        let nodes = || self.election.quorum().nodes().into_iter().map(|node| node.name);
+        let new = || JobRegistry::new(self.election.group(), &nodes().collect::<Vec<_>>(), &self.jobs);
+        self.registry.get_or_init(new)
     }
 
     fn check(&self) -> Result<Ledger, ScheduleError> {

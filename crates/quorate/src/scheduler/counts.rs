@@ -1,4 +1,8 @@
-use crate::{env::WallTime, measure::JobsMeasures, scheduler::job::RunOutcome};
+use crate::{
+    env::WallTime,
+    measure::{CopyMeasures, JobsMeasures},
+    scheduler::job::RunOutcome,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,6 +18,7 @@ const PARTS: u32 = 8;
 pub(super) struct Counts {
     all: Arc<Mutex<All>>,
     measures: JobsMeasures,
+    copies: CopyMeasures,
 }
 
 #[derive(Debug, Default)]
@@ -108,14 +113,20 @@ fn upper(bucket: u32) -> Duration {
 }
 
 impl Counts {
-    pub(super) fn new(group: &Arc<str>) -> Self {
+    pub(super) fn new(group: &Arc<str>, nodes: &[Arc<str>]) -> Self {
         let outcomes = RunOutcome::ALL.map(RunOutcome::as_str);
-        Self { all: Arc::default(), measures: JobsMeasures::new(group, outcomes) }
+        let (measures, copies) = (JobsMeasures::new(group, outcomes), CopyMeasures::new(group, nodes));
+        Self { all: Arc::default(), measures, copies }
     }
 
     /// Returns the measurements of these jobs for the metrics.
     pub(super) fn measures(&self) -> &JobsMeasures {
         &self.measures
+    }
+
+    /// Returns the gauges of the copies of the ledger.
+    pub(super) fn copies(&self) -> &CopyMeasures {
+        &self.copies
     }
 
     /// Counts a tick of `job` that has ended at `now`. `took` is the duration of its run, if it has run.

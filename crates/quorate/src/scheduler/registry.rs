@@ -59,8 +59,9 @@ pub(super) struct LeadGuard(JobRegistry);
 pub(super) struct UseGuard(JobRegistry);
 
 impl JobRegistry {
-    pub(super) fn new(group: &Arc<str>, jobs: &[Job]) -> Self {
-        let counts = Counts::new(group);
+    /// Creates the registry of the group's jobs. `nodes` are the names of the nodes.
+    pub(super) fn new(group: &Arc<str>, nodes: &[Arc<str>], jobs: &[Job]) -> Self {
+        let counts = Counts::new(group, nodes);
         counts.measures().add(jobs.iter().map(Job::name));
         let jobs = jobs.iter().map(|job| (Arc::clone(job.name()), Arc::new(job.clone()))).collect();
         Self(Arc::new(Inner {
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_lead_is_drained_at_once_and_cannot_lead_again() {
-        let registry = JobRegistry::new(&"g".into(), &[]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[]);
         drop(registry.lead());
         assert_eq!(registry.phase(), Phase::Open);
         registry.drain();
@@ -238,7 +239,7 @@ mod tests {
             let schedule = crate::scheduler::schedule::every(std::time::Duration::from_secs(1)).unwrap();
             Job::new(name, schedule, |_| async { Ok::<(), String>(()) })
         };
-        let registry = JobRegistry::new(&"g".into(), &[job("a"), job("b")]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[job("a"), job("b")]);
         assert!(!registry.was_stored("a"));
         registry.note_stored();
         registry.change(|jobs| Ok::<_, String>(jobs.remove("b"))).unwrap();
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn draining_ends_with_the_last_lead() {
-        let registry = JobRegistry::new(&"g".into(), &[]);
+        let registry = JobRegistry::new(&"g".into(), &[], &[]);
         let leads = [registry.lead(), registry.lead()];
         registry.drain();
         assert_eq!(registry.phase(), Phase::Draining);

@@ -447,6 +447,7 @@ impl NodeTrust {
             self.begin_epoch();
         }
         self.registry.set_votes_from(self.me, marker.votes_from);
+        self.registry.set_incarnation(self.me, marker.incarnation);
         self.memory = Some(marker);
         if from <= now {
             self.grant();

@@ -2,7 +2,7 @@ use crate::{
     config::majority,
     env::{BootTime, WallTime},
     measure::{NodeMeasures, NodeReport},
-    node::{NodeTime, STAMP_MAX},
+    node::{Incarnation, NodeTime, STAMP_MAX},
     trust::{
         NodeEpoch, NodeState, NodeStatus, VoteRejection,
         clock_offset::ClockOffset,
@@ -40,6 +40,7 @@ struct NodeEntry {
     epoch: AtomicU64,
     /// The number of handshakes so far. Each handshake begins a new session.
     sessions: AtomicU64,
+    incarnation: AtomicU64,
     since_micros: AtomicU64,
     votes_from_micros: AtomicU64,
     round_trip_nanos: AtomicU64,
@@ -137,6 +138,7 @@ impl NodeRegistry {
             name: Arc::clone(name),
             epoch: AtomicU64::new(0),
             sessions: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
             since_micros: AtomicU64::new(0),
             votes_from_micros: AtomicU64::new(0),
             round_trip_nanos: AtomicU64::new(0),
@@ -191,7 +193,8 @@ impl NodeRegistry {
     pub(crate) fn node_epoch(&self, node: usize) -> NodeEpoch {
         let session = self.entries[node].sessions.load(Ordering::Acquire);
         let (epoch, since, votes_from) = (self.epoch(node), self.since(node), self.votes_from(node));
-        NodeEpoch { epoch, session, since, votes_from }
+        let incarnation = Incarnation::from_number(self.entries[node].incarnation.load(Ordering::Acquire));
+        NodeEpoch { epoch, session, incarnation, since, votes_from }
     }
 
     /// Returns the time on the node's clock at which its present memory began.
@@ -202,6 +205,11 @@ impl NodeRegistry {
     /// Sets the time on the node's clock at which its present memory began. [`NodeRegistry::begin_epoch`] must follow.
     pub(crate) fn set_since(&self, node: usize, since: NodeTime) {
         self.entries[node].since_micros.store(since.as_micros(), Ordering::Release);
+    }
+
+    /// Sets the id of the node's present memory.
+    pub(crate) fn set_incarnation(&self, node: usize, incarnation: Incarnation) {
+        self.entries[node].incarnation.store(incarnation.number(), Ordering::Release);
     }
 
     /// Begins a new memory epoch of the node, so that its earlier grants no longer count.

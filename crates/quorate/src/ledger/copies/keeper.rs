@@ -66,6 +66,8 @@ struct NodeCopy {
     is_mark_sent: bool,
     /// The node did not answer a request. It is not asked before the caller says so.
     is_paused: bool,
+    /// The node did not answer a request since it was sealed last.
+    has_failed: bool,
 }
 
 /// The writes of one key that are not done.
@@ -167,6 +169,11 @@ impl Keeper {
     /// Returns whether `node` counts: it has all records and is marked.
     pub fn is_complete(&self, node: usize) -> bool {
         self.standing(node).marked && self.copies[node].has_all()
+    }
+
+    /// Returns whether the copy of `node` is complete: the node has not forgotten since this leader marked it.
+    pub fn is_marked(&self, node: usize) -> bool {
+        self.standing(node).marked && self.copies[node].memory.is_some()
     }
 
     /// Returns the number of records that `node` is known to lack. `None` while the leader does not know its copy.
@@ -289,7 +296,7 @@ impl Keeper {
     /// nothing until [`Keeper::resume`].
     pub fn on_failed(&mut self, node: usize) {
         let copy = &mut self.copies[node];
-        copy.is_paused = true;
+        (copy.is_paused, copy.has_failed) = (true, true);
         (copy.is_asked_to_seal, copy.confirm, copy.mark) = (false, None, None);
     }
 
@@ -307,7 +314,8 @@ impl Keeper {
     /// latest lease of the leadership.
     ///
     /// If the ledger goes on, its records are adopted. If it is founded, the caller calls [`Keeper::found`] with the records
-    /// that it keeps.
+    /// that it keeps. A new ledger lacks what only the other nodes have. So the leader founds it once each node has confirmed
+    /// or has failed to answer.
     pub fn decide(&mut self, holds_latest_lease: bool) -> Option<Adopted> {
         if self.leadership.phase() != Phase::Confirming {
             return None;
@@ -318,7 +326,8 @@ impl Keeper {
         };
         let heard: Vec<_> = self.copies.iter().enumerate().filter_map(confirmed).collect();
         let answers: Vec<_> = heard.iter().map(|(heard, _)| *heard).collect();
-        let takeover = self.leadership.decide(&answers, holds_latest_lease)?;
+        let may_found = holds_latest_lease && !self.awaits_a_node();
+        let takeover = self.leadership.decide(&answers, may_found)?;
         let counts = |heard: &Heard| match takeover {
             Takeover::Continue { mark } => heard.mark == Some(mark),
             Takeover::Found => true,
@@ -332,6 +341,14 @@ impl Keeper {
         records.retain(|_, entry| *entry.value != *REMOVED);
         let founded = if takeover == Takeover::Found { self.seal.term } else { self.founded };
         Some(Adopted { founded, takeover, records })
+    }
+
+    /// Returns whether a node may still confirm that has not failed.
+    fn awaits_a_node(&self) -> bool {
+        let awaited = |(copy, standing): (&NodeCopy, &Standing)| {
+            !copy.has_failed && (copy.memory.is_none() || copy.is_late || !standing.confirmed)
+        };
+        self.copies.iter().zip(self.leadership.nodes()).any(awaited)
     }
 
     /// Founds the ledger with these records.

@@ -338,3 +338,27 @@ fn a_removed_record_does_not_come_back_after_a_leader_that_has_marked_no_node() 
     world.settle(0);
     assert_eq!(value_in(world.leaders[2].keeper.map(), "freeze"), None);
 }
+
+/// Tests that a leader that may found a ledger hears each node that answers first: two have forgotten, and the third is slow.
+#[test]
+fn a_new_ledger_has_the_records_of_a_slow_node_and_does_not_wait_for_one_that_fails() {
+    for answers in [true, false] {
+        let mut world = World::new();
+        world.deliver_all(0, |_, _| true);
+        let written =
+            Write { key: "job/b".into(), value: Some("v".into()), assignment: None, is_urgent: true };
+        world.leaders[0].keeper.write(written);
+        world.deliver_all(0, |_, _| true);
+        world.servers[..2].iter_mut().for_each(Server::forget);
+        world.committed.clear();
+        world.elect();
+        world.deliver_all(1, |node, _| node < 2);
+        assert!(!world.leaders[1].has_decided, "the third node may still answer");
+        let which = world.leaders[1].sent.iter().position(|(node, ..)| *node == 2).unwrap();
+        world.deliver(1, which, !answers);
+        world.deliver_all(1, |node, _| answers || node < 2);
+        assert!(world.leaders[1].has_decided);
+        let value = value_in(world.leaders[1].keeper.map(), "job/b");
+        assert_eq!(value.is_some(), answers, "{:?}", world.leaders[1].keeper);
+    }
+}

@@ -4,7 +4,7 @@
 //!
 //! [`Leadership`] decides about nodes, and [`Keeper`] is the state machine of a whole term; both perform no I/O and read no
 //! clock. `TermLedger` is the task of a term that carries out what [`Keeper`] decides. `LedgerView` is the ledger as a
-//! reader sees it.
+//! reader sees it, and [`LedgerCopies`] shows which copies are complete.
 //!
 //! # Names of the rules
 //!
@@ -16,6 +16,7 @@ mod content;
 mod keeper;
 mod leadership;
 mod registers;
+mod state;
 mod term_ledger;
 mod view;
 
@@ -23,5 +24,7 @@ pub use content::{Content, Entry};
 pub use keeper::{Adopted, Asked, Keeper, Write};
 pub use leadership::{Heard, Leadership, Phase, Standing, Takeover};
 pub(crate) use registers::Registered;
+pub(crate) use state::WAITING_FIX;
+pub use state::{Copied, CopyAtNode, CopyState, LedgerCopies, Waiting};
 pub(crate) use term_ledger::{FOUNDED, TermLedger};
 pub(crate) use view::LedgerView;

@@ -248,6 +248,7 @@ impl CopyTask {
                 () = env.sleep_until(look) => {
                     looked = env.now();
                     self.look_at_nodes();
+                    self.report_copies();
                     self.report_standstill();
                 }
             }
@@ -391,6 +392,11 @@ impl CopyTask {
                 self.keeper.on_failed(node);
             }
         }
+    }
+
+    fn report_copies(&self) {
+        let copy = |node| (self.keeper.is_marked(node), self.keeper.lacking(node).unwrap_or_default());
+        self.ledger.note_copies(&(0..self.pages.len()).map(copy).collect::<Vec<_>>());
     }
 
     /// Reports that too few nodes are left for a majority, if that is so.

@@ -40,17 +40,21 @@ impl LedgerView {
     /// # Errors
     /// [`LedgerError::NoMajority`] if too few nodes answered.
     pub(crate) async fn read_keys(ledger: &Ledger, keys: &[Arc<str>]) -> Result<Self, LedgerError> {
+        Self::ask_keys(ledger, keys).await.map(Self::of)
+    }
+
+    /// Returns each node's header and its records under `keys`.
+    ///
+    /// # Errors
+    /// The same as for [`LedgerView::read_keys`].
+    pub(crate) async fn ask_keys(ledger: &Ledger, keys: &[Arc<str>]) -> Result<Vec<Answered>, LedgerError> {
         let keys: Vec<Arc<str>> = std::iter::once(HEADER_KEY.into()).chain(keys.iter().cloned()).collect();
-        ledger.read_keys(&keys).await.map(Self::of)
+        ledger.read_keys(&keys).await
     }
 
     /// Merges the answers of the nodes. If any copies are complete, only those with the latest mark count.
     pub(crate) fn of(answers: Vec<Answered>) -> Self {
-        let header = |answer: &Answered| {
-            let found = answer.state.records.iter().find(|(key, _)| **key == *HEADER_KEY);
-            found.and_then(|(_, record)| Header::of_record(record))
-        };
-        let headers: Vec<Option<Header>> = answers.iter().map(header).collect();
+        let headers: Vec<Option<Header>> = answers.iter().map(header_of).collect();
         let marks = || headers.iter().map(|header| header.and_then(|header| header.mark));
         let seals = headers.iter().flatten().filter_map(|header| header.seal);
         let sealed_by = seals.map(|seal| seal.term).max().unwrap_or_default();
@@ -92,6 +96,11 @@ impl LedgerView {
     }
 }
 
+/// Returns the header of a node's copy, as the node stores it.
+pub(super) fn header_of(answer: &Answered) -> Option<Header> {
+    Header::of_record(answer.record(HEADER_KEY)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +122,7 @@ mod tests {
         };
         let own = (HEADER_KEY.into(), header.to_record().expect("sealed"));
         let records = std::iter::once(own).chain(records.iter().map(record)).collect();
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     fn values(answers: [Answered; 2]) -> Vec<(String, String)> {

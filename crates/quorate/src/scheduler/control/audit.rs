@@ -149,7 +149,7 @@ mod tests {
     fn node(entries: &[AuditEntry]) -> Answered {
         let mut records: Vec<_> = entries.iter().map(|entry| (entry.key(), entry.to_record())).collect();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     fn node(records: &[(Arc<str>, Record)]) -> Answered {
         let mut records = records.to_vec();
         records.sort_by(|a, b| a.0.cmp(&b.0));
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     fn stored(request: &JobRequest) -> (Arc<str>, Record) {

@@ -55,6 +55,8 @@ pub enum Reason {
     NoLeader,
     /// Too few nodes answer or may vote.
     NoQuorum,
+    /// Too few nodes have a complete copy of the group's ledger.
+    Incomplete,
     /// The clocks of nodes, or of this machine, are wrong.
     Clock,
     /// The tick was not run in time.
@@ -73,7 +75,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Ran,
         Self::Running,
         Self::Waiting,
@@ -81,6 +83,7 @@ impl Reason {
         Self::Frozen,
         Self::NoLeader,
         Self::NoQuorum,
+        Self::Incomplete,
         Self::Clock,
         Self::Misfire,
         Self::Overlap,
@@ -100,6 +103,7 @@ impl Reason {
             Self::Frozen => "frozen",
             Self::NoLeader => "no-leader",
             Self::NoQuorum => "no-quorum",
+            Self::Incomplete => "incomplete",
             Self::Clock => "clock",
             Self::Misfire => "misfire",
             Self::Overlap => "overlap",
@@ -143,6 +147,9 @@ fn now(facts: &JobFacts, ledger: &LedgerFacts) -> Explanation {
     // A leader may hold its lease for a while on nodes that refuse what it has to write, such as the end of a run.
     if ledger.leader.is_none() || !facts.nodes.serve_a_leader() {
         return facts.leaderless(due, job.running.first());
+    }
+    if let Some(waiting) = &ledger.waiting {
+        return facts.incomplete(due, waiting);
     }
     // The run of a tick says more about the schedule than one that was requested.
     if let Some(run) = job.running.iter().min_by_key(|run| run.request.is_some()) {
@@ -191,6 +198,9 @@ fn at_time(facts: &JobFacts, ledger: &LedgerFacts, at: WallTime) -> Explanation 
     let is_about_now = at.until(facts.now) <= window;
     if is_about_now && !facts.nodes.serve_a_leader() {
         return facts.leaderless(Some(at), None);
+    }
+    if let Some(waiting) = ledger.waiting.as_ref().filter(|_| is_about_now) {
+        return facts.incomplete(Some(at), waiting);
     }
     if job.waiting.contains(&at) || at.until(facts.now) <= window {
         return facts.waiting(at, job.waiting.contains(&at), window);

@@ -53,7 +53,6 @@ impl Jobs {
     /// Safe: the call only reads.
     #[doc(hidden)]
     pub async fn frozen(&self) -> Result<Option<Paused>, JobsError> {
-        let frozen = self.last_freeze().await?;
-        Ok(frozen.filter(|frozen| frozen.ended(self.now()).is_none()))
+        Ok(self.overview().await?.frozen)
     }
 }

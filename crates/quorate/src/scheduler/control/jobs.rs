@@ -2,7 +2,7 @@ mod send;
 
 use crate::{
     env::WallTime,
-    ledger::{Ledger, LedgerError, LedgerView},
+    ledger::{Answered, Ledger, LedgerError, LedgerView},
     quorum::Quorum,
     scheduler::{
         alert::JobAlert,
@@ -14,7 +14,7 @@ use crate::{
         job::RequestId,
         run::{assign::Seen, session::Sessions},
         schedule::Schedule,
-        store::{HistoryEntry, JobAction, JobRow, Paused, REASON_MAX, VALID_MAX},
+        store::{HistoryEntry, JobAction, JobRow, REASON_MAX, VALID_MAX},
     },
     vote::NoMajority,
 };
@@ -121,6 +121,10 @@ impl Jobs {
 
     pub(super) const fn quorum(&self) -> &Quorum {
         &self.quorum
+    }
+
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Returns all jobs that a leader of the group has registered, in the order of their names. Each job has
@@ -356,11 +360,6 @@ impl Jobs {
         })
     }
 
-    /// Reads the last freeze of the group, which may have ended.
-    pub(super) async fn last_freeze(&self) -> Result<Option<Paused>, JobsError> {
-        Ok(self.stored_row(JobRow::FREEZE.into()).await?.and_then(|row| row.paused))
-    }
-
     async fn stored_row(&self, key: Arc<str>) -> Result<Option<JobRow>, JobsError> {
         let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
         Ok(ledger.records.get(&key).and_then(|value| JobRow::parse(value).ok()))
@@ -368,7 +367,15 @@ impl Jobs {
 
     /// Reads the jobs of the group.
     pub(super) async fn read(&self) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
-        let ledger = LedgerView::of(answers(self.ledger.read().await)?);
+        self.read_from(answers(self.ledger.read().await)?).await
+    }
+
+    /// Returns the jobs that these answers of the nodes contain.
+    pub(super) async fn read_from(
+        &self,
+        answers: Vec<Answered>,
+    ) -> Result<BTreeMap<Arc<str>, RegisteredJob>, JobsError> {
+        let ledger = LedgerView::of(answers);
         let mut jobs = status::jobs(&ledger);
         let decided = status::decided(&ledger).filter(|decided| self.is_ahead(*decided));
         jobs.values_mut().for_each(|job| job.decided = decided);
@@ -430,7 +437,7 @@ impl Jobs {
 }
 
 /// Converts the result of a read. A read of the ledger has only one error: too few nodes have answered.
-fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
+pub(super) fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) => JobsError::NoMajority(report),
         LedgerError::Superseded { .. } | LedgerError::Standing(_) | LedgerError::Ended => {

@@ -6,7 +6,7 @@ use crate::{
     scheduler::control::{
         error::JobsError,
         explain::{Explanation, JobFacts, LedgerFacts, NodeFacts, explain},
-        jobs::Jobs,
+        jobs::{Jobs, answers},
         status::nearest,
     },
 };
@@ -44,7 +44,9 @@ impl Jobs {
     }
 
     async fn ledger_facts(&self, job: &str) -> Result<LedgerFacts, JobsError> {
-        let mut jobs = self.read().await?;
+        let read = answers(self.ledger().read().await)?;
+        let waiting = self.copies(&read).and_then(|copies| copies.waiting());
+        let mut jobs = self.read_from(read).await?;
         let history = self.entries(job).await?;
         let mut observer = Election::new(self.quorum(), self.group()).observe()?;
         let leader = observer.leader().await.map_err(JobsError::NoMajority)?;
@@ -53,6 +55,7 @@ impl Jobs {
         }
         Ok(LedgerFacts {
             leader: leader.map(|leader| leader.worker),
+            waiting,
             job: jobs.remove(job),
             nearest: nearest(job, jobs.keys()),
             others: jobs.len(),

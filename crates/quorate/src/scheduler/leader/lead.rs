@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 /// # Cancel safety
 /// Dropping the future drops the active runs. The ledger then has the starts of these runs, but not their ends.
 pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receiver<IncomingRequest>) {
-    let writes = LedgerWrites::new(&leading.term, leading.ttl);
+    let writes = LedgerWrites::new(&leading.term, leading.ttl, leading.registry.counts().copies());
     let leading = Leading { ledger: leading.ledger.clone().observed_by(Arc::new(writes)), ..leading };
     let Leading { registry, ledger, term, .. } = &leading;
     // Dropping this guard reports to the registry that this scheduler no longer plans jobs under the term. The guard

@@ -2,7 +2,13 @@
 //! extended: servers without free memory refuse new data and extend what they have. Such a leader gives up the lead, so
 //! that another worker may lead, which perhaps can write.
 
-use crate::{election::Term, env::BootTime, ledger::WriteObserver, vote::NoMajority};
+use crate::{
+    election::Term,
+    env::BootTime,
+    ledger::{WAITING_FIX, WriteObserver},
+    measure::CopyMeasures,
+    vote::NoMajority,
+};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,12 +24,13 @@ pub(super) struct LedgerWrites {
     term: Term,
     /// The time without a successful write after which the leader gives up the lead.
     limit: Duration,
+    copies: CopyMeasures,
     state: Mutex<State>,
 }
 
 impl LedgerWrites {
-    pub(super) fn new(term: &Term, limit: Duration) -> Self {
-        Self { term: term.clone(), limit, state: Mutex::default() }
+    pub(super) fn new(term: &Term, limit: Duration, copies: &CopyMeasures) -> Self {
+        Self { term: term.clone(), limit, copies: copies.clone(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -55,7 +62,14 @@ impl WriteObserver for LedgerWrites {
                         "no run starts, and the leader gives up the lead in {limit:?} unless this ends: {}",
                         why()
                     ),
-                    None => tracing::warn!(group, term, "no run starts until this ends: {}", why()),
+                    None => {
+                        tracing::warn!(
+                            group,
+                            term,
+                            "no run starts until this ends: {}; {WAITING_FIX}",
+                            why()
+                        );
+                    }
                 }
                 self.term.set_impediment(Some(why().into()));
             }
@@ -66,6 +80,16 @@ impl WriteObserver for LedgerWrites {
             }
             Step::Wait => {}
         }
+    }
+
+    fn copies(&self, copies: &[(bool, usize)]) {
+        self.copies.set(copies.iter().copied());
+    }
+}
+
+impl Drop for LedgerWrites {
+    fn drop(&mut self) {
+        self.copies.reset();
     }
 }
 

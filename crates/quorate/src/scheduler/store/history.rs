@@ -243,7 +243,7 @@ mod tests {
                 |entry: &HistoryEntry| (entry.key(), entry.clone().into_record(WallTime::from_micros(99)));
             let mut records: Vec<_> = entries.iter().map(record).collect();
             records.sort_by(|a, b| a.0.cmp(&b.0));
-            Answered { state: LedgerState { records, ..LedgerState::default() } }
+            Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
         };
         let (done, lost, other) =
             (entry(5, RunOutcome::Done), entry(5, RunOutcome::Lost), entry(3, RunOutcome::Failed));

@@ -331,7 +331,7 @@ mod tests {
             ("j".into(), Record { at, term, last: false, value: "w".into() })
         };
         let records = found.iter().map(record).collect();
-        Answered { state: LedgerState { records, ..LedgerState::default() } }
+        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use crate::{
     env::WallTime,
+    ledger::Waiting,
     quorum::QuorumStatus,
     scheduler::{
         control::status::RegisteredJob,
@@ -32,6 +33,8 @@ pub(in crate::scheduler::control) struct JobFacts {
 #[derive(Debug)]
 pub(in crate::scheduler::control) struct LedgerFacts {
     pub(in crate::scheduler::control) leader: Option<Arc<str>>,
+    /// The reason why no leader can use the ledger, if too few copies of it are complete.
+    pub(in crate::scheduler::control) waiting: Option<Waiting>,
     /// The job, if a leader has registered it.
     pub(in crate::scheduler::control) job: Option<RegisteredJob>,
     /// If the job is unknown, the most similar name of another job.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    ledger::Waiting,
     node::FencingToken,
     scheduler::{
         control::status::{RegisteredJob, RunStatus},
@@ -42,6 +43,7 @@ fn facts(change: impl FnOnce(&mut JobFacts)) -> JobFacts {
         nodes: NodeFacts { voting: 3, needed: 2, total: 3, ..NodeFacts::default() },
         ledger: Some(LedgerFacts {
             leader: Some("oak".into()),
+            waiting: None,
             job: Some(job(&every(HOUR).unwrap())),
             nearest: None,
             others: 1,
@@ -269,6 +271,33 @@ fn no_quorum() {
         });
         answers(&refusing, Reason::NoQuorum, ["so oak starts no run", "refuses writes: OOM", "doctor"]);
     }
+}
+
+#[test]
+fn incomplete() {
+    let waiting = || Some(Waiting { why: "the records wait for c".to_owned(), fix: "replace it" });
+    let reasons = vec!["c: connection refused".to_owned()];
+    for (asked, now) in [(None, TICK + HOUR / 2), (Some(TICK), TICK + SECOND)] {
+        let facts = facts(|facts| {
+            (facts.asked, facts.now, facts.nodes.reasons) = (asked, now, reasons.clone());
+            ledger(facts).waiting = waiting();
+        });
+        answers(
+            &facts,
+            Reason::Incomplete,
+            ["the records wait for c", "c: connection refused", "replace it"],
+        );
+    }
+    let leaderless = facts(|facts| {
+        facts.asked = None;
+        (ledger(facts).waiting, ledger(facts).leader) = (waiting(), None);
+    });
+    answers(&leaderless, Reason::NoLeader, ["no worker leads", "", ""]);
+    let recorded = facts(|facts| {
+        ledger(facts).waiting = waiting();
+        ledger(facts).history.push(entry(RunOutcome::Done, ""));
+    });
+    answers(&recorded, Reason::Ran, ["it ran", "", ""]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Explanation, JobFacts, LedgerFacts, Reason, reason_of};
 use crate::{
     env::WallTime,
+    ledger::Waiting,
     plain::plain,
     scheduler::{
         control::{
@@ -114,6 +115,14 @@ impl JobFacts {
         };
         let action = "see `quorate doctor`; a node in quarantine votes again by itself";
         self.answer(Reason::NoQuorum, tick, text, evidence, action)
+    }
+
+    /// Explains that too few nodes have a complete copy of the ledger.
+    pub(super) fn incomplete(&self, tick: Option<WallTime>, waiting: &Waiting) -> Explanation {
+        let mut evidence = self.nodes.reasons.clone();
+        let leader = self.ledger.as_ref().and_then(|ledger| ledger.leader.as_ref());
+        evidence.extend(leader.map(|leader| format!("{} leads, and waits too", plain(leader, TEXT_MAX))));
+        self.answer(Reason::Incomplete, tick, waiting.why.clone(), evidence, waiting.fix)
     }
 
     pub(super) fn running(&self, run: &RunStatus) -> Explanation {

@@ -1,0 +1,51 @@
+//! The state of a group beside its jobs, for a viewer: the freeze, and the copies of the ledger.
+
+use crate::{
+    ledger::{Answered, LedgerCopies, LedgerView},
+    scheduler::{
+        control::{
+            error::JobsError,
+            jobs::{Jobs, answers},
+        },
+        store::{JobRow, Paused},
+    },
+};
+
+/// The freeze of a group, and the copies that the nodes have of its ledger.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupOverview {
+    /// The freeze of the group, if it is frozen.
+    pub frozen: Option<Paused>,
+    /// The copies. `None` if no node that answered has one: no scheduler has led the group.
+    pub copies: Option<LedgerCopies>,
+}
+
+impl Jobs {
+    /// Returns the freeze of the group, and the copies of its ledger. This costs two small requests to each node. If a copy is
+    /// incomplete, all copies are read in order to count their records.
+    ///
+    /// # Errors
+    /// [`JobsError::NoMajority`].
+    ///
+    /// # Cancel safety
+    /// Safe: the call only reads.
+    #[doc(hidden)]
+    pub async fn overview(&self) -> Result<GroupOverview, JobsError> {
+        let read = answers(LedgerView::ask_keys(self.ledger(), &[JobRow::FREEZE.into()]).await)?;
+        let mut copies = self.copies(&read);
+        if let Some(copies) = copies.as_mut().filter(|copies| copies.is_incomplete() && copies.complete() > 0)
+            && let Ok(all) = self.ledger().read().await
+        {
+            copies.count(&all);
+        }
+        let ledger = LedgerView::of(read);
+        let frozen = ledger.records.get(JobRow::FREEZE).and_then(|row| JobRow::parse(row).ok()?.paused);
+        let frozen = frozen.filter(|frozen| frozen.ended(self.now()).is_none());
+        Ok(GroupOverview { frozen, copies })
+    }
+
+    /// Returns the states of the copies by these answers, without counts.
+    pub(super) fn copies(&self, answers: &[Answered]) -> Option<LedgerCopies> {
+        LedgerCopies::of(self.quorum().nodes().into_iter().map(|node| node.name), answers)
+    }
+}
