@@ -6,9 +6,13 @@ use crate::{
     env::{BootTime, ScopedTask, WallTime},
     ledger::TermLedger,
     scheduler::{
-        job::{Job, RunCause, RunOutcome},
+        job::{Job, RunCause},
         leader::leading::Leading,
-        plan::effect::{RunCompletion, RunOwner, RunStart},
+        plan::{
+            active_run::Withdrawal,
+            effect::{RunCompletion, RunStart},
+            job_id::JobId,
+        },
         run::{
             Cancel,
             assign::OpenRuns,
@@ -113,7 +117,7 @@ impl ActiveRuns {
         let RunStart { owner, job, state, run, .. } = start;
         let key = Arc::clone(&run.key);
         let with = (&self.term, &self.ledger, &self.open_runs);
-        let opened = Opened::new((job, run), with, state, owner != RunOwner::Unknown, self.unknown_from);
+        let opened = Opened::new((job, run), with, state, owner.is_some(), self.unknown_from);
         let task = self.term.spawn_scoped(opened.run());
         self.add(owner, key, control, task);
     }
@@ -137,9 +141,9 @@ impl ActiveRuns {
         }
     }
 
-    /// Ends an open run with `end`, unless a worker has started it.
-    pub(in crate::scheduler) fn withdraw(&self, key: &Arc<str>, end: RunOutcome, why: &str) {
-        self.open_runs.withdraw(key, end, why);
+    /// Ends an open run, unless a worker has started it.
+    pub(in crate::scheduler) fn withdraw(&self, key: &Arc<str>, why: Withdrawal) {
+        self.open_runs.withdraw(key, why.end(), why.reason());
     }
 
     /// Leaves an open run to the next leader.
@@ -166,7 +170,7 @@ impl ActiveRuns {
         controls.filter_map(|(key, run)| run.aborted(key, now)).collect()
     }
 
-    fn add(&mut self, owner: RunOwner, key: Arc<str>, control: RunControl, task: ScopedTask<RunEnd>) {
+    fn add(&mut self, owner: Option<JobId>, key: Arc<str>, control: RunControl, task: ScopedTask<RunEnd>) {
         let (tick, cause) = (control.tick, control.cause);
         self.controls.insert(Arc::clone(&key), control);
         let ended = task.map(move |end| RunCompletion { owner, key, tick, cause, end: end.ok() });

@@ -4,7 +4,7 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RequestId, RunCause},
+        job::{Job, RequestId, RunCause, RunOutcome},
         policy::{Delivery, MisfiredTicks},
         run::pending_run::PendingRun,
         store::{OpenRun, RunRecord, verdict::SkipReason},
@@ -91,4 +91,42 @@ pub(in crate::scheduler) enum SkippedTick {
     Frozen(PendingRun),
     /// The job's schedule or placement was changed while the tick waited.
     Changed(WallTime),
+}
+
+/// The reason for which a run that waits or is open does not start any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) enum Withdrawal {
+    /// The job was paused.
+    Paused,
+    /// The group was frozen.
+    Frozen,
+    /// The job's schedule or placement was changed.
+    Changed,
+    /// The job was removed.
+    Removed,
+    /// No worker has had the job for the ledger's retention.
+    Ended,
+}
+
+impl Withdrawal {
+    /// Returns the outcome of the run.
+    pub(in crate::scheduler) const fn end(self) -> RunOutcome {
+        match self {
+            Self::Paused => RunOutcome::SkippedPaused,
+            Self::Frozen => RunOutcome::SkippedFrozen,
+            Self::Changed => RunOutcome::SkippedMisfire,
+            Self::Removed | Self::Ended => RunOutcome::Cancelled,
+        }
+    }
+
+    /// Returns the reason in the history.
+    pub(in crate::scheduler) const fn reason(self) -> &'static str {
+        match self {
+            Self::Paused => "the job was paused while it waited",
+            Self::Frozen => "the group was frozen",
+            Self::Changed => "the job's schedule or placement was changed while it waited",
+            Self::Removed => "dropped before it began: the job was removed",
+            Self::Ended => "no worker has had the job for the ledger's retention",
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
     node::FencingToken,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
-        plan::active_run::SkippedTick,
+        plan::active_run::{SkippedTick, Withdrawal},
         policy::Delivery,
         run::{on_leader::RunSummary, pending_run::PendingRun},
         store::{
@@ -18,16 +18,6 @@ use crate::{
     },
 };
 use std::{sync::Arc, time::Duration};
-
-/// The reason in the history if a run does not start because the job's schedule or placement was changed.
-pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
-/// The reason in the history if a run does not start because its job was removed.
-pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
-/// The reason in the history if a run does not start because its job was paused.
-pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
-/// The reason in the history if a run does not start because the group was frozen. The entry of all ticks of a freeze
-/// begins with it.
-pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
 
 /// The data for the history entry of ticks that did not run.
 pub(in crate::scheduler) struct NotRun {
@@ -172,9 +162,11 @@ impl Reporter {
                 let why = "it waited for longer than the misfire window";
                 closed(not_run(tick, RunOutcome::SkippedMisfire, why))
             }
-            SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.left_out(job, run, now, (RunOutcome::SkippedPaused, PAUSED)),
-            SkippedTick::Frozen(run) => self.left_out(job, run, now, (RunOutcome::SkippedFrozen, FROZEN)),
+            SkippedTick::Changed(tick) => {
+                not_run(tick, Withdrawal::Changed.end(), Withdrawal::Changed.reason())
+            }
+            SkippedTick::Paused(run) => self.left_out(job, run, now, Withdrawal::Paused),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, Withdrawal::Frozen),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -184,13 +176,8 @@ impl Reporter {
     }
 
     /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(
-        &self,
-        job: &Arc<Job>,
-        run: PendingRun,
-        now: WallTime,
-        (end, why): (RunOutcome, &str),
-    ) -> RunReport {
+    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: Withdrawal) -> RunReport {
+        let (end, why) = (why.end(), why.reason());
         let closes = run.seen.is_some() || is_kept(job, run.at, now);
         let close = closes.then(|| self.close(Arc::clone(&run.key), run.at, end, why));
         let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
@@ -210,7 +197,7 @@ impl Reporter {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        plan::takeover::unfinished,
+        plan::led_job::unfinished,
         policy::{Misfire, MisfireReason, MisfiredTicks},
         schedule::every,
         store::{

@@ -1,6 +1,6 @@
 //! The choice of the run of a job that starts next.
 
-use super::JobPlan;
+use super::LedJob;
 use crate::{
     env::WallTime,
     scheduler::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-impl JobPlan {
+impl LedJob {
     /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
     /// comes first: a worker may already execute it, so this leader must watch the run from the beginning of
     /// the term.
@@ -41,7 +41,7 @@ impl JobPlan {
             .find(|runs| runs.front().is_some_and(PendingRun::is_open))
     }
 
-    /// Removes and returns the run that [`JobPlan::head`] returns. Requested runs and ticks start alternately.
+    /// Removes and returns the run that [`LedJob::head`] returns. Requested runs and ticks start alternately.
     /// Otherwise no requested run would start if each run takes longer than the gap between two ticks.
     fn pop(&mut self) -> Option<PendingRun> {
         for runs in [&mut self.waiting, &mut self.requested] {
@@ -91,13 +91,16 @@ impl JobPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::takeover::unfinished, *};
     use crate::scheduler::{
         job::{Job, RequestId},
-        plan::takeover::unfinished,
         policy::Misfire,
         schedule::{Schedule, delay, every},
-        store::snapshot::tests::{SECOND, at, sealed},
+        store::{
+            JobRow,
+            saved_state::SavedState,
+            snapshot::tests::{SECOND, at, sealed},
+        },
     };
     use std::sync::Arc;
 
@@ -106,14 +109,15 @@ mod tests {
         job.misfire(Misfire::run_all(10 * SECOND))
     }
 
-    fn plan(job: Job, unfinished: Vec<PendingRun>) -> JobPlan {
-        let mut plan = JobPlan::new(Arc::new(job), at(10), unfinished, false).due_since(at(10), None);
+    fn plan(job: Job, unfinished: Vec<PendingRun>) -> LedJob {
+        let (row, state) = (JobRow { since: at(10), ..JobRow::default() }, SavedState::new("j", None));
+        let mut plan = LedJob::new(Arc::new(job), row, state, at(10), unfinished);
         plan.plan_due(&sealed(&[], &[]), at(11));
         plan
     }
 
     /// Starts the next run at 11 s. Returns the time at which its end is needed.
-    fn needed(plan: &mut JobPlan) -> Option<WallTime> {
+    fn needed(plan: &mut LedJob) -> Option<WallTime> {
         let (run, _) = plan.start(at(11));
         plan.end_needed_at(&run.expect("a run that may start"))
     }

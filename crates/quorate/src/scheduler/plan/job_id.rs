@@ -1,0 +1,4 @@
+/// Identifies a job of the leader in its term. A job that is added again under its name gets another id, so that the
+/// ends of its earlier runs are not taken for ends of its later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::scheduler) struct JobId(pub(super) u64);
