@@ -1,6 +1,6 @@
 use super::{Event, MAJORITY, memories::Foundings};
 use crate::sim::worker::POOL;
-use quorate::{env::WallTime, internals::JobRow, scheduler::RequestId};
+use quorate::{env::WallTime, internals::GroupFreeze, scheduler::RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The requests that changed the row of the group's freeze, as far as servers have stored it.
@@ -21,7 +21,8 @@ impl FreezeRows {
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         self.foundings.see(now, POOL, event);
         let Some(stored) = event.stored().filter(|stored| stored.ledger == POOL) else { return };
-        let row = stored.value.filter(|_| **stored.key == *JobRow::FREEZE).map(|value| JobRow::parse(value));
+        let row =
+            stored.value.filter(|_| **stored.key == *GroupFreeze::KEY).map(|value| GroupFreeze::parse(value));
         let Some(Ok(row)) = row else { return };
         for id in row.requests {
             let on = self.on.entry(id).or_default();
@@ -57,8 +58,8 @@ mod tests {
     fn a_change_that_a_majority_has_stored_is_lost_only_if_the_ledger_is_founded() {
         let mut rows = FreezeRows::default();
         let put = |rows: &mut FreezeRows, now, node, id| {
-            let row = JobRow { requests: vec![made::id(id)], ..JobRow::default() };
-            let request = made::put(POOL, 1, JobRow::FREEZE, row.to_value());
+            let row = GroupFreeze { requests: vec![made::id(id)], ..GroupFreeze::default() };
+            let request = made::put(POOL, 1, GroupFreeze::KEY, row.to_value());
             rows.see(made::at(now), &Event::Ran { node, request: &request, reply: &Reply::Written });
         };
         let found = |rows: &mut FreezeRows, now, term| {

@@ -10,23 +10,20 @@ use crate::{
         alert::JobAlert,
         control::IncomingRequest,
         job::Job,
-        leader::{
-            active_runs::{AbortedRun, ActiveRuns},
-            leading::Leading,
-        },
+        leader::{active_runs::ActiveRuns, leading::Leading},
         plan::{
             active_run::Withdrawal,
             effect::{Effect, RunCompletion},
             housekeeping::Housekeeping,
             job_id::JobId,
-            open_request::RequestRow,
-            planner::{Asked, Granted, LeaderSettings, Planner},
+            planner::{LeaderSettings, Planner},
+            requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
         },
         policy::Placement,
         registry::Phase,
         store::{
-            JobAction, JobResponse, JobRow,
+            GroupFreeze, JobAction, JobResponse, RequestRow,
             history_writer::HistoryWriter,
             next_start::NextStart,
             retention::Retention,
@@ -113,7 +110,7 @@ impl<'a> EventLoop<'a> {
             measures: leading.registry.counts().measures().clone(),
         };
         if term.quorum().config().sabotaged(Sabotage::FreezeNotTakenOver) {
-            sealed.forget("", &[JobRow::FREEZE.into()]);
+            sealed.forget("", &[GroupFreeze::KEY.into()]);
         }
         Self {
             leading,
@@ -421,13 +418,13 @@ impl<'a> EventLoop<'a> {
     /// Does the recurring work on the ledger that is due: prunes the ledger, writes the [mark](Planner::mark),
     /// or starts the task that finds the jobs that have ended.
     fn keep_house(&mut self, now: BootTime) {
-        if self.pruning.is_none() && self.housekeeping.take_prune(now) {
+        if self.pruning.is_none() && self.housekeeping.prune.take(now) {
             self.prune();
         }
-        if self.housekeeping.take_mark(now) {
+        if self.housekeeping.mark.take(now) {
             self.write_mark();
         }
-        if self.checking.is_none() && self.housekeeping.take_check(now) {
+        if self.checking.is_none() && self.housekeeping.check.take(now) {
             self.check_unknown_jobs();
         }
     }
@@ -491,11 +488,6 @@ impl<'a> EventLoop<'a> {
             };
             self.run_ended(ended);
         }
-        for run in self.runs.abort() {
-            let AbortedRun { job, tick, cause, key, began, took, started } = run;
-            let reporter = self.planner.reporter();
-            let report = reporter.aborted(&job, (tick, cause), key, (began, took), &started);
-            self.history.enter(report);
-        }
+        self.runs.abort().into_iter().for_each(|aborted| self.run_ended(aborted));
     }
 }

@@ -6,7 +6,6 @@ use crate::{
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
-        plan::open_request::requests_in,
         registry::Phase,
         store::{
             history_writer::HistoryWriter,
@@ -49,8 +48,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     };
     let sealed = LedgerSnapshot::take(adopted).await;
     let jobs = registry.jobs();
-    let causes = requests_in(&sealed).map(|row| (row.id(), row.cause())).collect();
-    let mut requested = requested_ends(&sealed, &causes);
+    let mut requested = requested_ends(&sealed);
     let mut find = |job: &str| Ends::find(jobs.get(job)?, &sealed, requested.remove(job).unwrap_or_default());
     let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();

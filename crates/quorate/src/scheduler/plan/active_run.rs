@@ -5,9 +5,9 @@ use crate::{
     env::WallTime,
     scheduler::{
         job::{Job, RequestId, RunCause, RunOutcome},
-        policy::{Delivery, MisfiredTicks},
+        policy::MisfiredTicks,
         run::pending_run::PendingRun,
-        store::{OpenRun, RunRecord, verdict::SkipReason},
+        store::verdict::SkipReason,
     },
 };
 use std::sync::Arc;
@@ -21,9 +21,7 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) at: WallTime,
     /// The time before which no worker starts the run.
     pub(in crate::scheduler) not_before: WallTime,
-    pub(in crate::scheduler) request: Option<RequestId>,
-    /// True if the run is the catch-up run of a tick.
-    pub(in crate::scheduler) catch_up: bool,
+    pub(in crate::scheduler) cause: RunCause,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
 }
@@ -36,38 +34,18 @@ impl ActiveRun {
             tick: pending.tick,
             at: pending.at,
             not_before: pending.not_before,
-            request: pending.request(),
-            catch_up: pending.cause == RunCause::CatchUp,
+            cause: pending.cause,
             here: !pending.is_for_workers(job),
         }
+    }
+
+    pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {
+        self.cause.request()
     }
 
     /// Returns whether the run's tick is due. It is not yet due if the leader opened the run ahead of its tick.
     pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
         self.here || self.not_before <= now
-    }
-}
-
-/// The next step for a run that an earlier leader has begun.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) enum RecordedRun {
-    /// The leader starts the run again. If the run is open, the leader continues to watch it.
-    Continue(PendingRun),
-    /// The run is lost: the leader closes it without executing it.
-    Lost(PendingRun),
-}
-
-impl PendingRun {
-    /// Returns the next step for this run, which has a record without an end.
-    pub(in crate::scheduler) fn next_step(self, delivery: Delivery) -> RecordedRun {
-        match (&self.seen, delivery) {
-            (Some(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
-                let (cause, not_before) = (*cause, *not_before);
-                RecordedRun::Continue(Self { cause, not_before, ..self })
-            }
-            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(self),
-            (_, Delivery::AtMostOnce) => RecordedRun::Lost(self),
-        }
     }
 }
 

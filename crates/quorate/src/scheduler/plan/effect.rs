@@ -5,7 +5,7 @@ use crate::{
     env::WallTime,
     scheduler::{
         alert::JobAlert,
-        job::{Job, RunCause},
+        job::Job,
         plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         store::{history_writer::RunReport, saved_state::SavedState},
@@ -68,8 +68,6 @@ pub(in crate::scheduler) struct RunCompletion {
     /// The run's job, as in [`RunStart::owner`].
     pub(in crate::scheduler) owner: Option<JobId>,
     pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: RunCause,
     /// `None` if the task of the run panicked.
     pub(in crate::scheduler) end: Option<RunEnd>,
 }

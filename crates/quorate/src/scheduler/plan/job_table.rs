@@ -169,22 +169,15 @@ impl JobTable {
         self.change(id, |job| job.begin(run));
     }
 
-    /// Removes a run that has ended from the active runs, and lets `change` modify the run's job. Then updates
-    /// the job's timer and its position in the ready queue.
-    pub(in crate::scheduler) fn end<T>(
-        &mut self,
-        id: JobId,
-        key: &str,
-        change: impl FnOnce(&mut LedJob, &ActiveRun) -> T,
-    ) -> Option<T> {
-        let slot = self.jobs.get_mut(&id)?;
-        let run = slot.job.end(key)?;
+    /// Removes a run that has ended from the active runs, and returns it. Then updates the job's timer and its position
+    /// in the ready queue.
+    pub(in crate::scheduler) fn end(&mut self, id: JobId, key: &str) -> Option<ActiveRun> {
+        let run = self.jobs.get_mut(&id)?.job.end(key)?;
         if run.here {
             self.ready.on_end();
         }
-        let changed = change(&mut slot.job, &run);
         self.reschedule(id);
-        Some(changed)
+        Some(run)
     }
 
     /// Updates a job's timer and its position in the ready queue after a change of the job.
@@ -280,7 +273,7 @@ mod tests {
         let key = start(&mut jobs, quick, 11);
         plan_due(&mut jobs, 15);
         assert_eq!((jobs.ready().executing(), jobs.pop_ready()), (1, None), "one run at once");
-        assert!(jobs.end(quick, &key, |_, _| ()).is_some() && jobs.end(quick, &key, |_, _| ()).is_none());
+        assert!(jobs.end(quick, &key).is_some() && jobs.end(quick, &key).is_none());
         assert_eq!(jobs.ready().executing(), 0);
         assert_eq!(jobs.pop_ready().into_iter().chain(jobs.pop_ready()).count(), 2, "{slow:?} and {quick:?}");
     }
@@ -309,7 +302,7 @@ mod tests {
         assert_ne!(first, again);
         assert_eq!(jobs.id("runs"), Some(again));
         assert!(jobs.take_ended().is_empty());
-        jobs.end(first, &key, |_, _| ());
+        jobs.end(first, &key);
         assert_eq!(jobs.take_ended().len(), 1);
         jobs.remove(again);
         assert_eq!(jobs.take_ended().len(), 1, "without runs it ends at once");

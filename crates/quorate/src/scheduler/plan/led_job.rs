@@ -147,7 +147,7 @@ impl LedJob {
 
     /// Returns the requests that have an active run of the job.
     pub(in crate::scheduler) fn active_requests(&self) -> BTreeSet<RequestId> {
-        self.active.iter().filter_map(|run| run.request).collect()
+        self.active.iter().filter_map(ActiveRun::request).collect()
     }
 
     fn is_busy(&self) -> bool {
@@ -239,7 +239,7 @@ impl LedJob {
             (self.after_end, self.next) = (None, None);
         }
         if write {
-            self.row = takeover::described(&self.row, &self.job, now);
+            self.row = self.row.described_by(&self.job, now);
         }
         if !self.job.schedule.is_after_end() {
             self.next = self.next_due(self.job.schedule.next_after(self.planned));

@@ -4,16 +4,16 @@
 
 pub(super) mod active_run;
 pub(super) mod effect;
-mod group_freeze;
 pub(super) mod housekeeping;
 pub(super) mod job_id;
 mod job_table;
 mod known_jobs;
 mod led_job;
-pub(super) mod open_request;
+mod open_request;
 pub(super) mod planner;
 mod ready_queue;
 mod reporter;
+pub(super) mod requests;
 pub(in crate::scheduler) mod stand_still;
 mod timer_queue;
 mod unknown_runs;

@@ -10,16 +10,16 @@ use crate::{
         job::Job,
         plan::{
             effect::Effect,
-            group_freeze::GroupFreeze,
             job_id::JobId,
             job_table::JobTable,
             known_jobs::{NeededRecords, jobs_in_ledger, row_keys, warn_unreadable},
             led_job::{LedJob, RemovedJob},
             reporter::Reporter,
+            requests::Requests,
             unknown_runs::UnknownRuns,
         },
         store::{
-            JobRow,
+            GroupFreeze, JobRow,
             record_life::{AHEAD_MAX, held, kept, low_water, window},
             snapshot::LedgerSnapshot,
         },
@@ -37,9 +37,6 @@ mod pauses;
 mod reports;
 mod requests;
 mod run_end;
-
-use requests::Requests;
-pub(in crate::scheduler) use requests::{Asked, Granted};
 
 /// The largest number of jobs that the planner handles in one call. Between two calls other tasks can run, such
 /// as the renewal of the lease.
@@ -102,10 +99,13 @@ pub(in crate::scheduler) struct Planner {
 impl Planner {
     pub(in crate::scheduler) fn new(sealed: LedgerSnapshot, settings: LeaderSettings) -> Self {
         let LeaderSettings { group, worker, term, ttl, max_clock_offset, max_running, measures } = settings;
-        let (freeze, unreadable) = GroupFreeze::find(&sealed);
-        if let Some(why) = unreadable {
-            warn_unreadable(&group, JobRow::FREEZE, &why);
-        }
+        let freeze = sealed
+            .row(GroupFreeze::KEY)
+            .map_or_else(|| Ok(GroupFreeze::default()), |row| GroupFreeze::parse(row));
+        let freeze = freeze.unwrap_or_else(|why| {
+            warn_unreadable(&group, GroupFreeze::KEY, &why);
+            GroupFreeze::default()
+        });
         Self {
             group,
             marked: sealed.row(MARK).and_then(|at| at.parse().ok()).map(WallTime::from_micros),
@@ -137,11 +137,6 @@ impl Planner {
     /// Returns the jobs of the leader, with their timers and the runs that wait.
     pub(in crate::scheduler) fn table(&self) -> &JobTable {
         &self.table
-    }
-
-    /// Returns the reporter, which creates the reports for the history.
-    pub(in crate::scheduler) fn reporter(&self) -> &Reporter {
-        &self.reporter
     }
 
     /// Returns whether jobs wait to be taken over.

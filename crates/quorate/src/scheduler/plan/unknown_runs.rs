@@ -16,13 +16,12 @@ use crate::{
     scheduler::{
         job::Job,
         plan::{
-            active_run::{RecordedRun, Withdrawal},
+            active_run::Withdrawal,
             effect::{Effect, RunStart},
-            known_jobs::stored_state,
         },
         run::pending_run::PendingRun,
         schedule::at,
-        store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
+        store::{job_and_tick, snapshot::LedgerSnapshot},
     },
 };
 use std::{
@@ -48,13 +47,12 @@ impl UnknownRuns {
         for (key, record) in sealed.open_runs() {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
             let run = PendingRun::recorded(Arc::clone(key), tick, record.clone());
-            let job = stand_in(name, tick);
-            let RecordedRun::Continue(run) = run.next_step(job.delivery) else { continue };
             if !run.is_open() {
                 continue;
             }
+            let job = stand_in(name, tick);
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
-            let state = SavedState::new(name, stored_state(sealed, name));
+            let state = sealed.state(name);
             out.push(Effect::Open(RunStart { owner: None, job, state, run, end_needed_at: None }));
         }
     }

@@ -587,7 +587,7 @@ fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
     ended.plan_due(&sealed, at(10));
     start(&mut ended, at(10));
     beside(&mut ended);
-    ended.active.retain(|run| run.request.is_some());
+    ended.active.retain(|run| run.request().is_some());
     ended.begin_after_end(at(20), Some(at(20)));
     assert_eq!(ended.next, Some(at(27)), "after the end of the run before");
     let (mut changed, _) = counts_from_ends();

@@ -31,7 +31,7 @@ impl LedJob {
     /// Returns whether a requested run may start. Under every overlap rule, only one requested run is active at
     /// a time.
     fn may_start_requested(&self) -> bool {
-        !self.active.iter().any(|run| run.request.is_some())
+        !self.active.iter().any(|run| run.request().is_some())
     }
 
     /// Returns the queue whose first run was opened to workers by an earlier leader, if there is such a queue.

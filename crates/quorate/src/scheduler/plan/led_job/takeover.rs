@@ -6,16 +6,12 @@ use crate::{
     env::WallTime,
     scheduler::{
         job::{Job, RunOutcome},
-        plan::{
-            active_run::RecordedRun,
-            known_jobs::{stored_row, stored_state},
-        },
-        policy::Placement,
+        policy::Delivery,
         run::pending_run::PendingRun,
         store::{
             HistoryEntry, JobRow, RecordError, RunKey,
-            record_life::{self, LATE_AFTER},
-            recorded_ends::recorded_entries,
+            record_life::LATE_AFTER,
+            recorded_ends::{RecordedEnd, recorded_ends},
             saved_state::SavedState,
             snapshot::LedgerSnapshot,
         },
@@ -70,9 +66,8 @@ impl RemovedJob {
     /// Returns the data of a job that has ended, from the ledger's records of the job. A job has ended when its
     /// data was not refreshed by any worker during the ledger's retention.
     pub(in crate::scheduler) fn of_ended(sealed: &LedgerSnapshot, job: &str, now: WallTime) -> Self {
-        let row = stored_row(sealed, job).row.unwrap_or_default();
-        let state = SavedState::new(job, stored_state(sealed, job));
-        Self::new(row, now, state, now)
+        let row = sealed.job_row(job).ok().flatten().unwrap_or_default();
+        Self::new(row, now, sealed.state(job), now)
     }
 
     pub(in crate::scheduler) fn state(&self) -> &SavedState {
@@ -105,17 +100,18 @@ pub(in crate::scheduler) fn find(
             (row.map(|row| JobRow { ended: None, since: now, ..row }), true, now, state)
         }
         None => {
-            let state = SavedState::new(&job.name, stored_state(sealed, &job.name));
-            let stored = stored_row(sealed, &job.name);
-            unreadable = stored.unreadable;
-            (stored.row, false, now, state)
+            let row = sealed.job_row(&job.name).unwrap_or_else(|why| {
+                unreadable = Some(why);
+                None
+            });
+            (row, false, now, sealed.state(&job.name))
         }
     };
     let is_new = row.is_none();
     let window = row.as_ref().and_then(|row| row.window).unwrap_or_default();
     let mut moved = false;
     let mut row = row.unwrap_or_else(|| JobRow { since: sealed.begins(now), ..JobRow::default() });
-    let changed = described(&row, &job, now);
+    let changed = row.described_by(&job, now);
     if changed != row {
         let other_times = !is_new && row.schedule != changed.schedule;
         // A change of the placement is handled like a change of the schedule. The records of the old placement
@@ -146,22 +142,6 @@ pub(in crate::scheduler) fn find(
     FoundJob { led: LedJob::new(job, row, state, after, runs), lost, is_new, write, window, unreadable }
 }
 
-/// Returns `row` with the schedule and the rules of `job`.
-pub(super) fn described(row: &JobRow, job: &Job, now: WallTime) -> JobRow {
-    let expected = job.expect_within.is_some();
-    JobRow {
-        schedule: job.schedule.to_string().into(),
-        rules: job.rules().into(),
-        spec: job.schedule.spec(),
-        any_worker: job.placement == Placement::AnyWorker,
-        window: Some(record_life::window(job)),
-        expect_within: job.expect_within,
-        expected_from: expected.then(|| row.expected_from.unwrap_or(now)),
-        succeeded: row.succeeded.filter(|_| expected),
-        ..row.clone()
-    }
-}
-
 /// Notes the ends that the ledger has and the row may not show, because the previous leader ended before it
 /// wrote the row. Returns whether the row has changed.
 fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
@@ -174,15 +154,15 @@ fn note_recorded(row: &mut JobRow, job: &Job, sealed: &LedgerSnapshot) -> bool {
     if !alerts && job.expect_within.is_none() && row.health.is_none() {
         return changed;
     }
-    let ends = recorded_entries(&job.name, sealed);
+    let ends: Vec<RecordedEnd> = recorded_ends(&job.name, sealed).collect();
     // A row without a condition does not say which ends it includes. Then only the last end counts for alerts,
     // so that nothing that is over is reported.
     let judges = |end: &HistoryEntry| {
         matches!(end.end, RunOutcome::Done | RunOutcome::Failed | RunOutcome::TimedOut | RunOutcome::Lost)
     };
-    let last = ends.iter().rev().map(|(end, _)| end).find(|end| judges(end)).map(|end| end.tick);
+    let last = ends.iter().map(|end| &end.entry).find(|end| judges(end)).map(|end| end.tick);
     let after = row.health.as_ref().map(|health| health.changed);
-    for (end, at) in &ends {
+    for RecordedEnd { entry: end, at } in ends.iter().rev() {
         let is_new = after.map_or(last == Some(end.tick), |after| end.tick > after);
         if is_new {
             changed |= row.note_end(end, *at, alerts);
@@ -199,15 +179,9 @@ pub(in crate::scheduler) fn unfinished(
     job: &Job,
     sealed: &LedgerSnapshot,
 ) -> (Vec<PendingRun>, Vec<PendingRun>) {
-    let (mut runs, mut lost) = (Vec::new(), Vec::new());
-    for (tick, record) in sealed.unfinished(&job.name) {
-        let key = RunKey::new(&job.name, tick).key();
-        match PendingRun::recorded(key, tick, record).next_step(job.delivery) {
-            RecordedRun::Continue(run) => runs.push(run),
-            RecordedRun::Lost(run) => lost.push(run),
-        }
-    }
-    (runs, lost)
+    let recorded = |(tick, record)| PendingRun::recorded(RunKey::new(&job.name, tick).key(), tick, record);
+    let runs = sealed.unfinished(&job.name).map(recorded);
+    runs.partition(|run| run.is_open() || job.delivery == Delivery::AtLeastOnce)
 }
 
 /// Returns the time after which ticks are due for a leader that begins at `now`.

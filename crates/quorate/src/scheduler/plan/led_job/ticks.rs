@@ -36,7 +36,7 @@ impl LedJob {
     /// is not called when they end.
     pub(in crate::scheduler) fn begin_after_end(&mut self, since: WallTime, ended: Option<WallTime>) {
         let schedule = &self.job.schedule;
-        let is_open = self.active.iter().any(|run| run.request.is_none())
+        let is_open = self.active.iter().any(|run| run.request().is_none())
             || self.postponed.iter().any(|(_, run)| run.request().is_none());
         if schedule.is_after_end() && self.waiting.is_empty() && !is_open {
             self.after_end = ended.map_or_else(|| schedule.first(since), |end| schedule.next_after_end(end));
@@ -172,7 +172,7 @@ impl LedJob {
     /// due then is not skipped: otherwise a backlog would keep the job from its present ticks.
     fn is_catching_up(&self) -> bool {
         let waits = || self.waiting.iter().any(|run| run.cause == RunCause::CatchUp);
-        self.active.iter().all(|run| run.catch_up) && (self.is_busy() || waits())
+        self.active.iter().all(|run| run.cause == RunCause::CatchUp) && (self.is_busy() || waits())
     }
 
     /// Skips the waiting ticks that came due during catch-up runs, because a later tick now replaces them. Returns the

@@ -30,7 +30,7 @@ impl Planner {
             warn_unreadable(&self.group, &key, &why);
         }
         led.open_ahead_by(self.ahead);
-        if let Some(freeze) = self.freeze.last() {
+        if let Some(freeze) = &self.freeze.last {
             let recorded = self.sealed.last_before(&job.name, freeze.at);
             led.take_freeze(freeze, self.marked.max(recorded));
         }

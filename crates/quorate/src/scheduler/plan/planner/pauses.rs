@@ -7,9 +7,9 @@ use crate::{
         job::{Job, RequestId, RunCause},
         plan::{
             active_run::{ActiveRun, Withdrawal},
+            effect::Effect,
             job_id::JobId,
             led_job::{EndedPause, LedJob, is_before},
-            reporter::NotRun,
         },
         store::Paused,
     },
@@ -20,12 +20,12 @@ impl Planner {
     /// Freezes the group on a request: no tick of its jobs is due before the end. Active and requested runs continue.
     pub(super) fn freeze(&mut self, request: RequestId, paused: Paused, now: WallTime) {
         self.freeze.freeze(request, paused);
-        let Some(frozen) = self.freeze.last().cloned() else { return };
+        let Some(frozen) = self.freeze.last.clone() else { return };
         for id in self.ids() {
             self.end_pauses(id, now);
             let freeze = |led: &mut LedJob| (Arc::clone(led.job()), led.freeze(frozen.clone()));
             let Some((job, skipped)) = self.table.change(id, freeze) else { continue };
-            let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, frozen.until);
+            let is_left_out = |run: &ActiveRun| run.request().is_none() && is_before(run.tick, frozen.until);
             self.withdraw(id, is_left_out, Withdrawal::Frozen);
             self.skip(&job, skipped, now);
         }
@@ -34,7 +34,7 @@ impl Planner {
     /// Ends the freeze on a request.
     pub(super) fn unfreeze(&mut self, request: RequestId, now: WallTime) {
         self.freeze.unfreeze(request, now);
-        let Some(frozen) = self.freeze.last().cloned() else { return };
+        let Some(frozen) = self.freeze.last.clone() else { return };
         for id in self.ids() {
             self.table.change(id, |led| led.change_freeze(&frozen));
             self.end_pauses(id, now);
@@ -53,7 +53,7 @@ impl Planner {
         let Some((job, skipped)) = self.table.change(id, pause).flatten() else { return };
         // A pause skips scheduled ticks only. Requested runs continue, and so do runs of ticks after the end of
         // the pause.
-        let is_left_out = |run: &ActiveRun| run.request.is_none() && is_before(run.tick, until);
+        let is_left_out = |run: &ActiveRun| run.request().is_none() && is_before(run.tick, until);
         self.withdraw(id, is_left_out, Withdrawal::Paused);
         self.skip(&job, skipped, now);
     }
@@ -82,15 +82,14 @@ impl Planner {
     /// Reports the ticks that were skipped because of a pause.
     fn report_pause(&mut self, job: &Arc<Job>, ended: EndedPause) {
         let EndedPause { paused, is_freeze, span } = ended;
-        let Some((first, last)) = span else { return };
+        let Some(span) = span else { return };
         let (end, what) = match is_freeze {
             true => (Withdrawal::Frozen.end(), "the group was frozen"),
             false => (Withdrawal::Paused.end(), "the job was paused"),
         };
         let mut why = format!("{what} by {}", paused.by);
         why += &paused.reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let until = (first != last).then_some(last);
-        let cause = RunCause::Scheduled;
-        self.report_not_run(job, NotRun { tick: first, until, cause, end, why: why.into() });
+        let report = self.reporter.not_run(job, span, RunCause::Scheduled, end, &why);
+        self.effects.push(Effect::Report(Box::new(report)));
     }
 }

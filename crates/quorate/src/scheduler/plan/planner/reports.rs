@@ -10,7 +10,6 @@ use crate::{
             effect::Effect,
             job_id::JobId,
             led_job::LedJob,
-            reporter::NotRun,
         },
         run::pending_run::PendingRun,
         store::{JobRow, history_writer::RunReport},
@@ -65,11 +64,6 @@ impl Planner {
     pub(super) fn lose(&mut self, job: &Arc<Job>, run: PendingRun, now: WallTime) {
         let report = self.reporter.lost(job, run);
         self.report(report, now);
-    }
-
-    /// Enters ticks that did not run in the history.
-    pub(super) fn report_not_run(&mut self, job: &Arc<Job>, ticks: NotRun) {
-        self.effects.push(Effect::Report(Box::new(self.reporter.not_run(job, ticks))));
     }
 
     pub(super) fn skip(&mut self, job: &Arc<Job>, skipped: Vec<SkippedTick>, now: WallTime) {

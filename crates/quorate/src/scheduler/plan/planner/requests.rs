@@ -10,119 +10,31 @@ use crate::{
             effect::Effect,
             job_id::JobId,
             led_job::LedJob,
-            open_request::{NextRun, OpenRequest, requests_in},
-            reporter::NotRun,
+            open_request::{NextRun, OpenRequest},
+            requests::{Asked, Granted, OPEN_MAX},
         },
         run::on_request,
-        store::{JobAction, JobRequest, JobResponse, JobRow, Paused, verdict::SkipReason},
+        store::{GroupFreeze, JobAction, JobRequest, JobResponse, JobRow, Paused, verdict::SkipReason},
     },
 };
 use refusal::{FOLLOWED, too_late};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 mod refusal;
-
-/// The largest number of open requests for runs.
-const OPEN_MAX: usize = 1_000;
-/// The largest number of answers that the leader stores. If a request arrives again, the leader repeats its
-/// answer.
-const ANSWERS_MAX: usize = 10_000;
-
-/// The open requests, and the answers to earlier requests.
-#[derive(Debug, Default)]
-pub(in crate::scheduler) struct Requests {
-    open: BTreeMap<RequestId, OpenRequest>,
-    answers: BTreeMap<RequestId, JobResponse>,
-    /// The rows of those requests of earlier leaders that may be stored on a minority of the nodes only, by the
-    /// id of the request. The leader answers such a request only once a majority stores its row. Otherwise the
-    /// next leader might not find a request that was already answered.
-    unconfirmed: BTreeMap<RequestId, Arc<str>>,
-    /// The number of requests whose rows are being written now.
-    storing: usize,
-    /// The ticks of the triggered runs, by job. Requests of one microsecond get different ticks.
-    triggered: BTreeMap<(Arc<str>, WallTime), RequestId>,
-}
-
-/// The decision on a request, or the answer to it.
-#[derive(Debug)]
-pub(in crate::scheduler) enum Asked {
-    Answer(JobResponse),
-    /// The request is granted if this row can be stored. The leader answers once a majority stores the row.
-    Store(Box<Granted>),
-}
-
-/// A request that the leader grants, and answers once the row of the request is stored.
-#[derive(Debug)]
-pub(in crate::scheduler) struct Granted {
-    id: RequestId,
-    answer: JobResponse,
-    key: Arc<str>,
-    value: Arc<str>,
-    open: Option<OpenRequest>,
-}
-
-impl Granted {
-    /// Returns the key and the value of the row that the leader must store before it answers.
-    pub(in crate::scheduler) fn to_store(&self) -> (Arc<str>, Arc<str>) {
-        (Arc::clone(&self.key), Arc::clone(&self.value))
-    }
-}
-
-impl Requests {
-    /// Returns the time from which on the ledger must keep records for the open requests.
-    pub(super) fn oldest(&self) -> Option<WallTime> {
-        self.open.values().map(|request| request.row().oldest()).min()
-    }
-
-    fn remember(&mut self, id: RequestId, answer: &JobResponse) {
-        if self.answers.len() >= ANSWERS_MAX {
-            self.answers.pop_first();
-        }
-        self.answers.insert(id, answer.clone());
-    }
-
-    fn of_job(&self, job: &str) -> Vec<RequestId> {
-        self.open.iter().filter(|(_, request)| **request.row().job() == *job).map(|(id, _)| *id).collect()
-    }
-
-    /// Returns the tick of the run that a request triggers: the time of the request, or the first microsecond after it
-    /// that no other request for the job has. A request that arrives again keeps its tick.
-    fn tick_of(&mut self, request: &JobRequest) -> WallTime {
-        let (mut tick, job) = (request.at, request.what.job());
-        while self.triggered.get(&(Arc::clone(job), tick)).is_some_and(|id| *id != request.id) {
-            tick = tick + Duration::from_micros(1);
-        }
-        if self.triggered.len() >= ANSWERS_MAX {
-            self.triggered.pop_first();
-        }
-        self.triggered.insert((Arc::clone(job), tick), request.id);
-        tick
-    }
-}
 
 impl Planner {
     /// Takes over the requests that earlier leaders accepted and whose runs have not all ended.
     pub(super) fn resume_requests(&mut self, now: WallTime) {
-        let found: Vec<_> = requests_in(&self.sealed).collect();
+        let found: Vec<_> = self.sealed.requests().collect();
         for row in found {
             let (id, closed) = (row.id(), row.is_closed());
-            self.requests.answers.insert(id, row.answer().clone());
-            if !closed {
-                self.requests.unconfirmed.insert(id, row.to_value());
-            }
+            self.requests.take_over(&row);
             // If this worker does not have the job of the request, another version of the program may have it. So the
             // request stays open for a later leader.
             let Some((_, led)) = self.table.find(row.job()).filter(|_| !closed) else { continue };
             let request = OpenRequest::resume(row, led.job());
-            for tick in request.remaining() {
-                self.requests.triggered.insert((Arc::clone(request.row().job()), *tick), id);
-            }
             self.effects.push(put(&request));
-            self.requests.open.insert(id, request);
+            self.requests.resume(request);
             self.enqueue_next(id, now);
         }
     }
@@ -130,20 +42,11 @@ impl Planner {
     /// Decides on a request. `is_open` is false if the leader starts no more runs, because it is stepping down
     /// or its scheduler is being drained.
     pub(in crate::scheduler) fn ask(&mut self, request: &JobRequest, is_open: bool, now: WallTime) -> Asked {
-        let id = request.id;
-        if let Some(answer) = self.requests.answers.get(&id) {
-            let answer = answer.clone();
-            let Some(taken_over) = self.requests.unconfirmed.get(&id) else { return Asked::Answer(answer) };
-            let now = self.requests.open.get(&id).map(|open| open.row().to_value());
-            let value = now.unwrap_or_else(|| Arc::clone(taken_over));
-            self.requests.storing += 1;
-            return Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: None }));
-        }
-        let asked = self.decide(request, is_open, now).unwrap_or_else(|why| self.refuse(request, why, now));
-        match &asked {
-            Asked::Answer(answer) => self.requests.remember(id, answer),
-            Asked::Store(_) => self.requests.storing += 1,
-        }
+        let asked = match self.requests.repeat(request.id) {
+            Some(asked) => asked,
+            None => self.decide(request, is_open, now).unwrap_or_else(|why| self.refuse(request, why, now)),
+        };
+        self.requests.decided(request.id, &asked);
         asked
     }
 
@@ -167,15 +70,9 @@ impl Planner {
 
     /// Handles the event that a majority has stored the row of a request. Returns the answer to the request.
     pub(in crate::scheduler) fn stored(&mut self, granted: Granted, now: WallTime) -> JobResponse {
-        self.requests.storing -= 1;
-        let Granted { id, answer, open, .. } = granted;
-        // If a request arrives twice before its row is stored, the leader grants the request twice, but must
-        // open it only once.
-        let first = !self.requests.answers.contains_key(&id);
-        self.requests.remember(id, &answer);
-        self.requests.unconfirmed.remove(&id);
-        if let Some(open) = open.filter(|_| first) {
-            self.requests.open.insert(id, open);
+        let id = granted.id;
+        let (answer, is_new) = self.requests.stored(granted);
+        if is_new {
             self.enqueue_next(id, now);
         }
         answer
@@ -184,12 +81,12 @@ impl Planner {
     /// Handles the event that this leader could not store the row of a request. The leader gives no answer for
     /// now, and the inbox passes the request to the leader again.
     pub(in crate::scheduler) fn not_stored(&mut self) {
-        self.requests.storing -= 1;
+        self.requests.not_stored();
     }
 
     /// Handles the end of one run of a request, and adds the request's next run to the waiting runs.
     pub(super) fn requested_run_ended(&mut self, id: RequestId, now: WallTime) {
-        let Some(request) = self.requests.open.get_mut(&id) else { return };
+        let Some(request) = self.requests.get(id) else { return };
         request.on_run_end(now);
         if !request.remaining().is_empty() {
             self.effects.push(put(request));
@@ -209,7 +106,7 @@ impl Planner {
 
     /// Closes the open requests for a job that has ended. The leader found these requests in the ledger.
     pub(super) fn close_requests_of(&mut self, job: &str, now: WallTime) {
-        let of_job = requests_in(&self.sealed).filter(|row| !row.is_closed() && **row.job() == *job);
+        let of_job = self.sealed.requests().filter(|row| !row.is_closed() && **row.job() == *job);
         self.effects.extend(of_job.map(|row| {
             let key = row.id().key();
             Effect::PutRow { key, value: row.closed_at(now).to_value() }
@@ -244,13 +141,12 @@ impl Planner {
         if !is_open {
             return Err("the leader is being drained; ask the next one".into());
         }
-        if self.requests.open.len() + self.requests.storing >= OPEN_MAX {
+        if self.requests.is_full() {
             return Err(format!("{OPEN_MAX} such requests are open; wait until one is over").into());
         }
         let Some(led) = self.table.get(job) else { return Err(being_removed()) };
         let open = OpenRequest::accept(request, led.job(), now)?.at_tick(self.requests.tick_of(request));
-        let (id, answer, value) = (request.id, open.row().answer().clone(), open.row().to_value());
-        Ok(Asked::Store(Box::new(Granted { id, answer, key: id.key(), value, open: Some(open) })))
+        Ok(Asked::opened(open))
     }
 
     /// Cancels runs of a job. If the request has a tick, only the run of this tick is cancelled. Otherwise the
@@ -285,12 +181,11 @@ impl Planner {
     /// Drops those runs of a request that have not started, and returns their number. If `active` is true, one
     /// run of the request is active and continues. Otherwise the request is closed.
     fn drop_runs(&mut self, id: RequestId, active: bool, why: &str, now: WallTime) -> usize {
-        let Some(request) = self.requests.open.get_mut(&id) else { return 0 };
+        let Some(request) = self.requests.get(id) else { return 0 };
         let dropped: Vec<WallTime> = request.remaining().iter().skip(usize::from(active)).copied().collect();
-        if let (Some(&tick), Some(&last)) = (dropped.first(), dropped.last()) {
-            let (until, cause) = ((tick != last).then_some(last), request.cause());
-            let ticks = NotRun { tick, until, cause, end: RunOutcome::Cancelled, why: why.into() };
-            let report = self.reporter.not_run(request.job(), ticks);
+        if let (Some(&first), Some(&last)) = (dropped.first(), dropped.last()) {
+            let (cause, end) = (request.cause(), RunOutcome::Cancelled);
+            let report = self.reporter.not_run(request.job(), (first, last), cause, end, why);
             self.effects.push(Effect::Report(Box::new(report)));
         }
         if active {
@@ -304,7 +199,7 @@ impl Planner {
 
     /// Adds the next run of a request to the job's waiting runs. If no run is left, closes the request.
     fn enqueue_next(&mut self, id: RequestId, now: WallTime) {
-        while let Some(request) = self.requests.open.get_mut(&id) {
+        while let Some(request) = self.requests.get(id) {
             let Some((job_id, led)) = self.table.find(request.row().job()) else {
                 self.drop_runs(id, false, Withdrawal::Removed.reason(), now);
                 return;
@@ -327,8 +222,7 @@ impl Planner {
     }
 
     fn close(&mut self, id: RequestId, now: WallTime) {
-        if let Some(request) = self.requests.open.remove(&id) {
-            self.requests.unconfirmed.remove(&id);
+        if let Some(request) = self.requests.close(id) {
             let value = request.row().clone().closed_at(now).to_value();
             self.effects.push(Effect::PutRow { key: id.key(), value });
         }
@@ -350,7 +244,7 @@ impl Planner {
                 (JobRow::key(&led.job().name), led.row().to_value(), None)
             }
             (JobAction::Freeze { .. } | JobAction::Unfreeze, _) if !is_new => {
-                (JobRow::FREEZE.into(), self.freeze.to_value(), None)
+                (GroupFreeze::KEY.into(), self.freeze.to_value(), None)
             }
             _ => return Asked::Answer(answer),
         };
@@ -413,22 +307,16 @@ impl Planner {
                 if was_frozen || is_repeated { "unfrozen" } else { "was not frozen" }
             }
         };
-        let (key, value) = (JobRow::FREEZE.into(), self.freeze.to_value());
-        Ok(granted(request.id, text, key, value))
+        let (key, value) = (GroupFreeze::KEY.into(), self.freeze.to_value());
+        Ok(Asked::changed(request.id, text, key, value))
     }
 
     /// Grants a request to pause or resume a job. The row is written even if this request did not change it,
     /// because an earlier write may not have reached a majority.
     fn row_granted(&self, request: &JobRequest, text: &str, id: JobId) -> Result<Asked, Arc<str>> {
         let Some(led) = self.table.get(id) else { return Err(being_removed()) };
-        Ok(granted(request.id, text, JobRow::key(&led.job().name), led.row().to_value()))
+        Ok(Asked::changed(request.id, text, JobRow::key(&led.job().name), led.row().to_value()))
     }
-}
-
-/// Grants a request that changes the row under `key`.
-fn granted(id: RequestId, text: &str, key: Arc<str>, value: Arc<str>) -> Asked {
-    let answer = JobResponse::Accepted { text: text.into(), count: 0 };
-    Asked::Store(Box::new(Granted { id, answer, key, value, open: None }))
 }
 
 fn put(request: &OpenRequest) -> Effect {

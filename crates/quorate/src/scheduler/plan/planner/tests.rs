@@ -6,13 +6,10 @@ use crate::scheduler::{
         effect::{RunCompletion, RunStart},
     },
     policy::{Delivery, Misfire, Placement},
-    run::{
-        ExecutionEnd, ExecutionResult,
-        on_leader::{RunEnd, RunSummary},
-    },
+    run::{on_leader::RunEnd, pending_run::PendingRun},
     schedule::{delay, every},
     store::{
-        JobRow, OpenRun, RunKey, RunRecord,
+        HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, sealed, snapshot},
     },
 };
@@ -76,21 +73,14 @@ fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
 }
 
 fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
-    let (owner, key) = (start.owner, Arc::clone(&start.run.key));
-    RunCompletion { owner, key, tick: start.run.tick, cause: start.run.cause, end }
+    RunCompletion { owner: start.owner, key: Arc::clone(&start.run.key), end }
 }
 
-fn done() -> RunSummary {
-    let worked = ExecutionResult {
-        end: ExecutionEnd::Done,
-        error: None,
-        reason: "".into(),
-        attempts: 1,
-        took: SECOND,
-        state: None,
-        output: None,
-    };
-    RunSummary { began: Some(at(11)), worked, worker: Some("w".into()), term: None }
+/// Returns the completion of a run that a worker has executed.
+fn done(start: &RunStart) -> RunCompletion {
+    let (job, PendingRun { tick, cause, .. }) = (&start.job.name, &start.run);
+    let entry = HistoryEntry::new(job, *tick, *cause, RunOutcome::Done, &"w".into(), FencingToken::new(9));
+    completion(start, Some(RunEnd::Ended(Box::new(HistoryEntry { started: Some(at(11)), ..entry }))))
 }
 
 fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {
@@ -165,7 +155,7 @@ fn the_mark_says_up_to_when_all_ticks_are_decided() {
     let started = starts(&mut planner, 12);
     let waits = at(12).as_micros() - 1;
     assert_eq!(mark(&mut planner), Some(waits), "the tick at 12 s waits, and the next leader must find it");
-    planner.run_ended(completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(12));
+    planner.run_ended(done(&started[0]), false, at(12));
     starts(&mut planner, 12);
     assert_eq!(mark(&mut planner), Some(at(12).as_micros()));
 }
@@ -179,7 +169,7 @@ fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
     planner.change(&BTreeMap::new(), at(12));
     let effects = planner.take_effects();
     assert!(matches!(&effects[..], [Effect::RemoveRow { .. }]), "{effects:?}");
-    planner.run_ended(completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
+    planner.run_ended(done(&started[0]), false, at(13));
     let effects = planner.take_effects();
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert!(row_of(&effects, "job/j").is_none(), "{effects:?}");
@@ -191,7 +181,7 @@ fn the_end_of_a_run_is_written_where_the_schedule_counts_from_it() {
     let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
-    planner.run_ended(completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
+    planner.run_ended(done(&started[0]), false, at(13));
     let effects = planner.take_effects();
     let row = JobRow::parse(row_of(&effects, "job/j").expect("its row is written")).unwrap();
     assert_eq!(row.ended, Some(at(13)));
@@ -206,7 +196,7 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
     assert_eq!((watch.owner, watch.run.tick), (None, at(5)));
     assert!(planner.low_water(at(10)) <= at(5), "its record is kept");
     assert_eq!(planner.table().ready().executing(), 0);
-    planner.run_ended(completion(watch, Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
+    planner.run_ended(done(watch), false, at(13));
     let effects = planner.take_effects();
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");

@@ -5,7 +5,7 @@ use crate::{
         alert::AlertKind,
         job::RequestId,
         plan::active_run::Withdrawal,
-        policy::{Delivery, Misfire},
+        policy::{Delivery, Misfire, Placement},
         schedule::every,
         store::{
             Paused, RunRecord,

@@ -3,17 +3,22 @@ use crate::{
     measure::JobsMeasures,
     node::FencingToken,
     scheduler::{
-        job::{Job, RunCause},
-        plan::{effect::RunCompletion, open_request::RequestRow, planner::LeaderSettings},
+        job::Job,
+        plan::{effect::RunCompletion, planner::LeaderSettings},
         policy::{Overlap, Placement},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         schedule::every,
-        store::snapshot::{
-            LedgerSnapshot,
-            tests::{SECOND, at, sealed, snapshot},
+        store::{
+            RequestRow,
+            snapshot::{
+                LedgerSnapshot,
+                tests::{SECOND, at, sealed, snapshot},
+            },
         },
     },
 };
+
+use std::time::Duration;
 
 const NOW: u64 = 10;
 
@@ -199,9 +204,8 @@ fn a_request_is_closed_after_its_last_run() {
         planner.effects.clear();
         assert!(start_next(&mut planner) && !start_next(&mut planner), "one at once");
         let Some(Effect::Execute(start)) = planner.effects.pop() else { panic!("{:?}", planner.effects) };
-        let (owner, key, tick) = (start.owner, start.run.key, start.run.tick);
-        let ended = RunCompletion { owner, key, tick, cause: start.run.cause, end: Some(RunEnd::Left) };
-        assert!(!planner.end_run(id_of(&planner, "j"), ended, false, at(NOW)), "its end is not known");
+        let ended = RunCompletion { owner: start.owner, key: start.run.key, end: Some(RunEnd::Left) };
+        planner.run_ended(ended, false, at(NOW));
         planner.requested_run_ended(RequestId::from_u128(1), at(NOW + run));
         assert_eq!(!closed_rows(&planner.effects).is_empty(), run == count);
     }
@@ -233,8 +237,7 @@ fn a_cancellation_cancels_active_runs_and_drops_requested_ones() {
     );
     planner.effects.clear();
     let owner = planner.table.id("j");
-    let (tick, cause) = (at(NOW), RunCause::Scheduled);
-    planner.run_ended(RunCompletion { owner, key, tick, cause, end: Some(RunEnd::Left) }, false, at(NOW));
+    planner.run_ended(RunCompletion { owner, key, end: Some(RunEnd::Left) }, false, at(NOW));
     assert!(!start_next(&mut planner), "no requested run is left");
 }
 

@@ -1,46 +1,54 @@
-//! The freeze of a group: a pause of all its jobs, stored in one row. The row has the form of a job's row, of which it
-//! uses the pause and the requests.
-
 use crate::{
     env::WallTime,
     scheduler::{
         job::RequestId,
-        plan::known_jobs::{StoredRow, row_of},
-        store::{JobRow, Paused, RecordError, snapshot::LedgerSnapshot},
+        store::{
+            Paused, RecordError,
+            job_row::{note_request, parse},
+        },
     },
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The freeze of the group, as the leader knows it. A freeze that has ended stays in the row until the next one, so
-/// that a leader can end it for jobs for which no earlier leader has.
-#[derive(Debug, Default)]
-pub(in crate::scheduler) struct GroupFreeze(JobRow);
+/// The freeze of a group, which is a pause of all its jobs. The leader writes it to the row `freeze` of the group's
+/// ledger, and any client may read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupFreeze {
+    /// The last freeze. One that has ended stays here until the next one, so that a leader can end it for jobs for which
+    /// no earlier leader has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Paused>,
+    /// The last requests that changed the row, as in [`JobRow::requests`](super::JobRow::requests).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestId>,
+}
 
 impl GroupFreeze {
-    /// Reads the row from the ledger, and the reason why it cannot be read.
-    pub(in crate::scheduler) fn find(sealed: &LedgerSnapshot) -> (Self, Option<RecordError>) {
-        let StoredRow { row, unreadable } = row_of(sealed.row(JobRow::FREEZE));
-        (Self(row.unwrap_or_default()), unreadable)
-    }
+    /// The key of the row.
+    pub const KEY: &str = "freeze";
 
     /// Returns the value of the row.
-    pub(in crate::scheduler) fn to_value(&self) -> Arc<str> {
-        self.0.to_value()
+    pub fn to_value(&self) -> Arc<str> {
+        serde_json::to_string(self).unwrap_or_default().into()
     }
 
-    /// Returns the last freeze, which may have ended.
-    pub(in crate::scheduler) fn last(&self) -> Option<&Paused> {
-        self.0.paused.as_ref()
+    /// Reads the row from its value.
+    ///
+    /// # Errors
+    /// [`RecordError`] if [`GroupFreeze::to_value`] could not have written the value.
+    pub fn parse(value: &str) -> Result<Self, RecordError> {
+        parse("freeze", value)
     }
 
     /// Returns the freeze, if it has not ended.
-    pub(in crate::scheduler) fn active(&self, now: WallTime) -> Option<&Paused> {
-        self.last().filter(|paused| paused.ended(now).is_none())
+    pub fn active(&self, now: WallTime) -> Option<&Paused> {
+        self.last.as_ref().filter(|paused| paused.ended(now).is_none())
     }
 
     /// Returns whether the request has changed the row before.
     pub(in crate::scheduler) fn has_done(&self, request: RequestId) -> bool {
-        self.0.requests.contains(&request)
+        self.requests.contains(&request)
     }
 
     /// Freezes the group from `paused.at` on. If the group is frozen, the reason and the end are replaced. Does
@@ -48,16 +56,16 @@ impl GroupFreeze {
     pub(in crate::scheduler) fn freeze(&mut self, request: RequestId, paused: Paused) {
         if !self.has_done(request) {
             let at = self.active(paused.at).map_or(paused.at, |before| before.at);
-            self.0.paused = Some(Paused { at, ..paused });
-            self.0.changed_by(request);
+            self.last = Some(Paused { at, ..paused });
+            note_request(&mut self.requests, request);
         }
     }
 
     /// Ends the freeze at `now`. Does nothing if the group is not frozen, or the request has changed the row before.
     pub(in crate::scheduler) fn unfreeze(&mut self, request: RequestId, now: WallTime) {
         if !self.has_done(request) && self.active(now).is_some() {
-            self.0.paused.iter_mut().for_each(|paused| paused.until = Some(now));
-            self.0.changed_by(request);
+            self.last.iter_mut().for_each(|paused| paused.until = Some(now));
+            note_request(&mut self.requests, request);
         }
     }
 }
@@ -82,13 +90,13 @@ mod tests {
         let active = |freeze: &GroupFreeze| [10, 29, 30].map(|now| freeze.active(at(now)).is_some());
         assert_eq!(active(&freeze), [true, true, false]);
         freeze.freeze(RequestId::from_u128(2), frozen(20, 40));
-        assert_eq!(freeze.last(), Some(&frozen(10, 40)), "it began with the first request");
+        assert_eq!(freeze.last.as_ref(), Some(&frozen(10, 40)), "it began with the first request");
         freeze.freeze(RequestId::from_u128(2), frozen(20, 99));
-        assert_eq!(freeze.last(), Some(&frozen(10, 40)), "a request is carried out once");
+        assert_eq!(freeze.last.as_ref(), Some(&frozen(10, 40)), "a request is carried out once");
         freeze.unfreeze(RequestId::from_u128(3), at(25));
-        assert_eq!(freeze.last(), Some(&frozen(10, 25)));
+        assert_eq!(freeze.last.as_ref(), Some(&frozen(10, 25)));
         freeze.freeze(RequestId::from_u128(4), frozen(50, 60));
-        assert_eq!(freeze.last(), Some(&frozen(50, 60)), "a later freeze has a beginning of its own");
+        assert_eq!(freeze.last.as_ref(), Some(&frozen(50, 60)), "a later freeze has a beginning of its own");
         freeze.unfreeze(RequestId::from_u128(5), at(70));
         assert!(!freeze.has_done(RequestId::from_u128(5)) && freeze.has_done(RequestId::from_u128(4)));
     }
