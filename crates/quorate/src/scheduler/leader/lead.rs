@@ -53,7 +53,7 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();
     let (history, mut noting) =
-        HistoryWriter::start((ledger, &led), term, registry.counts().clone(), ends, next_start.starts());
+        HistoryWriter::start(ledger, &led, term, registry.counts().clone(), ends, next_start.starts());
     // The worker vouches for its jobs from its start on, and may have set the lifetimes of the ledgers before the seal has
     // created this one. A ledger without a lifetime lasts for the nodes' default.
     let kept = async {

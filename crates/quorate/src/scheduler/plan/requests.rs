@@ -168,7 +168,7 @@ impl Requests {
     }
 
     fn remember(&mut self, id: RequestId, answer: &JobResponse) {
-        if self.answers.len() >= ANSWERS_MAX {
+        if self.answers.len() >= ANSWERS_MAX && !self.answers.contains_key(&id) {
             self.answers.pop_first();
         }
         self.answers.insert(id, answer.clone());

@@ -116,7 +116,8 @@ impl LedgerSnapshot {
         &self,
         delivery: Delivery,
         key: &Arc<str>,
-        (at, due): (WallTime, WallTime),
+        at: WallTime,
+        due: WallTime,
     ) -> Decided {
         let seen = self.runs.get(key);
         if seen.is_some_and(RunRecord::is_closed) {
@@ -339,7 +340,7 @@ pub(in crate::scheduler) mod tests {
 
     fn decided(sealed: &LedgerSnapshot, delivery: Delivery, tick: u64) -> (Decision, bool) {
         let Decided { decision, unknown, .. } =
-            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), (at(tick), at(tick)));
+            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), at(tick), at(tick));
         (decision, unknown)
     }
 

@@ -130,7 +130,7 @@ impl LedJob {
     ) {
         let key = RunKey::new(&self.job.name, tick).key();
         let at = record_from(&self.job, tick, self.row.since);
-        let decided = sealed.decide(self.job.delivery, &key, (at, tick));
+        let decided = sealed.decide(self.job.delivery, &key, at, tick);
         match decided.decision {
             // The tick has a record. If that record is not closed, the run was added to the plan when the
             // leader took the job over, and must not be added again.

@@ -50,6 +50,8 @@ impl Planner {
         asked
     }
 
+    /// Decides on a request that has not arrived before.
+    ///
     /// # Errors
     /// The reason for which the leader refuses the request.
     fn decide(&mut self, request: &JobRequest, is_open: bool, now: WallTime) -> Result<Asked, Arc<str>> {
