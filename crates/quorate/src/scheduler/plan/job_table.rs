@@ -16,9 +16,11 @@ use std::{collections::BTreeMap, mem, sync::Arc};
 /// The leader's jobs. A job stays in the table until it is removed and its last run has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
-    /// Each job is in a box, so that the nodes of the map are small.
-    jobs: BTreeMap<JobId, Box<Slot>>,
-    last: JobId,
+    /// Each slot is in a box, so that the list is short and grows without a copy of the jobs.
+    slots: Vec<Option<Box<Slot>>>,
+    vacant: Vec<usize>,
+    /// The number of jobs that were added.
+    added: u64,
     names: BTreeMap<Arc<str>, JobId>,
     timers: TimerQueue,
     ready: ReadyQueue,
@@ -29,6 +31,7 @@ pub(in crate::scheduler) struct JobTable {
 
 #[derive(Debug)]
 struct Slot {
+    id: JobId,
     job: LedJob,
     phase: Phase,
     timer: Option<WallTime>,
@@ -49,8 +52,9 @@ impl JobTable {
     /// Creates an empty table for a leader that executes at most `max_executing` runs at once.
     pub(in crate::scheduler) fn new(max_executing: usize, measures: JobsMeasures) -> Self {
         Self {
-            jobs: BTreeMap::new(),
-            last: JobId(0),
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            added: 0,
             names: BTreeMap::new(),
             timers: TimerQueue::default(),
             ready: ReadyQueue::new(max_executing),
@@ -71,11 +75,16 @@ impl JobTable {
 
     /// Returns all jobs, including removed jobs that have active runs.
     pub(in crate::scheduler) fn jobs(&self) -> impl Iterator<Item = &LedJob> + Clone {
-        self.jobs.values().map(|slot| &slot.job)
+        self.slots.iter().flatten().map(|slot| &slot.job)
     }
 
     pub(in crate::scheduler) fn get(&self, id: JobId) -> Option<&LedJob> {
-        self.jobs.get(&id).map(|slot| &slot.job)
+        let slot = self.slots.get(id.place)?.as_ref();
+        slot.filter(|slot| slot.id == id).map(|slot| &slot.job)
+    }
+
+    fn slot_mut(&mut self, id: JobId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.place)?.as_deref_mut().filter(|slot| slot.id == id)
     }
 
     /// Returns a job that is not removed, and its id.
@@ -97,12 +106,16 @@ impl JobTable {
     /// Adds a job, and returns its id. If `registering` is true, no run of the job starts until the job's
     /// row is written and [`JobTable::registered`] is called.
     pub(in crate::scheduler) fn add(&mut self, job: LedJob, registering: bool) -> JobId {
-        self.last.0 += 1;
-        let id = self.last;
+        let id = JobId { place: self.vacant.pop().unwrap_or(self.slots.len()), seq: self.added };
+        self.added += 1;
         self.names.insert(Arc::clone(&job.job().name), id);
         let gauges = self.measures.gauges(&job.job().name);
         let phase = if registering { Phase::Registering } else { Phase::Open };
-        self.jobs.insert(id, Box::new(Slot { job, phase, timer: None, place: None, gauges }));
+        let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, gauges }));
+        match self.slots.get_mut(id.place) {
+            Some(vacant) => *vacant = slot,
+            None => self.slots.push(slot),
+        }
         self.reschedule(id);
         id
     }
@@ -114,14 +127,14 @@ impl JobTable {
         id: JobId,
         change: impl FnOnce(&mut LedJob) -> T,
     ) -> Option<T> {
-        let changed = change(&mut self.jobs.get_mut(&id)?.job);
+        let changed = change(&mut self.slot_mut(id)?.job);
         self.reschedule(id);
         Some(changed)
     }
 
     /// Handles the end of the write of a new job's row.
     pub(in crate::scheduler) fn registered(&mut self, id: JobId) {
-        if let Some(slot) = self.jobs.get_mut(&id).filter(|slot| slot.phase == Phase::Registering) {
+        if let Some(slot) = self.slot_mut(id).filter(|slot| slot.phase == Phase::Registering) {
             slot.phase = Phase::Open;
             self.reschedule(id);
         }
@@ -130,9 +143,10 @@ impl JobTable {
     /// Marks a job as removed. Another job can then get the same name. The removed job stays in the table until
     /// its last run has ended.
     pub(in crate::scheduler) fn remove(&mut self, id: JobId) {
-        let Some(slot) = self.jobs.get_mut(&id) else { return };
+        let Some(slot) = self.slot_mut(id) else { return };
         slot.phase = Phase::Removed;
-        self.names.remove(&slot.job.job().name);
+        let name = Arc::clone(&slot.job.job().name);
+        self.names.remove(&name);
         self.reschedule(id);
     }
 
@@ -145,7 +159,7 @@ impl JobTable {
     /// its id. The next [`JobTable::change`] of the job sets the timer again.
     pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<JobId> {
         let id = self.timers.pop(now)?;
-        if let Some(slot) = self.jobs.get_mut(&id) {
+        if let Some(slot) = self.slot_mut(id) {
             slot.timer = None;
         }
         Some(id)
@@ -155,7 +169,7 @@ impl JobTable {
     /// The next [`JobTable::change`] of the job puts it back.
     pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<JobId> {
         let id = self.ready.pop()?;
-        if let Some(slot) = self.jobs.get_mut(&id) {
+        if let Some(slot) = self.slot_mut(id) {
             slot.place = None;
         }
         Some(id)
@@ -172,7 +186,7 @@ impl JobTable {
     /// Removes a run that has ended from the active runs, and returns it. Then updates the job's timer and its position
     /// in the ready queue.
     pub(in crate::scheduler) fn end(&mut self, id: JobId, key: &str) -> Option<ActiveRun> {
-        let run = self.jobs.get_mut(&id)?.job.end(key)?;
+        let run = self.slot_mut(id)?.job.end(key)?;
         if run.here {
             self.ready.on_end();
         }
@@ -182,7 +196,8 @@ impl JobTable {
 
     /// Updates a job's timer and its position in the ready queue after a change of the job.
     fn reschedule(&mut self, id: JobId) {
-        let Some(slot) = self.jobs.get_mut(&id) else { return };
+        let slot = self.slots.get_mut(id.place).and_then(Option::as_deref_mut);
+        let Some(slot) = slot.filter(|slot| slot.id == id) else { return };
         let (led, asleep) = (&slot.job, slot.phase != Phase::Open);
         let removed = slot.phase == Phase::Removed;
         let timer = led.wake().filter(|_| !asleep);
@@ -196,7 +211,8 @@ impl JobTable {
         self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
-            self.ended.extend(self.jobs.remove(&id).map(|slot| slot.job));
+            self.ended.extend(self.slots[id.place].take().map(|slot| slot.job));
+            self.vacant.push(id.place);
             // The gauges of this job name are zero now. If a job of the same name was added meanwhile, its
             // gauges must be set again.
             if let Some(same) = self.ended.last().and_then(|ended| self.id(&ended.job().name)) {
@@ -307,6 +323,7 @@ mod tests {
         jobs.remove(again);
         assert_eq!(jobs.take_ended().len(), 1, "without runs it ends at once");
         let next = jobs.add(entry("next", 1), true);
+        assert!(next.place == again.place && next != again);
         jobs.registered(again);
         assert_eq!((jobs.timers().next(), jobs.jobs().count()), (None, 1), "that write was not of this job");
         jobs.registered(next);

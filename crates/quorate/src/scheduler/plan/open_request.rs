@@ -8,7 +8,7 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RequestId, RunCause},
+        job::{Job, RunCause},
         run::pending_run::PendingRun,
         store::{
             JobAction, JobRequest, JobResponse, RequestRow, requested_key,
@@ -210,7 +210,7 @@ mod tests {
         ledger::FOUNDED,
         node::FencingToken,
         scheduler::{
-            job::RunOutcome,
+            job::{RequestId, RunOutcome},
             policy::Delivery,
             schedule::every,
             store::{

@@ -84,8 +84,12 @@ impl ReadyQueue {
 mod tests {
     use super::*;
 
-    fn place(here: bool, priority: i32, tick: u64, job: u64) -> Option<ReadyOrder> {
-        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), JobId(job)))
+    fn id(place: usize) -> JobId {
+        JobId { place, seq: 7 }
+    }
+
+    fn place(here: bool, priority: i32, tick: u64, job: usize) -> Option<ReadyOrder> {
+        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), id(job)))
     }
 
     #[test]
@@ -99,7 +103,7 @@ mod tests {
             place(false, -1, 9, 5),
         ];
         places.into_iter().for_each(|place| ready.set(None, place));
-        let order: Vec<u64> = std::iter::from_fn(|| ready.pop()).map(|JobId(job)| job).collect();
+        let order: Vec<usize> = std::iter::from_fn(|| ready.pop()).map(|job| job.place).collect();
         assert_eq!(order, [5, 3, 4, 1, 2]);
     }
 
@@ -110,9 +114,9 @@ mod tests {
         ready.set(None, place(true, 0, 1, 1));
         assert_eq!(ready.pop(), None);
         ready.set(None, place(false, 0, 2, 2));
-        assert_eq!((ready.pop(), ready.pop()), (Some(JobId(2)), None));
+        assert_eq!((ready.pop(), ready.pop()), (Some(id(2)), None));
         ready.on_end();
-        assert_eq!((ready.pop(), ready.executing()), (Some(JobId(1)), 0));
+        assert_eq!((ready.pop(), ready.executing()), (Some(id(1)), 0));
     }
 
     #[test]

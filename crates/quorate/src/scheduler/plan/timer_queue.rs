@@ -32,7 +32,10 @@ impl TimerQueue {
     /// within such a short time are handled together.
     pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
         let first = self.next()?;
-        self.timers.range(..=(first + within, JobId(u64::MAX))).next_back().map(|(at, _)| *at)
+        self.timers
+            .range(..=(first + within, JobId { place: usize::MAX, seq: u64::MAX }))
+            .next_back()
+            .map(|(at, _)| *at)
     }
 
     /// Removes the earliest timer if its job is due at `now`, and returns the job.
@@ -46,6 +49,10 @@ impl TimerQueue {
 mod tests {
     use super::*;
 
+    fn id(place: usize) -> JobId {
+        JobId { place, seq: 7 }
+    }
+
     fn at(micros: u64) -> WallTime {
         WallTime::from_micros(micros)
     }
@@ -53,13 +60,13 @@ mod tests {
     #[test]
     fn due_jobs_come_in_the_order_of_their_times() {
         let mut timers = TimerQueue::default();
-        timers.set(JobId(1), None, Some(at(7)));
-        timers.set(JobId(2), None, Some(at(5)));
-        timers.set(JobId(3), None, Some(at(9)));
+        timers.set(id(1), None, Some(at(7)));
+        timers.set(id(2), None, Some(at(5)));
+        timers.set(id(3), None, Some(at(9)));
         assert_eq!((timers.next(), timers.pop(at(4))), (Some(at(5)), None));
         assert_eq!(
             [timers.pop(at(7)), timers.pop(at(7)), timers.pop(at(7))],
-            [Some(JobId(2)), Some(JobId(1)), None]
+            [Some(id(2)), Some(id(1)), None]
         );
     }
 
@@ -68,23 +75,23 @@ mod tests {
         let mut timers = TimerQueue::default();
         let group = |timers: &TimerQueue| timers.next_group(Duration::from_micros(5));
         assert_eq!(group(&timers), None);
-        timers.set(JobId(3), None, Some(at(13)));
+        timers.set(id(3), None, Some(at(13)));
         assert_eq!(group(&timers), Some(at(13)), "a job alone does not wait");
-        timers.set(JobId(1), None, Some(at(8)));
-        timers.set(JobId(2), None, Some(at(10)));
+        timers.set(id(1), None, Some(at(8)));
+        timers.set(id(2), None, Some(at(10)));
         assert_eq!(group(&timers), Some(at(13)));
-        timers.set(JobId(4), None, Some(at(14)));
+        timers.set(id(4), None, Some(at(14)));
         assert_eq!(group(&timers), Some(at(13)), "later by more than that");
     }
 
     #[test]
     fn a_job_has_one_timer() {
         let mut timers = TimerQueue::default();
-        timers.set(JobId(1), None, Some(at(7)));
-        timers.set(JobId(1), Some(at(7)), Some(at(9)));
-        timers.set(JobId(1), Some(at(9)), Some(at(9)));
+        timers.set(id(1), None, Some(at(7)));
+        timers.set(id(1), Some(at(7)), Some(at(9)));
+        timers.set(id(1), Some(at(9)), Some(at(9)));
         assert_eq!((timers.pop(at(8)), timers.next()), (None, Some(at(9))));
-        timers.set(JobId(1), Some(at(9)), None);
+        timers.set(id(1), Some(at(9)), None);
         assert_eq!(timers.next(), None);
     }
 }

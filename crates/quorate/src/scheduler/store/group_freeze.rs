@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct GroupFreeze {
     /// The last freeze. One that has ended stays here until the next one, so that a leader can end it for jobs for which
     /// no earlier leader has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "paused", default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Paused>,
     /// The last requests that changed the row, as in [`JobRow::requests`](super::JobRow::requests).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -99,5 +99,7 @@ mod tests {
         assert_eq!(freeze.last.as_ref(), Some(&frozen(50, 60)), "a later freeze has a beginning of its own");
         freeze.unfreeze(RequestId::from_u128(5), at(70));
         assert!(!freeze.has_done(RequestId::from_u128(5)) && freeze.has_done(RequestId::from_u128(4)));
+        assert!(freeze.to_value().starts_with(r#"{"paused":{"by":"ann","at":50,"until":60},"requests":["#));
+        assert_eq!(GroupFreeze::parse(&freeze.to_value()).unwrap(), freeze, "the next leader reads the same");
     }
 }
