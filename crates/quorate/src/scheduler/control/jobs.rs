@@ -340,7 +340,7 @@ impl Jobs {
     /// Reads the row of a job, without those of the other jobs. Only the error for an unknown job reads them all, to
     /// suggest a name.
     async fn row(&self, job: &str) -> Result<JobRow, JobsError> {
-        match self.stored(JobRow::key(job)).await?.and_then(|row| JobRow::parse(&row).ok()) {
+        match self.stored_row(JobRow::key(job)).await? {
             Some(row) => Ok(row),
             None => self.find(job).await.map(|found| found.row),
         }
@@ -358,13 +358,14 @@ impl Jobs {
 
     /// Reads the last freeze of the group, which may have ended.
     pub(super) async fn last_freeze(&self) -> Result<Option<Paused>, JobsError> {
-        Ok(self.stored(GroupFreeze::KEY.into()).await?.and_then(|row| GroupFreeze::parse(&row).ok()?.last))
+        let key: Arc<str> = GroupFreeze::KEY.into();
+        let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
+        Ok(ledger.records.get(&key).and_then(|value| GroupFreeze::parse(value).ok()?.last))
     }
 
-    /// Reads the value of a row.
-    async fn stored(&self, key: Arc<str>) -> Result<Option<Arc<str>>, JobsError> {
+    async fn stored_row(&self, key: Arc<str>) -> Result<Option<JobRow>, JobsError> {
         let ledger = answers(LedgerView::read_keys(&self.ledger, std::slice::from_ref(&key)).await)?;
-        Ok(ledger.records.get(&key).cloned())
+        Ok(ledger.records.get(&key).and_then(|value| JobRow::parse(value).ok()))
     }
 
     /// Reads the jobs of the group.
