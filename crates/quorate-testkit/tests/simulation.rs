@@ -405,7 +405,7 @@ const FOUND: [(&str, u64, &str); 32] = [
         "contact-all",
         40_574,
         "runs: a leader opened two runs of a job whose runs must not overlap, one of them stored by a minority; \
-         scheduler/plan/job_plan_tests.rs: \
+         scheduler/plan/led_job/plan_tests.rs: \
          of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first",
     ),
     (
@@ -436,7 +436,7 @@ const FOUND: [(&str, u64, &str); 32] = [
         "durable",
         167,
         "requests: an expired request was answered as accepted from a row that a minority stored; \
-         scheduler/plan/requests_tests.rs: \
+         scheduler/plan/planner/requests/tests.rs: \
          a_request_that_an_earlier_leader_accepted_is_answered_once_a_majority_stores_its_row",
     ),
     (
@@ -449,7 +449,7 @@ const FOUND: [(&str, u64, &str); 32] = [
         "default",
         7_218,
         "requests: a leader ran catch-ups for ticks that a pause had left out, because one node still had the job's row from \
-         before the end of the pause; scheduler/plan/job_entry_tests.rs: \
+         before the end of the pause; scheduler/plan/led_job/takeover/row_tests.rs: \
          an_older_row_does_not_restore_the_ticks_of_a_pause_that_has_ended",
     ),
     (
@@ -462,7 +462,7 @@ const FOUND: [(&str, u64, &str); 32] = [
         "contact-all",
         32_182,
         "requests: a leader refused an expired request that an earlier leader had accepted on a minority, and a later \
-         leader carried it out; scheduler/plan/requests_tests.rs: \
+         leader carried it out; scheduler/plan/planner/requests/tests.rs: \
          a_refused_request_is_answered_once_its_closing_row_is_stored",
     ),
     (

@@ -9,8 +9,8 @@ pub use crate::scheduler::{
     policy::{DUE_MAX, DueTicks, MisfireReason, MisfiredTicks, due},
     schedule::{OffsetChange, OffsetEffect, ScheduleSpec},
     store::{
-        AssignedTo, JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError, RunKey,
-        RunRecord,
+        AssignedTo, GroupFreeze, JobAction, JobRequest, JobResponse, JobRow, OpenRun, Paused, RecordError,
+        RunKey, RunRecord,
         verdict::{Decision, SkipReason, first_opened, voided},
     },
 };

@@ -1,6 +1,6 @@
 use super::{Event, MAJORITY, memories::Foundings};
 use crate::sim::{Stored, worker::POOL};
-use quorate::{env::WallTime, internals::JobRow, scheduler::RequestId};
+use quorate::{env::WallTime, internals::GroupFreeze, scheduler::RequestId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The requests that changed the row of the group's freeze, as far as servers have stored it.
@@ -20,9 +20,9 @@ impl FreezeRows {
     /// Handles an event at the true time `now`.
     pub(super) fn see(&mut self, now: WallTime, event: &Event<'_>) {
         self.foundings.see(now, POOL, event);
-        let is_freeze = |stored: &Stored<'_>| stored.ledger == POOL && **stored.key == *JobRow::FREEZE;
+        let is_freeze = |stored: &Stored<'_>| stored.ledger == POOL && **stored.key == *GroupFreeze::KEY;
         for stored in event.stored().into_iter().filter(is_freeze) {
-            let Ok(row) = JobRow::parse(stored.value) else { continue };
+            let Ok(row) = GroupFreeze::parse(stored.value) else { continue };
             for id in row.requests {
                 let on = self.on.entry(id).or_default();
                 on.insert(stored.node.to_owned());
@@ -58,8 +58,8 @@ mod tests {
     fn a_change_that_a_majority_has_stored_is_lost_only_if_the_ledger_is_founded() {
         let mut rows = FreezeRows::default();
         let put = |rows: &mut FreezeRows, now, node, id| {
-            let row = JobRow { requests: vec![made::id(id)], ..JobRow::default() };
-            let request = made::put(POOL, 1, JobRow::FREEZE, row.to_value());
+            let row = GroupFreeze { requests: vec![made::id(id)], ..GroupFreeze::default() };
+            let request = made::put(POOL, 1, GroupFreeze::KEY, row.to_value());
             rows.see(made::at(now), &Event::Ran { node, request: &request, reply: &Reply::Written });
         };
         let found = |rows: &mut FreezeRows, now, term| {

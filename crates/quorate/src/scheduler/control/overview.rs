@@ -7,7 +7,7 @@ use crate::{
             error::JobsError,
             jobs::{Jobs, answers},
         },
-        store::{JobRow, Paused},
+        store::{GroupFreeze, Paused},
     },
 };
 
@@ -31,7 +31,7 @@ impl Jobs {
     /// Safe: the call only reads.
     #[doc(hidden)]
     pub async fn overview(&self) -> Result<GroupOverview, JobsError> {
-        let read = answers(LedgerView::ask_keys(self.ledger(), &[JobRow::FREEZE.into()]).await)?;
+        let read = answers(LedgerView::ask_keys(self.ledger(), &[GroupFreeze::KEY.into()]).await)?;
         let mut copies = self.copies(&read);
         if let Some(copies) = copies.as_mut().filter(|copies| copies.is_incomplete() && copies.complete() > 0)
             && let Ok(all) = self.ledger().read().await
@@ -39,8 +39,8 @@ impl Jobs {
             copies.count(&all);
         }
         let ledger = LedgerView::of(read);
-        let frozen = ledger.records.get(JobRow::FREEZE).and_then(|row| JobRow::parse(row).ok()?.paused);
-        let frozen = frozen.filter(|frozen| frozen.ended(self.now()).is_none());
+        let freeze = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok());
+        let frozen = freeze.and_then(|freeze| freeze.active(self.now()).cloned());
         Ok(GroupOverview { frozen, copies })
     }
 

@@ -10,7 +10,7 @@ use crate::{
         plan::planner::MARK,
         policy::Placement,
         schedule::{InvalidSchedule, Schedule},
-        store::{HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
+        store::{GroupFreeze, HistoryEntry, JobRow, OpenRun, Paused, RunKey, RunRecord},
     },
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -196,7 +196,7 @@ pub(super) fn schedule(row: &JobRow) -> Result<Schedule, InvalidSchedule> {
 /// Returns the jobs in the ledger, by name. Rows of a later version, which this version cannot read, are left out.
 pub(super) fn jobs(ledger: &LedgerView) -> BTreeMap<Arc<str>, RegisteredJob> {
     let mut running = running(ledger);
-    let frozen = ledger.records.get(JobRow::FREEZE).and_then(|row| JobRow::parse(row).ok()?.paused);
+    let frozen = ledger.records.get(GroupFreeze::KEY).and_then(|row| GroupFreeze::parse(row).ok()?.last);
     let rows = ledger
         .records
         .iter()
@@ -315,10 +315,10 @@ mod tests {
     #[test]
     fn each_row_that_can_be_read_is_a_job() {
         let unreadable = (JobRow::key("k"), "?".into());
-        let frozen = JobRow { paused: Some(Paused::default()), ..JobRow::default() };
-        let found = jobs(&ledger(1, [row("s"), unreadable, (JobRow::FREEZE.into(), frozen.to_value())]));
+        let frozen = GroupFreeze { last: Some(Paused::default()), ..GroupFreeze::default() };
+        let found = jobs(&ledger(1, [row("s"), unreadable, (GroupFreeze::KEY.into(), frozen.to_value())]));
         assert_eq!(found.keys().map(|name| &**name).collect::<Vec<_>>(), ["j"]);
-        assert_eq!((&*found["j"].row.schedule, &found["j"].frozen), ("s", &frozen.paused));
+        assert_eq!((&*found["j"].row.schedule, &found["j"].frozen), ("s", &frozen.last));
     }
 
     #[test]

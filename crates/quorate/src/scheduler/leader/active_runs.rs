@@ -6,9 +6,12 @@ use crate::{
     env::{BootTime, ScopedTask, WallTime},
     ledger::TermLedger,
     scheduler::{
-        job::{Job, RunCause, RunOutcome},
         leader::leading::Leading,
-        plan::effect::{RunCompletion, RunOwner, RunStart},
+        plan::{
+            active_run::Withdrawal,
+            effect::{RunCompletion, RunStart},
+            job_id::JobId,
+        },
         run::{
             Cancel,
             assign::OpenRuns,
@@ -17,7 +20,7 @@ use crate::{
             session::Sessions,
             span::run_span,
         },
-        store::{RunRecord, next_start::NextStart, snapshot::LedgerSnapshot},
+        store::{next_start::NextStart, snapshot::LedgerSnapshot},
     },
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -33,34 +36,15 @@ pub(in crate::scheduler) struct ActiveRuns {
     unknown_from: WallTime,
     next_start: NextStart,
     tasks: FuturesUnordered<BoxFuture<'static, RunCompletion>>,
-    /// The means to cancel or withdraw each run, by the key of the run.
-    controls: BTreeMap<Arc<str>, RunControl>,
+    /// The runs that the leader executes, by key.
+    executing: BTreeMap<Arc<str>, Executing>,
 }
 
-/// A run that the leader dropped after the handler had started.
-pub(in crate::scheduler) struct AbortedRun {
-    pub(in crate::scheduler) job: Arc<Job>,
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: RunCause,
-    pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) began: WallTime,
-    pub(in crate::scheduler) took: Duration,
-    /// The *started* record of the run.
-    pub(in crate::scheduler) started: RunRecord,
-}
-
-/// The means to cancel or withdraw an active run.
-struct RunControl {
-    job: Arc<Job>,
-    tick: WallTime,
-    cause: RunCause,
+/// A run that the leader executes.
+struct Executing {
+    owner: Option<JobId>,
     cancel: Cancel,
-    kind: RunKind,
-}
-
-enum RunKind {
-    Executing(Began),
-    Open,
+    began: Began,
 }
 
 impl ActiveRuns {
@@ -80,15 +64,16 @@ impl ActiveRuns {
             unknown_from: sealed.founded_at() + term.quorum().config().max_ttl,
             next_start,
             tasks: FuturesUnordered::new(),
-            controls: BTreeMap::new(),
+            executing: BTreeMap::new(),
         }
     }
 
     /// Starts the task that executes a run on the leader.
     pub(in crate::scheduler) fn execute(&mut self, start: RunStart) {
         let (cancel, began) = (Cancel::default(), Began::default());
-        let control = RunControl::new(&start, &cancel, RunKind::Executing(Arc::clone(&began)));
         let RunStart { owner, job, state, run, end_needed_at } = start;
+        let executing = Executing { owner, cancel: cancel.clone(), began: Arc::clone(&began) };
+        self.executing.insert(Arc::clone(&run.key), executing);
         let run = Run {
             job,
             start: run,
@@ -104,18 +89,17 @@ impl ActiveRuns {
         // parent.
         let span = run_span(&run.job, run.start.tick, run.start.cause, self.term.token());
         let (key, task) = (Arc::clone(&run.start.key), self.term.spawn_scoped(run.run(span)));
-        self.add(owner, key, control, task);
+        self.add(owner, key, task);
     }
 
     /// Gives a run to the workers.
     pub(in crate::scheduler) fn open(&mut self, start: RunStart) {
-        let control = RunControl::new(&start, &Cancel::default(), RunKind::Open);
         let RunStart { owner, job, state, run, .. } = start;
         let key = Arc::clone(&run.key);
         let with = (&self.term, &self.ledger, &self.open_runs);
-        let opened = Opened::new((job, run), with, state, owner != RunOwner::Unknown, self.unknown_from);
+        let opened = Opened::new((job, run), with, state, owner.is_some(), self.unknown_from);
         let task = self.term.spawn_scoped(opened.run());
-        self.add(owner, key, control, task);
+        self.add(owner, key, task);
     }
 
     /// Says whether the leader has jobs for any worker.
@@ -130,16 +114,15 @@ impl ActiveRuns {
 
     /// Cancels a run.
     pub(in crate::scheduler) fn cancel(&self, key: &Arc<str>, why: &str) {
-        match self.controls.get(key) {
-            Some(RunControl { kind: RunKind::Open, .. }) => self.open_runs.cancel(key, why),
+        match self.executing.get(key) {
             Some(run) => run.cancel.cancel(why),
-            None => {}
+            None => self.open_runs.cancel(key, why),
         }
     }
 
-    /// Ends an open run with `end`, unless a worker has started it.
-    pub(in crate::scheduler) fn withdraw(&self, key: &Arc<str>, end: RunOutcome, why: &str) {
-        self.open_runs.withdraw(key, end, why);
+    /// Ends an open run, unless a worker has started it.
+    pub(in crate::scheduler) fn withdraw(&self, key: &Arc<str>, why: Withdrawal) {
+        self.open_runs.withdraw(key, why.end(), why.reason());
     }
 
     /// Leaves an open run to the next leader.
@@ -153,37 +136,30 @@ impl ActiveRuns {
     /// If the future is dropped, no completion is lost: the next call returns it.
     pub(in crate::scheduler) async fn next(&mut self) -> Option<RunCompletion> {
         let ended = self.tasks.next().await?;
-        self.controls.remove(&ended.key);
+        self.executing.remove(&ended.key);
         Some(ended)
     }
 
-    /// Drops all active runs. Returns the runs that the leader executed itself and whose handlers had started,
-    /// so that their histories get an entry.
-    pub(in crate::scheduler) fn abort(&mut self) -> Vec<AbortedRun> {
+    /// Drops all active runs. Returns the completions of the runs that the leader executed itself and whose handlers had
+    /// started, so that their histories get an entry.
+    pub(in crate::scheduler) fn abort(&mut self) -> Vec<RunCompletion> {
         self.tasks.clear();
         let now = self.term.env().now();
-        let controls = std::mem::take(&mut self.controls).into_iter();
-        controls.filter_map(|(key, run)| run.aborted(key, now)).collect()
+        let executing = std::mem::take(&mut self.executing).into_iter();
+        executing.filter_map(|(key, run)| run.aborted(key, now)).collect()
     }
 
-    fn add(&mut self, owner: RunOwner, key: Arc<str>, control: RunControl, task: ScopedTask<RunEnd>) {
-        let (tick, cause) = (control.tick, control.cause);
-        self.controls.insert(Arc::clone(&key), control);
-        let ended = task.map(move |end| RunCompletion { owner, key, tick, cause, end: end.ok() });
+    fn add(&mut self, owner: Option<JobId>, key: Arc<str>, task: ScopedTask<RunEnd>) {
+        let ended = task.map(move |end| RunCompletion { owner, key, end: end.ok() });
         self.tasks.push(ended.boxed());
     }
 }
 
-impl RunControl {
-    fn new(start: &RunStart, cancel: &Cancel, kind: RunKind) -> Self {
-        let (job, tick, cause) = (Arc::clone(&start.job), start.run.tick, start.run.cause);
-        Self { job, tick, cause, cancel: cancel.clone(), kind }
-    }
-
-    fn aborted(self, key: Arc<str>, now: BootTime) -> Option<AbortedRun> {
-        let RunKind::Executing(began) = self.kind else { return None };
-        let (began, since, started) = began.get()?.clone();
-        let (job, tick, cause) = (self.job, self.tick, self.cause);
-        Some(AbortedRun { job, tick, cause, key, began, took: now.since(since), started })
+impl Executing {
+    /// Returns the completion of the run, which was dropped at `now`. Returns `None` if its handler had not begun.
+    fn aborted(self, key: Arc<str>, now: BootTime) -> Option<RunCompletion> {
+        let (began, since) = *self.began.get()?;
+        let end = RunEnd::Aborted { began, took: now.since(since) };
+        Some(RunCompletion { owner: self.owner, key, end: Some(end) })
     }
 }

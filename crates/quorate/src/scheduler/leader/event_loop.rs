@@ -9,15 +9,13 @@ use crate::{
     scheduler::{
         alert::JobAlert,
         control::IncomingRequest,
-        job::{Job, RunOutcome},
-        leader::{
-            active_runs::{AbortedRun, ActiveRuns},
-            leading::Leading,
-        },
+        job::Job,
+        leader::{active_runs::ActiveRuns, leading::Leading},
         plan::{
+            active_run::Withdrawal,
             effect::{Effect, RunCompletion},
             housekeeping::Housekeeping,
-            open_request::RequestRow,
+            job_id::JobId,
             planner::{LeaderSettings, Planner},
             requests::{Asked, Granted},
             stand_still::{ClockChange, StandStill},
@@ -25,7 +23,7 @@ use crate::{
         policy::Placement,
         registry::Phase,
         store::{
-            JobAction, JobResponse, JobRow,
+            GroupFreeze, JobAction, JobResponse, RequestRow,
             history_writer::HistoryWriter,
             next_start::NextStart,
             retention::Retention,
@@ -64,8 +62,8 @@ pub(in crate::scheduler) struct EventLoop<'a> {
     led: TermLedger,
     history: HistoryWriter,
     runs: ActiveRuns,
-    /// The tasks that register jobs in the ledger. Each returns the index of its job in the planner's table.
-    registering: FuturesUnordered<BoxFuture<'static, usize>>,
+    /// The tasks that register jobs in the ledger. Each returns the id of its job.
+    registering: FuturesUnordered<BoxFuture<'static, JobId>>,
     /// The tasks that write the rows of granted requests. The leader answers a request after the write.
     storing: FuturesUnordered<BoxFuture<'static, StoreEnd>>,
     /// The calls of jobs' functions for alerts. Each returns the alert that was reported, or `None` if the alert
@@ -112,7 +110,7 @@ impl<'a> EventLoop<'a> {
             measures: leading.registry.counts().measures().clone(),
         };
         if term.quorum().config().sabotaged(Sabotage::FreezeNotTakenOver) {
-            sealed.forget("", &[JobRow::FREEZE.into()]);
+            sealed.forget("", &[GroupFreeze::KEY.into()]);
         }
         Self {
             leading,
@@ -156,11 +154,11 @@ impl<'a> EventLoop<'a> {
             tokio::select! { biased;
                 () = step_down.cancelled() => break,
                 Some(ended) = self.runs.next() => self.run_ended(ended),
-                Some(place) = self.registering.next() => self.registered(place),
+                Some(job) = self.registering.next() => self.planner.registered(job),
                 Some(end) = self.storing.next() => self.store_ended(end),
                 Some(reported) = self.alerting.next() => {
-                    let effects = reported.map(|alert| self.planner.alert_reported(&alert));
-                    self.carry_out(effects.unwrap_or_default());
+                    reported.iter().for_each(|alert| self.planner.alert_reported(alert));
+                    self.carry_out();
                 }
                 // Requests are accepted only once all jobs are taken over, so that each request finds its
                 // job.
@@ -180,8 +178,8 @@ impl<'a> EventLoop<'a> {
                 }
                 Some(ended) = OptionFuture::from(self.checking.as_mut()) => {
                     self.checking = None;
-                    let effects = self.planner.jobs_ended(ended.unwrap_or_default(), self.now());
-                    self.carry_out(effects);
+                    self.planner.jobs_ended(ended.unwrap_or_default(), self.now());
+                    self.carry_out();
                 }
                 () = self.env.sleep_until_poll(decided, wake, latest) => {}
             }
@@ -204,22 +202,21 @@ impl<'a> EventLoop<'a> {
             // A job may be replaced by one that is due earlier.
             self.runs.next_start().change();
         }
-        let effects = self.planner.take_over(self.now());
-        self.carry_out(effects);
+        self.planner.take_over(self.now());
+        self.carry_out();
         let is_open = self.leading.registry.phase() == Phase::Open;
         let mut more = self.planner.has_jobs_to_take();
         if is_open {
             let now = self.now();
             // Also without a job that is due, the planner notes that it has decided on all ticks up to now.
-            let is_due = self.planner.next_due().is_some_and(|at| at <= now);
+            let is_due = self.planner.table().timers().next().is_some_and(|at| at <= now);
             if !is_due || self.planner.next_group().is_some_and(|at| at <= now) {
-                let (effects, more_due) = self.planner.plan_due(now);
-                more |= more_due;
-                self.carry_out(effects);
+                more |= self.planner.plan_due(now);
+                self.carry_out();
             }
-            let effects = self.planner.start_ready(self.now());
-            self.carry_out(effects);
-        } else if self.planner.executing() == 0 {
+            self.planner.start_ready(self.now());
+            self.carry_out();
+        } else if self.executing() == 0 {
             // Runs that are open to workers may still be active. This leader does not wait for them, because
             // the next leader continues to watch them.
             return None;
@@ -235,7 +232,7 @@ impl<'a> EventLoop<'a> {
         }
         let next = self.planner.next_group().filter(|_| is_open);
         // If runs wait for the end of others, these ends must be recorded at once.
-        self.runs.next_start().set(next.filter(|_| !self.planner.is_full()));
+        self.runs.next_start().set(next.filter(|_| !self.planner.table().ready().is_full()));
         let due = next.map(|next| now + self.now().until(next));
         let wake = due.into_iter().chain([now + WAKE_EVERY]).min()?;
         let latest = due.into_iter().chain([self.housekeeping.next()]).min()?;
@@ -258,8 +255,8 @@ impl<'a> EventLoop<'a> {
             None => {}
         }
         if let Some(elapsed) = self.clock.elapsed(now) {
-            let effects = self.planner.note_overdue(elapsed);
-            self.carry_out(effects);
+            self.planner.note_overdue(elapsed);
+            self.carry_out();
         }
     }
 
@@ -297,19 +294,19 @@ impl<'a> EventLoop<'a> {
         self.runs.next_start().change();
         let jobs = self.leading.registry.jobs();
         self.runs.need_workers(jobs.values().any(|job| job.placement == Placement::AnyWorker));
-        let effects = self.planner.change(&jobs, self.now());
-        self.carry_out(effects);
+        self.planner.change(&jobs, self.now());
+        self.carry_out();
     }
 
     fn run_ended(&mut self, ended: RunCompletion) {
         let stepping_down = self.leading.term.step_down_token().is_cancelled();
-        let effects = self.planner.run_ended(ended, stepping_down, self.now());
-        self.carry_out(effects);
+        self.planner.run_ended(ended, stepping_down, self.now());
+        self.carry_out();
     }
 
-    fn registered(&mut self, place: usize) {
-        let effects = self.planner.registered(place);
-        self.carry_out(effects);
+    /// Returns the number of runs that the leader executes.
+    fn executing(&self) -> usize {
+        self.planner.table().ready().executing()
     }
 
     fn ask(&mut self, request: IncomingRequest) {
@@ -321,8 +318,8 @@ impl<'a> EventLoop<'a> {
             *until = WallTime::from_micros(FencingToken::MAX.get());
         }
         let is_open = self.leading.registry.phase() == Phase::Open;
-        let (effects, asked) = self.planner.ask(request, is_open, self.now());
-        self.carry_out(effects);
+        let asked = self.planner.ask(&request, is_open, self.now());
+        self.carry_out();
         match asked {
             // The send fails if the caller has stopped waiting for the answer. This is not an error.
             Asked::Answer(answer) => drop(reply.send(answer)),
@@ -343,17 +340,18 @@ impl<'a> EventLoop<'a> {
             return self.planner.not_stored();
         }
         self.runs.next_start().change();
-        let (effects, answer) = self.planner.stored(*granted, self.now());
-        self.carry_out(effects);
+        let answer = self.planner.stored(*granted, self.now());
+        self.carry_out();
         let _ = reply.send(answer);
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+    /// Carries out the effects of the planner's decisions.
+    fn carry_out(&mut self) {
+        for effect in self.planner.take_effects() {
             match effect {
                 Effect::PutRow { key, value } => self.led.put(&key, Some(value)),
                 Effect::Alert { job, key, value, alerts } => self.alert(&job, &key, value, alerts),
-                Effect::Register { place, job, key, value, due } => {
+                Effect::Register { id, job, key, value, due } => {
                     if self.leading.registry.was_stored(&job) {
                         self.forgotten.push(Arc::clone(&job));
                     }
@@ -362,7 +360,7 @@ impl<'a> EventLoop<'a> {
                         true => self.led.write(&key, value).boxed(),
                         false => self.led.write_later(&key, value).boxed(),
                     };
-                    self.register(place, job, written);
+                    self.register(id, job, written);
                 }
                 Effect::RemoveRow { key } => self.led.put(&key, None),
                 Effect::KeepState(state) => state.keep(&self.led),
@@ -370,9 +368,9 @@ impl<'a> EventLoop<'a> {
                 Effect::Execute(start) => self.runs.execute(start),
                 Effect::Open(start) => self.runs.open(start),
                 Effect::Cancel { key, why } => self.runs.cancel(&key, &why),
-                Effect::Withdraw { end: RunOutcome::SkippedFrozen, .. }
+                Effect::Withdraw { why: Withdrawal::Frozen, .. }
                     if self.leaves_out(Sabotage::FrozenRunsStayOpen) => {}
-                Effect::Withdraw { key, end, why } => self.runs.withdraw(&key, end, &why),
+                Effect::Withdraw { key, why } => self.runs.withdraw(&key, why),
                 Effect::Release { key } => self.runs.release(&key),
                 Effect::Report(mut report) => {
                     if report.entry.end.is_skipped() && self.leaves_out(Sabotage::SkipsNotClosed) {
@@ -408,30 +406,25 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn register(
-        &mut self,
-        place: usize,
-        job: Arc<str>,
-        written: BoxFuture<'static, Result<(), LedgerError>>,
-    ) {
+    fn register(&mut self, id: JobId, job: Arc<str>, written: BoxFuture<'static, Result<(), LedgerError>>) {
         self.registering.push(Box::pin(async move {
             if let Err(error) = written.await {
                 tracing::warn!(job = &*job, "not registered in the ledger yet: {error}");
             }
-            place
+            id
         }));
     }
 
     /// Does the recurring work on the ledger that is due: prunes the ledger, writes the [mark](Planner::mark),
     /// or starts the task that finds the jobs that have ended.
     fn keep_house(&mut self, now: BootTime) {
-        if self.pruning.is_none() && self.housekeeping.take_prune(now) {
+        if self.pruning.is_none() && self.housekeeping.prune.take(now) {
             self.prune();
         }
-        if self.housekeeping.take_mark(now) {
+        if self.housekeeping.mark.take(now) {
             self.write_mark();
         }
-        if self.checking.is_none() && self.housekeeping.take_check(now) {
+        if self.checking.is_none() && self.housekeeping.check.take(now) {
             self.check_unknown_jobs();
         }
     }
@@ -452,8 +445,8 @@ impl<'a> EventLoop<'a> {
     }
 
     fn write_mark(&mut self) {
-        let effects = self.planner.mark().into_iter().collect();
-        self.carry_out(effects);
+        self.planner.mark();
+        self.carry_out();
     }
 
     fn check_unknown_jobs(&mut self) {
@@ -481,7 +474,7 @@ impl<'a> EventLoop<'a> {
         let margin = FLUSH.min(self.leading.grace / 5);
         // Only the runs that the leader executes are counted. The runs that are open to workers continue, and
         // the next leader watches them.
-        while self.planner.executing() > 0 {
+        while self.executing() > 0 {
             let Some(until) = self.leading.term.work_until() else { break };
             let until = until - margin;
             let Some(Some(ended)) = self.env.before(until, self.runs.next()).await else {
@@ -495,11 +488,6 @@ impl<'a> EventLoop<'a> {
             };
             self.run_ended(ended);
         }
-        for run in self.runs.abort() {
-            let AbortedRun { job, tick, cause, key, began, took, started } = run;
-            let reporter = self.planner.reporter();
-            let report = reporter.aborted(&job, (tick, cause), key, (began, took), &started);
-            self.history.enter(report);
-        }
+        self.runs.abort().into_iter().for_each(|aborted| self.run_ended(aborted));
     }
 }

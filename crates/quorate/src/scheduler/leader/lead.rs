@@ -6,7 +6,6 @@ use crate::{
     scheduler::{
         control::IncomingRequest,
         leader::{event_loop::EventLoop, leading::Leading, ledger_writes::LedgerWrites},
-        plan::open_request::requests_in,
         registry::Phase,
         store::{
             history_writer::HistoryWriter,
@@ -49,13 +48,12 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     };
     let sealed = LedgerSnapshot::take(adopted).await;
     let jobs = registry.jobs();
-    let causes = requests_in(&sealed).map(|row| (row.id(), row.cause())).collect();
-    let mut requested = requested_ends(&sealed, &causes);
+    let mut requested = requested_ends(&sealed);
     let mut find = |job: &str| Ends::find(jobs.get(job)?, &sealed, requested.remove(job).unwrap_or_default());
     let ends = sealed.jobs_with_runs().into_iter().filter_map(&mut find).collect();
     let next_start = NextStart::new();
     let (history, mut noting) =
-        HistoryWriter::start((ledger, &led), term, registry.counts().clone(), ends, next_start.starts());
+        HistoryWriter::start(ledger, &led, term, registry.counts().clone(), ends, next_start.starts());
     // The worker vouches for its jobs from its start on, and may have set the lifetimes of the ledgers before the seal has
     // created this one. A ledger without a lifetime lasts for the nodes' default.
     let kept = async {

@@ -4,10 +4,10 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RequestId, RunCause},
-        policy::{Delivery, MisfiredTicks},
+        job::{Job, RequestId, RunCause, RunOutcome},
+        policy::MisfiredTicks,
         run::pending_run::PendingRun,
-        store::{OpenRun, RunRecord, verdict::SkipReason},
+        store::verdict::SkipReason,
     },
 };
 use std::sync::Arc;
@@ -21,9 +21,7 @@ pub(in crate::scheduler) struct ActiveRun {
     pub(in crate::scheduler) at: WallTime,
     /// The time before which no worker starts the run.
     pub(in crate::scheduler) not_before: WallTime,
-    pub(in crate::scheduler) request: Option<RequestId>,
-    /// True if the run is the catch-up run of a tick.
-    pub(in crate::scheduler) catch_up: bool,
+    pub(in crate::scheduler) cause: RunCause,
     /// True if the leader executes the run.
     pub(in crate::scheduler) here: bool,
 }
@@ -36,38 +34,18 @@ impl ActiveRun {
             tick: pending.tick,
             at: pending.at,
             not_before: pending.not_before,
-            request: pending.request(),
-            catch_up: pending.cause == RunCause::CatchUp,
+            cause: pending.cause,
             here: !pending.is_for_workers(job),
         }
+    }
+
+    pub(in crate::scheduler) fn request(&self) -> Option<RequestId> {
+        self.cause.request()
     }
 
     /// Returns whether the run's tick is due. It is not yet due if the leader opened the run ahead of its tick.
     pub(in crate::scheduler) fn is_due(&self, now: WallTime) -> bool {
         self.here || self.not_before <= now
-    }
-}
-
-/// The next step for a run that an earlier leader has begun.
-#[derive(Debug, PartialEq)]
-pub(in crate::scheduler) enum RecordedRun {
-    /// The leader starts the run again. If the run is open, the leader continues to watch it.
-    Continue(PendingRun),
-    /// The run is lost: the leader closes it without executing it.
-    Lost(PendingRun),
-}
-
-impl PendingRun {
-    /// Returns the next step for this run, which has a record without an end.
-    pub(in crate::scheduler) fn next_step(self, delivery: Delivery) -> RecordedRun {
-        match (&self.seen, delivery) {
-            (Some(RunRecord::Open(OpenRun { cause, not_before, .. })), _) => {
-                let (cause, not_before) = (*cause, *not_before);
-                RecordedRun::Continue(Self { cause, not_before, ..self })
-            }
-            (_, Delivery::AtLeastOnce) => RecordedRun::Continue(self),
-            (_, Delivery::AtMostOnce) => RecordedRun::Lost(self),
-        }
     }
 }
 
@@ -91,4 +69,42 @@ pub(in crate::scheduler) enum SkippedTick {
     Frozen(PendingRun),
     /// The job's schedule or placement was changed while the tick waited.
     Changed(WallTime),
+}
+
+/// The reason for which a run that waits or is open does not start any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scheduler) enum Withdrawal {
+    /// The job was paused.
+    Paused,
+    /// The group was frozen.
+    Frozen,
+    /// The job's schedule or placement was changed.
+    Changed,
+    /// The job was removed.
+    Removed,
+    /// No worker has had the job for the ledger's retention.
+    Ended,
+}
+
+impl Withdrawal {
+    /// Returns the outcome of the run.
+    pub(in crate::scheduler) const fn end(self) -> RunOutcome {
+        match self {
+            Self::Paused => RunOutcome::SkippedPaused,
+            Self::Frozen => RunOutcome::SkippedFrozen,
+            Self::Changed => RunOutcome::SkippedMisfire,
+            Self::Removed | Self::Ended => RunOutcome::Cancelled,
+        }
+    }
+
+    /// Returns the reason in the history.
+    pub(in crate::scheduler) const fn reason(self) -> &'static str {
+        match self {
+            Self::Paused => "the job was paused while it waited",
+            Self::Frozen => "the group was frozen",
+            Self::Changed => "the job's schedule or placement was changed while it waited",
+            Self::Removed => "dropped before it began: the job was removed",
+            Self::Ended => "no worker has had the job for the ledger's retention",
+        }
+    }
 }

@@ -5,7 +5,8 @@ use crate::{
     env::WallTime,
     scheduler::{
         alert::JobAlert,
-        job::{Job, RunCause, RunOutcome},
+        job::Job,
+        plan::{active_run::Withdrawal, job_id::JobId},
         run::{on_leader::RunEnd, pending_run::PendingRun},
         store::{history_writer::RunReport, saved_state::SavedState},
     },
@@ -20,9 +21,9 @@ pub(in crate::scheduler) enum Effect {
     PutRow { key: Arc<str>, value: Arc<str> },
     /// Writes the row of a job, then reports these alerts to the job's function.
     Alert { job: Arc<Job>, key: Arc<str>, value: Arc<str>, alerts: Vec<JobAlert> },
-    /// Writes the row of a new job. When the write has ended, the event loop passes the job's `place` in the
-    /// job table back to the planner. `due` is the time of the job's first tick.
-    Register { place: usize, job: Arc<str>, key: Arc<str>, value: Arc<str>, due: WallTime },
+    /// Writes the row of a new job. When the write has ended, the event loop passes the id of the job back to the
+    /// planner. `due` is the time of the job's first tick.
+    Register { id: JobId, job: Arc<str>, key: Arc<str>, value: Arc<str>, due: WallTime },
     /// Removes a row.
     RemoveRow { key: Arc<str> },
     /// Writes the state of a job that was added again.
@@ -37,7 +38,7 @@ pub(in crate::scheduler) enum Effect {
     /// Cancels the active run under this key, for this reason.
     Cancel { key: Arc<str>, why: Arc<str> },
     /// Ends the open run under this key, unless a worker has started the run.
-    Withdraw { key: Arc<str>, end: RunOutcome, why: Arc<str> },
+    Withdraw { key: Arc<str>, why: Withdrawal },
     /// Stops watching the open run under this key. The run stays open.
     Release { key: Arc<str> },
     /// Writes the end of a run, or of ticks that did not run, to the history.
@@ -51,7 +52,9 @@ pub(in crate::scheduler) enum Effect {
 /// A run that is about to start.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunStart {
-    pub(in crate::scheduler) owner: RunOwner,
+    /// The run's job. `None` if the leader does not have it, for example because it belongs to another version of the
+    /// program.
+    pub(in crate::scheduler) owner: Option<JobId>,
     pub(in crate::scheduler) job: Arc<Job>,
     pub(in crate::scheduler) state: SavedState,
     pub(in crate::scheduler) run: PendingRun,
@@ -59,22 +62,12 @@ pub(in crate::scheduler) struct RunStart {
     pub(in crate::scheduler) end_needed_at: Option<WallTime>,
 }
 
-/// The job to which a run belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) enum RunOwner {
-    /// A job of the leader, given by its place in the job table.
-    Job(usize),
-    /// A job that the leader does not have, for example a job of another version of the program.
-    Unknown,
-}
-
 /// The event that the leader's task for a run has ended, with the result of the task.
 #[derive(Debug)]
 pub(in crate::scheduler) struct RunCompletion {
-    pub(in crate::scheduler) owner: RunOwner,
+    /// The run's job, as in [`RunStart::owner`].
+    pub(in crate::scheduler) owner: Option<JobId>,
     pub(in crate::scheduler) key: Arc<str>,
-    pub(in crate::scheduler) tick: WallTime,
-    pub(in crate::scheduler) cause: RunCause,
     /// `None` if the task of the run panicked.
     pub(in crate::scheduler) end: Option<RunEnd>,
 }

@@ -10,20 +10,21 @@ const MARK_EVERY: Duration = Duration::from_secs(10);
 /// The times at which the leader next prunes the ledger, writes its mark, and checks which jobs have ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Housekeeping {
-    prune: Recurring,
-    mark: Recurring,
-    check: Recurring,
+    pub(in crate::scheduler) prune: Recurring,
+    pub(in crate::scheduler) mark: Recurring,
+    pub(in crate::scheduler) check: Recurring,
 }
 
+/// The time at which some work is due, and the time between two times.
 #[derive(Debug)]
-struct Recurring {
+pub(in crate::scheduler) struct Recurring {
     at: BootTime,
     every: Duration,
 }
 
 impl Recurring {
     /// Returns whether the work is due at `now`. If it is, sets the time at which the work is due next.
-    fn take(&mut self, now: BootTime) -> bool {
+    pub(in crate::scheduler) fn take(&mut self, now: BootTime) -> bool {
         let due = now >= self.at;
         if due {
             self.at = now + self.every;
@@ -47,21 +48,6 @@ impl Housekeeping {
     pub(in crate::scheduler) fn next(&self) -> BootTime {
         self.prune.at.min(self.mark.at).min(self.check.at)
     }
-
-    /// Returns whether the ledger must be pruned now.
-    pub(in crate::scheduler) fn take_prune(&mut self, now: BootTime) -> bool {
-        self.prune.take(now)
-    }
-
-    /// Returns whether the mark must be written now.
-    pub(in crate::scheduler) fn take_mark(&mut self, now: BootTime) -> bool {
-        self.mark.take(now)
-    }
-
-    /// Returns whether the leader must now check which jobs have ended.
-    pub(in crate::scheduler) fn take_check(&mut self, now: BootTime) -> bool {
-        self.check.take(now)
-    }
 }
 
 #[cfg(test)]
@@ -74,11 +60,11 @@ mod tests {
     fn each_kind_of_work_recurs_by_its_own_time() {
         let start = BootTime::from_nanos(7);
         let mut work = Housekeeping::new(start, 20 * SECOND);
-        assert!(work.take_prune(start) && work.take_check(start) && work.take_mark(start));
+        assert!(work.prune.take(start) && work.check.take(start) && work.mark.take(start));
         let later = start + 10 * SECOND;
-        assert!(!work.take_prune(later) && !work.take_check(later) && work.take_mark(later));
+        assert!(!work.prune.take(later) && !work.check.take(later) && work.mark.take(later));
         let late = start + 60 * SECOND;
-        assert!(work.take_prune(late) && !work.take_prune(late), "once, however late");
-        assert!(work.take_check(late) && !work.take_check(late + 19 * SECOND));
+        assert!(work.prune.take(late) && !work.prune.take(late), "once, however late");
+        assert!(work.check.take(late) && !work.check.take(late + 19 * SECOND));
     }
 }

@@ -1,44 +1,51 @@
-//! The jobs that the leader has, by name and by place. A place is an index in the table. Each job has a timer
-//! and a position in the ready queue.
+//! The jobs that the leader has. Each job has a timer and a position in the ready queue.
 
 use crate::{
     env::WallTime,
     measure::{JobGauges, JobsMeasures},
     scheduler::plan::{
         active_run::ActiveRun,
-        job_entry::JobEntry,
+        job_id::JobId,
+        led_job::LedJob,
         ready_queue::{ReadyOrder, ReadyQueue},
         timer_queue::TimerQueue,
     },
 };
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// The leader's jobs. A job keeps its place until the job is removed and its last run has ended. After that,
-/// another job may get the place.
+/// The leader's jobs. A job stays in the table until it is removed and its last run has ended.
 #[derive(Debug)]
 pub(in crate::scheduler) struct JobTable {
     /// Each slot is in a box, so that the list is short and grows without a copy of the jobs.
     slots: Vec<Option<Box<Slot>>>,
     vacant: Vec<usize>,
-    names: BTreeMap<Arc<str>, usize>,
+    /// The number of jobs that were added.
+    added: u64,
+    names: BTreeMap<Arc<str>, JobId>,
     timers: TimerQueue,
     ready: ReadyQueue,
     /// Removed jobs whose last run has ended since the last call of [`JobTable::take_ended`].
-    ended: Vec<JobEntry>,
+    ended: Vec<LedJob>,
     measures: JobsMeasures,
 }
 
 #[derive(Debug)]
 struct Slot {
-    entry: JobEntry,
-    /// True while the first write of the job's row is in progress. No run of the job starts before this write
-    /// has ended.
-    registering: bool,
-    /// True if the job was removed. Active runs continue, and no further run of the job starts.
-    removed: bool,
+    id: JobId,
+    job: LedJob,
+    phase: Phase,
     timer: Option<WallTime>,
     place: Option<ReadyOrder>,
     gauges: JobGauges,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The first write of the job's row is in progress. No run of the job starts before this write has ended.
+    Registering,
+    Open,
+    /// The job was removed. Active runs continue, and no further run of the job starts.
+    Removed,
 }
 
 impl JobTable {
@@ -47,6 +54,7 @@ impl JobTable {
         Self {
             slots: Vec::new(),
             vacant: Vec::new(),
+            added: 0,
             names: BTreeMap::new(),
             timers: TimerQueue::default(),
             ready: ReadyQueue::new(max_executing),
@@ -55,165 +63,159 @@ impl JobTable {
         }
     }
 
-    /// Returns the place of a job that is not removed.
-    pub(in crate::scheduler) fn place(&self, name: &str) -> Option<usize> {
+    /// Returns the id of a job that is not removed.
+    pub(in crate::scheduler) fn id(&self, name: &str) -> Option<JobId> {
         self.names.get(name).copied()
     }
 
-    /// Returns the jobs that are not removed, with their places.
-    pub(in crate::scheduler) fn names(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.names.iter().map(|(name, place)| (name, *place))
+    /// Returns the jobs that are not removed, with their ids.
+    pub(in crate::scheduler) fn names(&self) -> impl Iterator<Item = (&Arc<str>, JobId)> {
+        self.names.iter().map(|(name, id)| (name, *id))
     }
 
     /// Returns all jobs, including removed jobs that have active runs.
-    pub(in crate::scheduler) fn entries(&self) -> impl Iterator<Item = &JobEntry> + Clone {
-        self.slots.iter().flatten().map(|slot| &slot.entry)
+    pub(in crate::scheduler) fn jobs(&self) -> impl Iterator<Item = &LedJob> + Clone {
+        self.slots.iter().flatten().map(|slot| &slot.job)
     }
 
-    pub(in crate::scheduler) fn get(&self, place: usize) -> Option<&JobEntry> {
-        self.slots.get(place)?.as_ref().map(|slot| &slot.entry)
+    pub(in crate::scheduler) fn get(&self, id: JobId) -> Option<&LedJob> {
+        let slot = self.slots.get(id.place)?.as_ref();
+        slot.filter(|slot| slot.id == id).map(|slot| &slot.job)
     }
 
-    /// Adds a job, and returns its place. If `registering` is true, no run of the job starts until the job's
+    fn slot_mut(&mut self, id: JobId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.place)?.as_deref_mut().filter(|slot| slot.id == id)
+    }
+
+    /// Returns a job that is not removed, and its id.
+    pub(in crate::scheduler) fn find(&self, name: &str) -> Option<(JobId, &LedJob)> {
+        let id = self.id(name)?;
+        Some((id, self.get(id)?))
+    }
+
+    /// Returns the leader's timers. A job is due at the time of its timer.
+    pub(in crate::scheduler) fn timers(&self) -> &TimerQueue {
+        &self.timers
+    }
+
+    /// Returns the queue of the jobs with runs to start, which counts the runs that the leader executes.
+    pub(in crate::scheduler) fn ready(&self) -> &ReadyQueue {
+        &self.ready
+    }
+
+    /// Adds a job, and returns its id. If `registering` is true, no run of the job starts until the job's
     /// row is written and [`JobTable::registered`] is called.
-    pub(in crate::scheduler) fn add(&mut self, entry: JobEntry, registering: bool) -> usize {
-        let place = self.vacant.pop().unwrap_or(self.slots.len());
-        self.names.insert(Arc::clone(&entry.job().name), place);
-        let gauges = self.measures.gauges(&entry.job().name);
-        let slot = Slot { entry, registering, removed: false, timer: None, place: None, gauges };
-        let slot = Some(Box::new(slot));
-        match self.slots.get_mut(place) {
+    pub(in crate::scheduler) fn add(&mut self, job: LedJob, registering: bool) -> JobId {
+        let id = JobId { place: self.vacant.pop().unwrap_or(self.slots.len()), seq: self.added };
+        self.added += 1;
+        self.names.insert(Arc::clone(&job.job().name), id);
+        let gauges = self.measures.gauges(&job.job().name);
+        let phase = if registering { Phase::Registering } else { Phase::Open };
+        let slot = Some(Box::new(Slot { id, job, phase, timer: None, place: None, gauges }));
+        match self.slots.get_mut(id.place) {
             Some(vacant) => *vacant = slot,
             None => self.slots.push(slot),
         }
-        self.reschedule(place);
-        place
+        self.reschedule(id);
+        id
     }
 
-    /// Lets `change` modify the job at `place`, then updates the job's timer and its position in the ready
-    /// queue. Returns `None` if there is no job at `place`.
+    /// Lets `change` modify a job, then updates the job's timer and its position in the ready queue. Returns `None` if
+    /// there is no such job.
     pub(in crate::scheduler) fn change<T>(
         &mut self,
-        place: usize,
-        change: impl FnOnce(&mut JobEntry) -> T,
+        id: JobId,
+        change: impl FnOnce(&mut LedJob) -> T,
     ) -> Option<T> {
-        let changed = change(&mut self.slots.get_mut(place)?.as_mut()?.entry);
-        self.reschedule(place);
+        let changed = change(&mut self.slot_mut(id)?.job);
+        self.reschedule(id);
         Some(changed)
     }
 
-    /// Handles the end of the write of a new job's row. `place` is the place of the job.
-    pub(in crate::scheduler) fn registered(&mut self, place: usize) {
-        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
-            slot.registering = false;
+    /// Handles the end of the write of a new job's row.
+    pub(in crate::scheduler) fn registered(&mut self, id: JobId) {
+        if let Some(slot) = self.slot_mut(id).filter(|slot| slot.phase == Phase::Registering) {
+            slot.phase = Phase::Open;
+            self.reschedule(id);
         }
-        self.reschedule(place);
     }
 
-    /// Marks a job as removed. Another job can then get the same name. The removed job keeps its place until
+    /// Marks a job as removed. Another job can then get the same name. The removed job stays in the table until
     /// its last run has ended.
-    pub(in crate::scheduler) fn remove(&mut self, place: usize) {
-        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
-        slot.removed = true;
-        self.names.remove(&slot.entry.job().name);
-        self.reschedule(place);
+    pub(in crate::scheduler) fn remove(&mut self, id: JobId) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        slot.phase = Phase::Removed;
+        let name = Arc::clone(&slot.job.job().name);
+        self.names.remove(&name);
+        self.reschedule(id);
     }
 
     /// Removes and returns the removed jobs whose last run has ended.
-    pub(in crate::scheduler) fn take_ended(&mut self) -> Vec<JobEntry> {
+    pub(in crate::scheduler) fn take_ended(&mut self) -> Vec<LedJob> {
         mem::take(&mut self.ended)
     }
 
-    /// Returns the time when the next job is due.
-    pub(in crate::scheduler) fn next_due(&self) -> Option<WallTime> {
-        self.timers.next()
-    }
-
-    /// Returns the time when the next jobs are handled: see [`TimerQueue::next_group`].
-    pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
-        self.timers.next_group(within)
-    }
-
     /// Finds the job whose timer is the earliest. If this job is due at `now`, removes its timer and returns
-    /// its place. The next [`JobTable::change`] of the job sets the timer again.
-    pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<usize> {
-        let place = self.timers.pop(now)?;
-        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
+    /// its id. The next [`JobTable::change`] of the job sets the timer again.
+    pub(in crate::scheduler) fn pop_due(&mut self, now: WallTime) -> Option<JobId> {
+        let id = self.timers.pop(now)?;
+        if let Some(slot) = self.slot_mut(id) {
             slot.timer = None;
         }
-        Some(place)
+        Some(id)
     }
 
-    /// Removes the first job with a run that may start now from the ready queue, and returns the job's place.
+    /// Removes the first job with a run that may start now from the ready queue, and returns the job's id.
     /// The next [`JobTable::change`] of the job puts it back.
-    pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<usize> {
-        let place = self.ready.pop()?;
-        if let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) {
+    pub(in crate::scheduler) fn pop_ready(&mut self) -> Option<JobId> {
+        let id = self.ready.pop()?;
+        if let Some(slot) = self.slot_mut(id) {
             slot.place = None;
         }
-        Some(place)
+        Some(id)
     }
 
     /// Adds a started run to the active runs of its job.
-    pub(in crate::scheduler) fn begin(&mut self, place: usize, run: ActiveRun) {
+    pub(in crate::scheduler) fn begin(&mut self, id: JobId, run: ActiveRun) {
         if run.here {
             self.ready.on_start();
         }
-        self.change(place, |entry| entry.plan_mut().begin(run));
+        self.change(id, |job| job.begin(run));
     }
 
-    /// Removes a run that has ended from the active runs, and lets `change` modify the run's job. Then updates
-    /// the job's timer and its position in the ready queue.
-    pub(in crate::scheduler) fn end<T>(
-        &mut self,
-        place: usize,
-        key: &str,
-        change: impl FnOnce(&mut JobEntry, &ActiveRun) -> T,
-    ) -> Option<T> {
-        let slot = self.slots.get_mut(place)?.as_mut()?;
-        let run = slot.entry.plan_mut().end(key)?;
+    /// Removes a run that has ended from the active runs, and returns it. Then updates the job's timer and its position
+    /// in the ready queue.
+    pub(in crate::scheduler) fn end(&mut self, id: JobId, key: &str) -> Option<ActiveRun> {
+        let run = self.slot_mut(id)?.job.end(key)?;
         if run.here {
             self.ready.on_end();
         }
-        let changed = change(&mut slot.entry, &run);
-        self.reschedule(place);
-        Some(changed)
-    }
-
-    /// Returns the number of runs that the leader executes.
-    pub(in crate::scheduler) fn executing(&self) -> usize {
-        self.ready.executing()
-    }
-
-    /// Returns whether the leader executes as many runs as it may.
-    pub(in crate::scheduler) fn is_full(&self) -> bool {
-        self.ready.is_full()
+        self.reschedule(id);
+        Some(run)
     }
 
     /// Updates a job's timer and its position in the ready queue after a change of the job.
-    fn reschedule(&mut self, place: usize) {
-        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
-        let (plan, asleep) = (slot.entry.plan(), slot.registering || slot.removed);
-        let timer = slot.entry.wake().filter(|_| !asleep);
-        let head = plan.head().filter(|_| !asleep);
-        let job = plan.job();
+    fn reschedule(&mut self, id: JobId) {
+        let slot = self.slots.get_mut(id.place).and_then(Option::as_deref_mut);
+        let Some(slot) = slot.filter(|slot| slot.id == id) else { return };
+        let (led, asleep) = (&slot.job, slot.phase != Phase::Open);
+        let removed = slot.phase == Phase::Removed;
+        let timer = led.wake().filter(|_| !asleep);
+        let head = led.head().filter(|_| !asleep);
+        let job = led.job();
         let ready =
-            head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, place));
-        // A removed job also keeps its place until the write of its row has ended. The event loop reports that
-        // end only with the number of the place. If another job had got the place by then, it would receive
-        // this report.
-        let has_ended = slot.removed && plan.active().is_empty() && !slot.registering;
-        let next = plan.next().filter(|_| !slot.removed);
-        let overdue = slot.entry.is_overdue() && !slot.removed;
-        slot.gauges.state(plan.active().len(), next, slot.entry.is_paused(), overdue);
-        self.timers.set(place, mem::replace(&mut slot.timer, timer), timer);
+            head.map(|run| ReadyOrder::new(!run.is_for_workers(job), job.priority, run.not_before, id));
+        let next = led.next().filter(|_| !removed);
+        slot.gauges.state(led.active().len(), next, led.is_paused(), led.is_overdue() && !removed);
+        let has_ended = removed && led.active().is_empty();
+        self.timers.set(id, mem::replace(&mut slot.timer, timer), timer);
         self.ready.set(mem::replace(&mut slot.place, ready), ready);
         if has_ended {
-            self.ended.extend(self.slots[place].take().map(|slot| slot.entry));
-            self.vacant.push(place);
+            self.ended.extend(self.slots[id.place].take().map(|slot| slot.job));
+            self.vacant.push(id.place);
             // The gauges of this job name are zero now. If a job of the same name was added meanwhile, its
             // gauges must be set again.
-            if let Some(same) = self.ended.last().and_then(|entry| self.place(&entry.job().name)) {
+            if let Some(same) = self.ended.last().and_then(|ended| self.id(&ended.job().name)) {
                 self.reschedule(same);
             }
         }
@@ -225,32 +227,32 @@ mod tests {
     use super::*;
     use crate::scheduler::{
         job::{Job, RequestId, RunCause},
-        plan::job_entry::find,
+        plan::led_job::find,
         policy::Misfire,
         run::pending_run::PendingRun,
         schedule::every,
         store::snapshot::tests::{SECOND, at, sealed},
     };
 
-    fn entry(name: &str, period: u32) -> JobEntry {
+    fn entry(name: &str, period: u32) -> LedJob {
         let job = Job::new(name, every(period * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
         let job = job.misfire(Misfire::run_once(10 * SECOND));
-        find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).entry
+        find(Arc::new(job), &sealed(&[], &[]), None, None, at(10)).led
     }
 
-    /// Starts the first waiting run of the job at `place` at the time `now`, and returns the run's key.
-    fn start(jobs: &mut JobTable, place: usize, now: u64) -> Arc<str> {
-        let run = jobs.change(place, |entry| entry.plan_mut().start(at(now)).0).flatten().unwrap();
-        let job = Arc::clone(jobs.get(place).unwrap().job());
-        jobs.begin(place, ActiveRun::new(&run, &job));
+    /// Starts the first waiting run of a job at the time `now`, and returns the run's key.
+    fn start(jobs: &mut JobTable, id: JobId, now: u64) -> Arc<str> {
+        let run = jobs.change(id, |led| led.start(at(now)).0).flatten().unwrap();
+        let job = Arc::clone(jobs.get(id).unwrap().job());
+        jobs.begin(id, ActiveRun::new(&run, &job));
         run.key
     }
 
-    fn plan_due(jobs: &mut JobTable, now: u64) -> Vec<usize> {
+    fn plan_due(jobs: &mut JobTable, now: u64) -> Vec<JobId> {
         let mut due = Vec::new();
-        while let Some(place) = jobs.pop_due(at(now)) {
-            jobs.change(place, |entry| entry.plan_mut().plan_due(&sealed(&[], &[]), at(now)));
-            due.push(place);
+        while let Some(id) = jobs.pop_due(at(now)) {
+            jobs.change(id, |led| led.plan_due(&sealed(&[], &[]), at(now)));
+            due.push(id);
         }
         due
     }
@@ -269,7 +271,7 @@ mod tests {
             unknown: false,
             interruptions: 0,
         };
-        jobs.change(filled, |entry| entry.plan_mut().add_requested(run));
+        jobs.change(filled, |led| led.add_requested(run));
         assert_eq!(plan_due(&mut jobs, 11), [due]);
         assert_eq!(jobs.pop_ready(), Some(due), "due at 11, before the turn of the back-fill at 12");
         assert_eq!(jobs.pop_ready(), Some(filled));
@@ -279,50 +281,52 @@ mod tests {
     fn a_job_that_is_due_becomes_ready_and_gets_its_next_timer() {
         let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
         let (slow, quick) = (jobs.add(entry("slow", 5), false), jobs.add(entry("quick", 1), false));
-        let first = jobs.next_due().unwrap();
+        let first = jobs.timers().next().unwrap();
         assert!(first > at(10) && first <= at(11), "{first:?}");
         assert_eq!(plan_due(&mut jobs, 11), [quick]);
-        assert!(jobs.next_due() > Some(at(11)));
+        assert!(jobs.timers().next() > Some(at(11)));
         assert_eq!((jobs.pop_ready(), jobs.pop_ready()), (Some(quick), None));
         let key = start(&mut jobs, quick, 11);
         plan_due(&mut jobs, 15);
-        assert_eq!((jobs.executing(), jobs.pop_ready()), (1, None), "one run at once");
-        assert!(jobs.end(quick, &key, |_, _| ()).is_some() && jobs.end(quick, &key, |_, _| ()).is_none());
-        assert_eq!(jobs.executing(), 0);
-        assert_eq!(jobs.pop_ready().into_iter().chain(jobs.pop_ready()).count(), 2, "{slow} and {quick}");
+        assert_eq!((jobs.ready().executing(), jobs.pop_ready()), (1, None), "one run at once");
+        assert!(jobs.end(quick, &key).is_some() && jobs.end(quick, &key).is_none());
+        assert_eq!(jobs.ready().executing(), 0);
+        assert_eq!(jobs.pop_ready().into_iter().chain(jobs.pop_ready()).count(), 2, "{slow:?} and {quick:?}");
     }
 
     #[test]
     fn nothing_of_a_job_starts_before_it_is_registered_or_after_it_is_removed() {
         let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
-        let place = jobs.add(entry("j", 1), true);
-        assert_eq!(jobs.next_due(), None);
-        jobs.registered(place);
-        assert_eq!(plan_due(&mut jobs, 11), [place]);
-        jobs.remove(place);
-        assert_eq!((jobs.pop_ready(), jobs.next_due(), jobs.place("j")), (None, None, None));
+        let id = jobs.add(entry("j", 1), true);
+        assert_eq!(jobs.timers().next(), None);
+        jobs.registered(id);
+        assert_eq!(plan_due(&mut jobs, 11), [id]);
+        jobs.remove(id);
+        assert_eq!((jobs.pop_ready(), jobs.timers().next(), jobs.id("j")), (None, None, None));
         assert_eq!(jobs.take_ended().len(), 1);
         assert_eq!(jobs.take_ended().len(), 0);
     }
 
     #[test]
-    fn a_place_is_given_to_another_job_only_after_the_last_run_and_the_registration() {
+    fn a_removed_job_stays_until_its_last_run_has_ended_also_beside_another_of_its_name() {
         let mut jobs = JobTable::new(1, JobsMeasures::new(&"g".into(), []));
-        let place = jobs.add(entry("runs", 1), false);
+        let first = jobs.add(entry("runs", 1), false);
         plan_due(&mut jobs, 11);
-        let key = start(&mut jobs, place, 11);
-        jobs.remove(place);
+        let key = start(&mut jobs, first, 11);
+        jobs.remove(first);
         let again = jobs.add(entry("runs", 1), true);
-        assert_ne!(place, again);
-        assert_eq!(jobs.place("runs"), Some(again));
+        assert_ne!(first, again);
+        assert_eq!(jobs.id("runs"), Some(again));
         assert!(jobs.take_ended().is_empty());
-        jobs.end(place, &key, |_, _| ());
+        jobs.end(first, &key);
         assert_eq!(jobs.take_ended().len(), 1);
         jobs.remove(again);
-        assert!(jobs.take_ended().is_empty(), "the write that registers it is in flight");
-        assert_eq!(jobs.add(entry("next", 1), false), place);
+        assert_eq!(jobs.take_ended().len(), 1, "without runs it ends at once");
+        let next = jobs.add(entry("next", 1), true);
+        assert!(next.place == again.place && next != again);
         jobs.registered(again);
-        assert_eq!(jobs.take_ended().len(), 1);
-        assert_eq!(jobs.entries().count(), 1);
+        assert_eq!((jobs.timers().next(), jobs.jobs().count()), (None, 1), "that write was not of this job");
+        jobs.registered(next);
+        assert!(jobs.timers().next().is_some());
     }
 }

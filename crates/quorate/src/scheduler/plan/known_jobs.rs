@@ -3,10 +3,7 @@
 use crate::{
     env::WallTime,
     plain::plain,
-    scheduler::{
-        plan::open_request::requests_in,
-        store::{JobRow, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
-    },
+    scheduler::store::{JobRow, RecordError, saved_state::SavedState, snapshot::LedgerSnapshot},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +24,7 @@ pub(in crate::scheduler) fn jobs_in_ledger(
         let jobs = sealed.rows(prefix).filter_map(move |(key, _)| key.strip_prefix(prefix));
         jobs.filter(|job| selects(job)).map(Arc::from)
     };
-    let open = requests_in(sealed).filter(|row| !row.is_closed() && selects(row.job()));
+    let open = sealed.requests().filter(|row| !row.is_closed() && selects(row.job()));
     let requested = open.map(|row| Arc::clone(row.job()));
     of(JobRow::PREFIX).chain(of(SavedState::PREFIX)).chain(requested).collect()
 }
@@ -35,7 +32,7 @@ pub(in crate::scheduler) fn jobs_in_ledger(
 /// Returns the keys of a job's row, state and requests. These are all records of the job in the ledger, except
 /// the records of its runs.
 pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<Arc<str>> {
-    let of_job = requests_in(sealed).filter(|row| **row.job() == *job);
+    let of_job = sealed.requests().filter(|row| **row.job() == *job);
     let requests = of_job.map(|row| row.id().key());
     [JobRow::key(job), SavedState::key(job)].into_iter().chain(requests).collect()
 }
@@ -43,32 +40,6 @@ pub(in crate::scheduler) fn row_keys(sealed: &LedgerSnapshot, job: &str) -> Vec<
 /// Logs that the row under `key` is ignored.
 pub(in crate::scheduler) fn warn_unreadable(group: &str, key: &str, why: &RecordError) {
     tracing::warn!(group, key = plain(key, KEY_MAX), "a row of the ledger is ignored: {why}");
-}
-
-/// A job's row in the ledger.
-#[derive(Default)]
-pub(in crate::scheduler) struct StoredRow {
-    pub(in crate::scheduler) row: Option<JobRow>,
-    /// The reason why the row cannot be read.
-    pub(in crate::scheduler) unreadable: Option<RecordError>,
-}
-
-/// Returns the row of a job.
-pub(in crate::scheduler) fn stored_row(sealed: &LedgerSnapshot, job: &str) -> StoredRow {
-    row_of(sealed.row(&JobRow::key(job)))
-}
-
-pub(in crate::scheduler) fn row_of(value: Option<&Arc<str>>) -> StoredRow {
-    match value.map(|value| JobRow::parse(value)) {
-        Some(Ok(row)) => StoredRow { row: Some(row), unreadable: None },
-        Some(Err(why)) => StoredRow { row: None, unreadable: Some(why) },
-        None => StoredRow::default(),
-    }
-}
-
-/// Returns the state of a job.
-pub(in crate::scheduler) fn stored_state(sealed: &LedgerSnapshot, job: &str) -> Option<Arc<str>> {
-    sealed.row(&SavedState::key(job)).cloned()
 }
 
 /// The records that the ledger must keep because of the jobs that the leader found at the seal. This leader does not
@@ -96,17 +67,17 @@ impl NeededRecords {
     ) {
         for (key, value) in sealed.rows(JobRow::PREFIX) {
             let Some(job) = key.strip_prefix(JobRow::PREFIX).filter(|job| !is_known(job)) else { continue };
-            let stored = row_of(Some(value));
-            if let Some(why) = &stored.unreadable {
-                warn_unreadable(group, key, why);
+            match JobRow::parse(value) {
+                Ok(row) => {
+                    self.add_window(row.window.unwrap_or_default());
+                    sealed.unfinished(job).for_each(|(_, record)| self.hold(job, record.at()));
+                }
+                Err(why) => warn_unreadable(group, key, &why),
             }
-            let Some(row) = stored.row else { continue };
-            self.add_window(row.window.unwrap_or_default());
-            sealed.unfinished(job).for_each(|(_, record)| self.hold(job, record.at()));
         }
-        for row in requests_in(sealed) {
+        for row in sealed.requests() {
             if !row.is_closed() && !is_known(row.job()) {
-                self.hold(row.job(), row.oldest());
+                self.hold(row.job(), row.moved);
             }
         }
     }
@@ -127,8 +98,8 @@ impl NeededRecords {
             return;
         }
         sealed.unfinished(job).for_each(|(_, record)| self.hold(job, record.at()));
-        for row in requests_in(sealed).filter(|row| !row.is_closed() && **row.job() == *job) {
-            self.hold(job, row.oldest());
+        for row in sealed.requests().filter(|row| !row.is_closed() && **row.job() == *job) {
+            self.hold(job, row.moved);
         }
     }
 
@@ -175,12 +146,13 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_read_has_a_reason() {
-        let reason = |value: &str| row_of(Some(&value.into())).unreadable.map(|why| why.to_string());
+        let stored = |value: &str| snapshot([(JobRow::key("j"), value.into())]).job_row("j");
+        let reason = |value: &str| stored(value).err().map(|why| why.to_string());
         assert_eq!(reason(&JobRow::default().to_value()), None);
         let found = reason("{\u{1b}").unwrap();
         assert!(found.starts_with("the ledger's job row `{") && !found.contains('\u{1b}'), "{found}");
         assert!(reason("[]").unwrap().contains("cannot be read"));
-        assert!(row_of(None).unreadable.is_none());
+        assert_eq!(snapshot([]).job_row("j").unwrap(), None);
     }
 
     #[test]
@@ -190,7 +162,7 @@ mod tests {
         let state = |job| (SavedState::key(job), "text".into());
         let found = snapshot([state("k"), state("other")]);
         assert_eq!(jobs(&found).into_iter().collect::<Vec<_>>(), ["k".into()]);
-        assert_eq!((stored_state(&found, "k").as_deref(), stored_state(&found, "j")), (Some("text"), None));
+        assert_eq!((found.state("k").text().as_deref(), found.state("j").text()), (Some("text"), None));
         assert!(jobs(&sealed(None)).is_empty(), "a record of a run does not");
     }
 }

@@ -8,10 +8,10 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RequestId, RunCause},
+        job::{Job, RunCause},
         run::pending_run::PendingRun,
         store::{
-            JobAction, JobRequest, JobResponse, requested_key,
+            JobAction, JobRequest, JobResponse, RequestRow, requested_key,
             snapshot::{Decided, LedgerSnapshot},
             verdict::{Decision, SkipReason},
         },
@@ -24,23 +24,6 @@ pub(in crate::scheduler) const BACKFILL_MAX: usize = 1_000;
 /// If a back-fill has too many ticks, the refusal states their number. Ticks are counted only up to this
 /// number.
 const COUNTED_MAX: usize = 100_000;
-
-/// The row of a request in the ledger, under `ask/ID`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(in crate::scheduler) struct RequestRow {
-    request: JobRequest,
-    answer: JobResponse,
-    /// The schedule from which the ticks of a back-fill were computed.
-    schedule: Arc<str>,
-    /// The first tick whose run has not ended. `None` if no run is left.
-    next: Option<WallTime>,
-    /// The time at which the last ended run of the request ended. If no run has ended yet, the time at which
-    /// the request was accepted.
-    moved: WallTime,
-    /// The time at which the request ended. `None` if it has not ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    closed: Option<WallTime>,
-}
 
 /// A request whose runs have not all ended.
 #[derive(Debug)]
@@ -64,58 +47,6 @@ pub(in crate::scheduler) enum NextRun {
     Skip(PendingRun, SkipReason),
     /// Closes the request: all its runs have ended.
     Finished,
-}
-
-impl RequestRow {
-    pub(in crate::scheduler) fn id(&self) -> RequestId {
-        self.request.id
-    }
-
-    /// Returns the name of the request's job.
-    pub(in crate::scheduler) fn job(&self) -> &Arc<str> {
-        self.request.what.job()
-    }
-
-    pub(in crate::scheduler) fn answer(&self) -> &JobResponse {
-        &self.answer
-    }
-
-    pub(in crate::scheduler) fn to_value(&self) -> Arc<str> {
-        serde_json::to_string(self).unwrap_or_default().into()
-    }
-
-    /// Returns the time from which on the ledger must keep records for this request.
-    pub(in crate::scheduler) fn oldest(&self) -> WallTime {
-        self.moved
-    }
-
-    /// Returns the cause that is recorded for the request's runs.
-    pub(in crate::scheduler) fn cause(&self) -> RunCause {
-        let id = self.request.id;
-        match self.request.what {
-            JobAction::Trigger { .. } => RunCause::Triggered { id },
-            _ => RunCause::Backfilled { id },
-        }
-    }
-
-    /// Returns whether the request has ended.
-    pub(in crate::scheduler) fn is_closed(&self) -> bool {
-        self.closed.is_some()
-    }
-
-    /// Returns the row of the request, which has ended at `now`.
-    pub(in crate::scheduler) fn closed_at(self, now: WallTime) -> Self {
-        Self { closed: Some(now), ..self }
-    }
-
-    /// Returns whether `value` under `key` is the row of a request that ended before `mark`.
-    pub(in crate::scheduler) fn is_outdated(key: &str, value: &str, mark: WallTime) -> bool {
-        if !key.starts_with(RequestId::PREFIX) {
-            return false;
-        }
-        let row: Option<Self> = serde_json::from_str(value).ok();
-        row.and_then(|row| row.closed).is_some_and(|closed| closed < mark)
-    }
 }
 
 impl OpenRequest {
@@ -187,7 +118,7 @@ impl OpenRequest {
         let cause = self.cause();
         let key = requested_key(id, &job.name, tick);
         let earliest = self.found.map_or(at, |found| found.min(at));
-        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, (earliest, earliest));
+        let Decided { decision, seen, unknown } = sealed.decide(job.delivery, &key, earliest, earliest);
         let run = PendingRun { tick, cause, key, at, not_before: at, seen, unknown, interruptions: 0 };
         match decision {
             Decision::Run => NextRun::Run(run),
@@ -229,11 +160,6 @@ impl OpenRequest {
     pub(in crate::scheduler) fn job(&self) -> &Arc<Job> {
         &self.job
     }
-}
-
-/// Returns the requests in the ledger.
-pub(in crate::scheduler) fn requests_in(sealed: &LedgerSnapshot) -> impl Iterator<Item = RequestRow> {
-    sealed.rows(RequestId::PREFIX).filter_map(|(_, value)| serde_json::from_str(value).ok())
 }
 
 /// Returns the ticks that a request asks for.
@@ -284,7 +210,7 @@ mod tests {
         ledger::FOUNDED,
         node::FencingToken,
         scheduler::{
-            job::RunOutcome,
+            job::{RequestId, RunOutcome},
             policy::Delivery,
             schedule::every,
             store::{
@@ -340,10 +266,10 @@ mod tests {
         open.on_run_end(at(5_001));
         let found = |row: &RequestRow| {
             let sealed = snapshot([(row.id().key(), row.to_value())]);
-            requests_in(&sealed).next().expect("it can be read")
+            sealed.requests().next().expect("it can be read")
         };
         let resumed = OpenRequest::resume(found(&open.row), &job());
-        assert_eq!((resumed.remaining(), resumed.row.oldest()), (open.remaining(), at(5_001)));
+        assert_eq!((resumed.remaining(), resumed.row.moved), (open.remaining(), at(5_001)));
         let slower = Arc::new(Job::new("j", every(2 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) }));
         assert!(
             OpenRequest::resume(open.row.clone(), &slower).remaining().is_empty(),

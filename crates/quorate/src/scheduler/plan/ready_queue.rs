@@ -1,18 +1,18 @@
 //! The queue of the jobs that have a run to start. It applies the leader's limit of concurrent runs.
 
-use crate::env::WallTime;
+use crate::{env::WallTime, scheduler::plan::job_id::JobId};
 use std::{cmp::Reverse, collections::BTreeSet};
 
 /// The position of a job in the ready queue. A job whose next run is for workers comes first, because the
 /// leader's limit does not apply to that run. The other jobs are ordered by priority, then by the time from which their
-/// next run may start, then by their place in the job table. The runs of a back-fill may start when the run before has
+/// next run may start, then by their ids. The runs of a back-fill may start when the run before has
 /// ended. Ordered by their ticks, which are old, they would keep all other jobs waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::scheduler) struct ReadyOrder {
     here: bool,
     priority: Reverse<i32>,
     not_before: WallTime,
-    job: usize,
+    job: JobId,
 }
 
 /// The positions of the jobs with a run that may start, in order, and the number of runs that the leader
@@ -25,9 +25,9 @@ pub(in crate::scheduler) struct ReadyQueue {
 }
 
 impl ReadyOrder {
-    /// Returns the position of the job at the place `job`, whose next run may start at `not_before`. `here` is true if the
+    /// Returns the position of the job, whose next run may start at `not_before`. `here` is true if the
     /// leader executes that run, and false if a worker does.
-    pub(in crate::scheduler) fn new(here: bool, priority: i32, not_before: WallTime, job: usize) -> Self {
+    pub(in crate::scheduler) fn new(here: bool, priority: i32, not_before: WallTime, job: JobId) -> Self {
         Self { here, priority: Reverse(priority), not_before, job }
     }
 }
@@ -49,9 +49,9 @@ impl ReadyQueue {
         self.runs.extend(place);
     }
 
-    /// Removes the first job from the queue, and returns its place. Returns `None` if the queue is empty, or if
+    /// Removes and returns the first job of the queue. Returns `None` if the queue is empty, or if
     /// the leader would execute the job's run and has reached its limit.
-    pub(in crate::scheduler) fn pop(&mut self) -> Option<usize> {
+    pub(in crate::scheduler) fn pop(&mut self) -> Option<JobId> {
         let first = self.runs.first()?;
         if first.here && self.is_full() {
             return None;
@@ -84,8 +84,12 @@ impl ReadyQueue {
 mod tests {
     use super::*;
 
+    fn id(place: usize) -> JobId {
+        JobId { place, seq: 7 }
+    }
+
     fn place(here: bool, priority: i32, tick: u64, job: usize) -> Option<ReadyOrder> {
-        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), job))
+        Some(ReadyOrder::new(here, priority, WallTime::from_micros(tick), id(job)))
     }
 
     #[test]
@@ -99,7 +103,7 @@ mod tests {
             place(false, -1, 9, 5),
         ];
         places.into_iter().for_each(|place| ready.set(None, place));
-        let order: Vec<usize> = std::iter::from_fn(|| ready.pop()).collect();
+        let order: Vec<usize> = std::iter::from_fn(|| ready.pop()).map(|job| job.place).collect();
         assert_eq!(order, [5, 3, 4, 1, 2]);
     }
 
@@ -110,9 +114,9 @@ mod tests {
         ready.set(None, place(true, 0, 1, 1));
         assert_eq!(ready.pop(), None);
         ready.set(None, place(false, 0, 2, 2));
-        assert_eq!((ready.pop(), ready.pop()), (Some(2), None));
+        assert_eq!((ready.pop(), ready.pop()), (Some(id(2)), None));
         ready.on_end();
-        assert_eq!((ready.pop(), ready.executing()), (Some(1), 0));
+        assert_eq!((ready.pop(), ready.executing()), (Some(id(1)), 0));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::{
     node::FencingToken,
     scheduler::{
         job::{Job, RunCause, RunOutcome},
-        plan::active_run::SkippedTick,
+        plan::active_run::{ActiveRun, SkippedTick, Withdrawal},
         policy::Delivery,
-        run::{on_leader::RunSummary, pending_run::PendingRun},
+        run::pending_run::PendingRun,
         store::{
             HistoryEntry, RunKey, RunRecord,
             history_writer::{Close, RunReport},
@@ -18,26 +18,6 @@ use crate::{
     },
 };
 use std::{sync::Arc, time::Duration};
-
-/// The reason in the history if a run does not start because the job's schedule or placement was changed.
-pub(in crate::scheduler) const CHANGED: &str = "the job's schedule or placement was changed while it waited";
-/// The reason in the history if a run does not start because its job was removed.
-pub(in crate::scheduler) const REMOVED: &str = "dropped before it began: the job was removed";
-/// The reason in the history if a run does not start because its job was paused.
-pub(in crate::scheduler) const PAUSED: &str = "the job was paused while it waited";
-/// The reason in the history if a run does not start because the group was frozen. The entry of all ticks of a freeze
-/// begins with it.
-pub(in crate::scheduler) const FROZEN: &str = "the group was frozen";
-
-/// The data for the history entry of ticks that did not run.
-pub(in crate::scheduler) struct NotRun {
-    pub(in crate::scheduler) tick: WallTime,
-    /// The last of the ticks, if there are several.
-    pub(in crate::scheduler) until: Option<WallTime>,
-    pub(in crate::scheduler) cause: RunCause,
-    pub(in crate::scheduler) end: RunOutcome,
-    pub(in crate::scheduler) why: Arc<str>,
-}
 
 /// Creates reports in the name of one leader and its term.
 #[derive(Debug)]
@@ -55,47 +35,28 @@ impl Reporter {
         &self.worker
     }
 
-    /// Returns the report of a run that the leader or a worker executed.
-    pub(in crate::scheduler) fn ran(
+    /// Returns the report of the ticks from `first` to `last`, which did not run and have no record to close.
+    pub(in crate::scheduler) fn not_run(
         &self,
         job: &Arc<Job>,
-        tick: WallTime,
+        (first, last): (WallTime, WallTime),
         cause: RunCause,
         end: RunOutcome,
-        ran: RunSummary,
+        why: &str,
     ) -> RunReport {
-        let RunSummary { began, worked, worker, term } = ran;
-        let entry = self.entry(job, tick, cause, end);
-        let entry = HistoryEntry {
-            reason: worked.reason,
-            worker: worker.unwrap_or(entry.worker),
-            term: term.unwrap_or(entry.term),
-            started: began,
-            took: began.map(|_| worked.took),
-            attempts: worked.attempts,
-            attempt_error: worked.error,
-            output: worked.output,
-            ..entry
-        };
-        RunReport { job: Arc::clone(job), entry, close: None }
-    }
-
-    /// Returns the report of ticks that did not run and have no record to close.
-    pub(in crate::scheduler) fn not_run(&self, job: &Arc<Job>, ticks: NotRun) -> RunReport {
-        let NotRun { tick, until, cause, end, why } = ticks;
-        let entry = HistoryEntry { until, reason: why, ..self.entry(job, tick, cause, end) };
+        let until = (first != last).then_some(last);
+        let entry = HistoryEntry { until, reason: why.into(), ..self.entry(job, first, cause, end) };
         RunReport { job: Arc::clone(job), entry, close: None }
     }
 
     /// Returns the report of a run that the leader dropped because the run did not stop within the grace
-    /// period. `started` is the run's record.
+    /// period.
     pub(in crate::scheduler) fn aborted(
         &self,
         job: &Arc<Job>,
-        (tick, cause): (WallTime, RunCause),
-        key: Arc<str>,
-        (began, took): (WallTime, Duration),
-        started: &RunRecord,
+        run: ActiveRun,
+        began: WallTime,
+        took: Duration,
     ) -> RunReport {
         let reason = "did not stop within the grace of the step-down, and was dropped";
         let entry = HistoryEntry {
@@ -103,12 +64,12 @@ impl Reporter {
             started: Some(began),
             took: Some(took),
             attempts: 1,
-            ..self.entry(job, tick, cause, RunOutcome::Cancelled)
+            ..self.entry(job, run.tick, run.cause, RunOutcome::Cancelled)
         };
         // An at-most-once run has ended now, so its record is closed. The record of an at-least-once run stays
         // *started*, so that the next leader executes the run again.
         let close = (job.delivery == Delivery::AtMostOnce)
-            .then(|| self.close(key, started.at(), RunOutcome::Cancelled, reason));
+            .then(|| self.close(run.key, run.at, RunOutcome::Cancelled, reason));
         RunReport { job: Arc::clone(job), entry, close }
     }
 
@@ -140,10 +101,7 @@ impl Reporter {
         skipped: SkippedTick,
         now: WallTime,
     ) -> Option<RunReport> {
-        let not_run = |tick, end, why: &str| {
-            let (until, cause) = (None, RunCause::Scheduled);
-            self.not_run(job, NotRun { tick, until, cause, end, why: why.into() })
-        };
+        let not_run = |tick, end, why: &str| self.not_run(job, (tick, tick), RunCause::Scheduled, end, why);
         let closed = |report: RunReport| {
             let HistoryEntry { tick, until, end, reason, .. } = &report.entry;
             let last = until.unwrap_or(*tick);
@@ -156,9 +114,8 @@ impl Reporter {
         };
         Some(match skipped {
             SkippedTick::Missed(missed) => {
-                let until = (missed.last != missed.first).then_some(missed.last);
-                let report = not_run(missed.first, RunOutcome::SkippedMisfire, &missed.why.to_string());
-                closed(RunReport { entry: HistoryEntry { until, ..report.entry }, ..report })
+                let (span, end) = ((missed.first, missed.last), RunOutcome::SkippedMisfire);
+                closed(self.not_run(job, span, RunCause::Scheduled, end, &missed.why.to_string()))
             }
             SkippedTick::Overtaken(tick) => {
                 let why = "it came due while the job ran or waited, and a later one did too";
@@ -172,9 +129,11 @@ impl Reporter {
                 let why = "it waited for longer than the misfire window";
                 closed(not_run(tick, RunOutcome::SkippedMisfire, why))
             }
-            SkippedTick::Changed(tick) => not_run(tick, RunOutcome::SkippedMisfire, CHANGED),
-            SkippedTick::Paused(run) => self.left_out(job, run, now, (RunOutcome::SkippedPaused, PAUSED)),
-            SkippedTick::Frozen(run) => self.left_out(job, run, now, (RunOutcome::SkippedFrozen, FROZEN)),
+            SkippedTick::Changed(tick) => {
+                not_run(tick, Withdrawal::Changed.end(), Withdrawal::Changed.reason())
+            }
+            SkippedTick::Paused(run) => self.left_out(job, run, now, Withdrawal::Paused),
+            SkippedTick::Frozen(run) => self.left_out(job, run, now, Withdrawal::Frozen),
             SkippedTick::Decided(_, SkipReason::Final) => return None,
             SkippedTick::Decided(tick, why @ SkipReason::Pruned) => {
                 not_run(tick, RunOutcome::SkippedMisfire, &why.to_string())
@@ -184,17 +143,11 @@ impl Reporter {
     }
 
     /// Returns the report of a waiting tick that a pause of the job or a freeze of the group left out.
-    fn left_out(
-        &self,
-        job: &Arc<Job>,
-        run: PendingRun,
-        now: WallTime,
-        (end, why): (RunOutcome, &str),
-    ) -> RunReport {
+    fn left_out(&self, job: &Arc<Job>, run: PendingRun, now: WallTime, why: Withdrawal) -> RunReport {
+        let (end, why) = (why.end(), why.reason());
         let closes = run.seen.is_some() || is_kept(job, run.at, now);
         let close = closes.then(|| self.close(Arc::clone(&run.key), run.at, end, why));
-        let ticks = NotRun { tick: run.tick, until: None, cause: run.cause, end, why: why.into() };
-        RunReport { close, ..self.not_run(job, ticks) }
+        RunReport { close, ..self.not_run(job, (run.tick, run.tick), run.cause, end, why) }
     }
 
     fn entry(&self, job: &Job, tick: WallTime, cause: RunCause, end: RunOutcome) -> HistoryEntry {
@@ -210,11 +163,11 @@ impl Reporter {
 mod tests {
     use super::*;
     use crate::scheduler::{
-        plan::takeover::unfinished,
+        plan::led_job::unfinished,
         policy::{Misfire, MisfireReason, MisfiredTicks},
         schedule::every,
         store::{
-            recorded_ends::recorded_entries,
+            recorded_ends::{RecordedEnd, recorded_ends},
             snapshot::tests::{SECOND, at, sealed, snapshot},
         },
     };
@@ -287,7 +240,8 @@ mod tests {
         let Close { key, record } = report.close.unwrap();
         let sealed = snapshot([(key, record.to_value())]);
         assert_eq!(unfinished(&most, &sealed), (vec![], vec![]));
-        let [(entry, _)] = &recorded_entries(&most.name, &sealed)[..] else { panic!() };
+        let ends: Vec<_> = recorded_ends(&most.name, &sealed).collect();
+        let [RecordedEnd { entry, .. }] = &ends[..] else { panic!() };
         assert_eq!((entry.tick, entry.until, entry.key()), (at(3), Some(at(7)), report.entry.key()));
         assert_eq!((entry.end, entry.term.get()), (RunOutcome::SkippedMisfire, 9));
     }
@@ -295,9 +249,9 @@ mod tests {
     #[test]
     fn a_run_that_was_dropped_is_closed_only_under_at_most_once() {
         for (delivery, closes) in [(Delivery::AtMostOnce, true), (Delivery::AtLeastOnce, false)] {
-            let started = RunRecord::started("me", (FencingToken::new(9), at(7)));
-            let (run, times) = ((at(7), RunCause::Scheduled), (at(8), SECOND));
-            let report = reporter().aborted(&job(delivery), run, "k".into(), times, &started);
+            let (key, cause, here) = ("k".into(), RunCause::Scheduled, true);
+            let run = ActiveRun { key, tick: at(7), at: at(7), not_before: at(7), cause, here };
+            let report = reporter().aborted(&job(delivery), run, at(8), SECOND);
             assert_eq!((report.entry.end, report.close.is_some()), (RunOutcome::Cancelled, closes));
             assert_eq!((report.entry.started, report.entry.attempts), (Some(at(8)), 1));
         }

@@ -1,19 +1,19 @@
 //! The times at which jobs have ticks to decide on.
 
-use crate::env::WallTime;
+use crate::{env::WallTime, scheduler::plan::job_id::JobId};
 use std::{collections::BTreeSet, time::Duration};
 
 /// The times at which jobs are due, in order. The cost of finding the due jobs depends on the number of due
 /// jobs, and hardly on the number of all jobs.
 #[derive(Debug, Default)]
 pub(in crate::scheduler) struct TimerQueue {
-    timers: BTreeSet<(WallTime, usize)>,
+    timers: BTreeSet<(WallTime, JobId)>,
 }
 
 impl TimerQueue {
     /// Moves the timer of a job from the time `before` to the time `at`. A time of `None` means that the job
     /// has no timer.
-    pub(in crate::scheduler) fn set(&mut self, job: usize, before: Option<WallTime>, at: Option<WallTime>) {
+    pub(in crate::scheduler) fn set(&mut self, job: JobId, before: Option<WallTime>, at: Option<WallTime>) {
         if before == at {
             return;
         }
@@ -32,11 +32,14 @@ impl TimerQueue {
     /// within such a short time are handled together.
     pub(in crate::scheduler) fn next_group(&self, within: Duration) -> Option<WallTime> {
         let first = self.next()?;
-        self.timers.range(..=(first + within, usize::MAX)).next_back().map(|(at, _)| *at)
+        self.timers
+            .range(..=(first + within, JobId { place: usize::MAX, seq: u64::MAX }))
+            .next_back()
+            .map(|(at, _)| *at)
     }
 
-    /// Removes the earliest timer if its job is due at `now`, and returns the place of the job.
-    pub(in crate::scheduler) fn pop(&mut self, now: WallTime) -> Option<usize> {
+    /// Removes the earliest timer if its job is due at `now`, and returns the job.
+    pub(in crate::scheduler) fn pop(&mut self, now: WallTime) -> Option<JobId> {
         self.next().filter(|at| *at <= now)?;
         self.timers.pop_first().map(|(_, job)| job)
     }
@@ -46,6 +49,10 @@ impl TimerQueue {
 mod tests {
     use super::*;
 
+    fn id(place: usize) -> JobId {
+        JobId { place, seq: 7 }
+    }
+
     fn at(micros: u64) -> WallTime {
         WallTime::from_micros(micros)
     }
@@ -53,11 +60,14 @@ mod tests {
     #[test]
     fn due_jobs_come_in_the_order_of_their_times() {
         let mut timers = TimerQueue::default();
-        timers.set(1, None, Some(at(7)));
-        timers.set(2, None, Some(at(5)));
-        timers.set(3, None, Some(at(9)));
+        timers.set(id(1), None, Some(at(7)));
+        timers.set(id(2), None, Some(at(5)));
+        timers.set(id(3), None, Some(at(9)));
         assert_eq!((timers.next(), timers.pop(at(4))), (Some(at(5)), None));
-        assert_eq!([timers.pop(at(7)), timers.pop(at(7)), timers.pop(at(7))], [Some(2), Some(1), None]);
+        assert_eq!(
+            [timers.pop(at(7)), timers.pop(at(7)), timers.pop(at(7))],
+            [Some(id(2)), Some(id(1)), None]
+        );
     }
 
     #[test]
@@ -65,23 +75,23 @@ mod tests {
         let mut timers = TimerQueue::default();
         let group = |timers: &TimerQueue| timers.next_group(Duration::from_micros(5));
         assert_eq!(group(&timers), None);
-        timers.set(3, None, Some(at(13)));
+        timers.set(id(3), None, Some(at(13)));
         assert_eq!(group(&timers), Some(at(13)), "a job alone does not wait");
-        timers.set(1, None, Some(at(8)));
-        timers.set(2, None, Some(at(10)));
+        timers.set(id(1), None, Some(at(8)));
+        timers.set(id(2), None, Some(at(10)));
         assert_eq!(group(&timers), Some(at(13)));
-        timers.set(4, None, Some(at(14)));
+        timers.set(id(4), None, Some(at(14)));
         assert_eq!(group(&timers), Some(at(13)), "later by more than that");
     }
 
     #[test]
     fn a_job_has_one_timer() {
         let mut timers = TimerQueue::default();
-        timers.set(1, None, Some(at(7)));
-        timers.set(1, Some(at(7)), Some(at(9)));
-        timers.set(1, Some(at(9)), Some(at(9)));
+        timers.set(id(1), None, Some(at(7)));
+        timers.set(id(1), Some(at(7)), Some(at(9)));
+        timers.set(id(1), Some(at(9)), Some(at(9)));
         assert_eq!((timers.pop(at(8)), timers.next()), (None, Some(at(9))));
-        timers.set(1, Some(at(9)), None);
+        timers.set(id(1), Some(at(9)), None);
         assert_eq!(timers.next(), None);
     }
 }

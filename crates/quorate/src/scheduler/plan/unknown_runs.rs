@@ -14,24 +14,20 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::{Job, RunOutcome},
+        job::Job,
         plan::{
-            active_run::RecordedRun,
-            effect::{Effect, RunOwner, RunStart},
-            known_jobs::stored_state,
+            active_run::Withdrawal,
+            effect::{Effect, RunStart},
         },
         run::pending_run::PendingRun,
         schedule::at,
-        store::{job_and_tick, saved_state::SavedState, snapshot::LedgerSnapshot},
+        store::{job_and_tick, snapshot::LedgerSnapshot},
     },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-/// The reason in the history if a run ends because no worker has its job any more.
-const ENDED: &str = "no worker has had the job for the ledger's retention";
 
 /// The watched runs, by key. Each run has a [stand-in](stand_in) for its job, because the leader does not have
 /// the job.
@@ -51,20 +47,13 @@ impl UnknownRuns {
         for (key, record) in sealed.open_runs() {
             let Some((name, tick)) = job_and_tick(key).filter(|(name, _)| !is_known(name)) else { continue };
             let run = PendingRun::recorded(Arc::clone(key), tick, record.clone());
-            let job = stand_in(name, tick);
-            let RecordedRun::Continue(run) = run.next_step(job.delivery) else { continue };
             if !run.is_open() {
                 continue;
             }
+            let job = stand_in(name, tick);
             self.runs.insert(Arc::clone(key), Arc::clone(&job));
-            let state = SavedState::new(name, stored_state(sealed, name));
-            out.push(Effect::Open(RunStart {
-                owner: RunOwner::Unknown,
-                job,
-                state,
-                run,
-                end_needed_at: None,
-            }));
+            let state = sealed.state(name);
+            out.push(Effect::Open(RunStart { owner: None, job, state, run, end_needed_at: None }));
         }
     }
 
@@ -83,8 +72,8 @@ impl UnknownRuns {
 
     /// Ends the watched runs of a job that has ended, unless a worker has started them.
     pub(in crate::scheduler) fn end_job(&self, job: &str, out: &mut Vec<Effect>) {
-        let end = |key| Effect::Withdraw { key, end: RunOutcome::Cancelled, why: ENDED.into() };
-        out.extend(self.of_job(job).map(|key| end(Arc::clone(key))));
+        let end = |key: &Arc<str>| Effect::Withdraw { key: Arc::clone(key), why: Withdrawal::Ended };
+        out.extend(self.of_job(job).map(end));
     }
 
     /// Handles the end of the task that watches the run under `key`. Returns the stand-in for the run's job.
@@ -150,7 +139,7 @@ mod tests {
     fn the_open_runs_of_jobs_that_the_leader_does_not_know_are_watched() {
         let (runs, out) = watched(|job| job == "b");
         let [Effect::Open(start)] = &out[..] else { panic!("{out:?}") };
-        assert_eq!((start.owner, &*start.job.name, start.run.tick), (RunOwner::Unknown, "a", at(5)));
+        assert_eq!((start.owner, &*start.job.name, start.run.tick), (None, "a", at(5)));
         assert_eq!(start.run.not_before, at(6));
         assert!(start.run.seen.is_some() && start.run.is_for_workers(&start.job));
         assert_eq!(runs.jobs().into_iter().collect::<Vec<_>>(), ["a".into()]);
@@ -166,7 +155,7 @@ mod tests {
         out.clear();
         runs.end_job("b", &mut out);
         assert!(
-            matches!(&out[..], [Effect::Withdraw { end: RunOutcome::Cancelled, key, .. }] if *key == opened("b", 6).0)
+            matches!(&out[..], [Effect::Withdraw { why: Withdrawal::Ended, key }] if *key == opened("b", 6).0)
         );
         assert_eq!(runs.end(&opened("a", 5).0).map(|job| job.name.to_string()).as_deref(), Some("a"));
         assert!(runs.end(&opened("a", 5).0).is_none() && !runs.release("a", &mut out));

@@ -174,7 +174,8 @@ impl Work {
             && job.delivery == Delivery::AtLeastOnce
             && !cancel.is_for_good();
         let end = result.end.of_tick().filter(|_| !again);
-        record_end(&self.span, end.map_or("interrupted", RunOutcome::as_str), &result);
+        let (outcome, error) = (end.map_or("interrupted", RunOutcome::as_str), result.error.as_ref());
+        record_end(&self.span, outcome, result.attempts, error.unwrap_or(&result.reason));
         let row = WorkEnd::Done(WorkResult {
             worker: Arc::clone(&quorum.config().worker),
             end,

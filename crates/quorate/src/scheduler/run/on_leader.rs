@@ -5,13 +5,12 @@ use crate::{
     election::Term,
     env::{BootTime, WallTime},
     ledger::{LedgerError, TermLedger},
-    node::FencingToken,
     sabotage::Sabotage,
     scheduler::{
         job::{Job, RunCause, RunGuard, RunOutcome, RunOutput},
         policy::Delivery,
         run::{Cancel, Execution, ExecutionResult, pending_run::PendingRun, span::record_end},
-        store::{RunRecord, next_start::RecordDelay, saved_state::SavedState},
+        store::{HistoryEntry, RunRecord, next_start::RecordDelay, saved_state::SavedState},
     },
 };
 use std::{
@@ -33,9 +32,8 @@ pub(in crate::scheduler) struct Run {
     pub(in crate::scheduler) delay: RecordDelay,
 }
 
-/// The time at which the handler of a run began, by the wall clock and by the boot clock, and the run's
-/// *started* record. Empty until the handler begins.
-pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime, RunRecord)>>;
+/// The time at which the handler of a run began, by the wall clock and by the boot clock. Empty until the handler begins.
+pub(in crate::scheduler) type Began = Arc<OnceLock<(WallTime, BootTime)>>;
 
 impl Run {
     /// Executes the run, within its span. If the future is dropped, the handler is dropped too. The ledger
@@ -43,13 +41,15 @@ impl Run {
     /// *started* record of the run, and no end.
     pub(in crate::scheduler) async fn run(self, span: Span) -> RunEnd {
         let end = self.steps().instrument(span.clone()).await;
-        match &end {
-            RunEnd::Ended(outcome, summary) => record_end(&span, outcome.as_str(), &summary.worked),
-            RunEnd::Interrupted(summary, _) => record_end(&span, "interrupted", &summary.worked),
+        let (outcome, entry) = match &end {
+            RunEnd::Ended(entry) => (entry.end.as_str(), entry),
+            RunEnd::Interrupted(entry, _) => ("interrupted", entry),
             _ => {
                 span.record("outcome", "not started");
+                return end;
             }
-        }
+        };
+        record_end(&span, outcome, entry.attempts, entry.attempt_error.as_ref().unwrap_or(&entry.reason));
         end
     }
 
@@ -80,7 +80,7 @@ impl Run {
         }
         let env = self.term.env();
         let began = self.term.quorum().wall();
-        let _ = self.began.set((began, env.now(), started.clone()));
+        let _ = self.began.set((began, env.now()));
         let work = Execution {
             job: Arc::clone(&self.job),
             tick: self.start.tick,
@@ -113,8 +113,9 @@ impl Run {
                 other => other,
             };
             let interruptions = self.start.interruptions + 1;
+            let entry = self.entry(RunOutcome::Cancelled, began, worked);
             let again = PendingRun { cause, seen: Some(started), interruptions, ..self.start };
-            return RunEnd::Interrupted(RunSummary::on_leader(began, worked), Box::new(again));
+            return RunEnd::Interrupted(entry, Box::new(again));
         };
         let of = (self.term.token(), self.start.at);
         let closed = RunRecord::closed(self.worker(), (end, &worked.reason), Some(took), of);
@@ -125,7 +126,7 @@ impl Run {
             // The next leader repeats an at-least-once run.
             tracing::warn!(job = &*self.job.name, "its end is not recorded: {error}");
         }
-        RunEnd::Ended(end, RunSummary::on_leader(began, worked))
+        RunEnd::Ended(self.entry(end, began, worked))
     }
 
     /// Writes *started*, and waits until a majority stores it.
@@ -133,6 +134,20 @@ impl Run {
         let started = RunRecord::started(self.worker(), (self.term.token(), self.start.at));
         self.ledger.write(&self.start.key, started.to_value()).await?;
         Ok(started)
+    }
+
+    /// Returns the history entry of the run, which this leader has executed.
+    fn entry(&self, end: RunOutcome, began: WallTime, worked: ExecutionResult) -> Box<HistoryEntry> {
+        let PendingRun { tick, cause, .. } = self.start;
+        Box::new(HistoryEntry {
+            reason: worked.reason,
+            started: Some(began),
+            took: Some(worked.took),
+            attempts: worked.attempts,
+            attempt_error: worked.error,
+            output: worked.output,
+            ..HistoryEntry::new(&self.job.name, tick, cause, end, self.worker(), self.term.token())
+        })
     }
 
     fn worker(&self) -> &Arc<str> {
@@ -146,33 +161,17 @@ impl Run {
     }
 }
 
-/// The data about an executed run that go into its history entry.
-#[derive(Debug)]
-pub(in crate::scheduler) struct RunSummary {
-    /// The time at which the first attempt began. `None` if no attempt began.
-    pub(in crate::scheduler) began: Option<WallTime>,
-    pub(in crate::scheduler) worked: ExecutionResult,
-    /// The worker that executed the run. `None` if the leader executed it.
-    pub(in crate::scheduler) worker: Option<Arc<str>>,
-    /// The term in the history entry. `None` for the present term of the leader.
-    pub(in crate::scheduler) term: Option<FencingToken>,
-}
-
-impl RunSummary {
-    fn on_leader(began: WallTime, worked: ExecutionResult) -> Self {
-        Self { began: Some(began), worked, worker: None, term: None }
-    }
-}
-
 /// The result of the leader's task for a run, which the event loop receives.
 #[derive(Debug)]
 pub(in crate::scheduler) enum RunEnd {
     /// The run has ended. Its record is closed, unless the leader executed the run and could not write the
     /// record.
-    Ended(RunOutcome, RunSummary),
+    Ended(Box<HistoryEntry>),
     /// The run was interrupted, and must be executed again. The `seen` record of the pending run is the
-    /// *started* record.
-    Interrupted(RunSummary, Box<PendingRun>),
+    /// *started* record. The history gets the entry only if this leader does not execute the run again.
+    Interrupted(Box<HistoryEntry>, Box<PendingRun>),
+    /// The leader dropped the run, whose handler had begun and did not stop within the grace period.
+    Aborted { began: WallTime, took: Duration },
     /// The term ended, or the step-down began, before the handler started.
     Abandoned,
     /// The run stays open, and the next leader continues it. The reason is one of these: the step-down began,

@@ -7,14 +7,13 @@ use crate::{
     scheduler::{
         job::{Job, RunCause},
         run::{
-            ExecutionEnd, ExecutionResult,
             assign::{OpenEnd, OpenRuns},
-            on_leader::{RunEnd, RunSummary},
+            on_leader::RunEnd,
             pending_run::PendingRun,
         },
         store::{
-            OpenRun, RunRecord, TAKE_WITHIN, WorkResult, record_life::LATE_AFTER, saved_state::SavedState,
-            verdict::first_opened,
+            HistoryEntry, OpenRun, RunRecord, TAKE_WITHIN, WorkResult, record_life::LATE_AFTER,
+            saved_state::SavedState, verdict::first_opened,
         },
     },
 };
@@ -23,8 +22,7 @@ use tokio::sync::oneshot;
 
 /// A run that workers execute.
 pub(in crate::scheduler) struct Opened {
-    key: Arc<str>,
-    at: WallTime,
+    start: PendingRun,
     job: Arc<Job>,
     ledger: TermLedger,
     state: SavedState,
@@ -47,12 +45,12 @@ impl Opened {
             _ => (first_generation(&job, &start, term, &state, unknown_from), false),
         };
         let end = runs.open(&start.key, (&job, open), reopens, stored);
-        Self { key: start.key, at: start.at, job, ledger: ledger.clone(), state, end }
+        Self { start, job, ledger: ledger.clone(), state, end }
     }
 
     /// Waits for the end of the run, and closes the run.
     pub(in crate::scheduler) async fn run(self) -> RunEnd {
-        let Self { key, at, job, ledger, state, end } = self;
+        let Self { start, job, ledger, state, end } = self;
         let Ok(OpenEnd { open, end, result }) = end.await else { return RunEnd::Left };
         let WorkResult { worker, reason, began, took, attempts, error, state: text, output, .. } = result;
         if let Some(text) = text
@@ -62,19 +60,21 @@ impl Opened {
         }
         let ran = attempts > 0;
         let took_here = took.filter(|_| ran);
-        let closed = RunRecord::closed(&worker, (end, &reason), took_here, (open.term, at));
-        if let Err(error) = ledger.write(&key, closed.to_value()).await {
+        let closed = RunRecord::closed(&worker, (end, &reason), took_here, (open.term, start.at));
+        if let Err(error) = ledger.write(&start.key, closed.to_value()).await {
             // The run stays open in the ledger. The next leader finds the end of the run on the nodes, and closes it.
             tracing::warn!(job = &*job.name, "not closed: {error}");
             return RunEnd::Left;
         }
-        let took = took.unwrap_or_default();
-        let worked =
-            ExecutionResult { end: ExecutionEnd::Done, reason, error, attempts, took, state: None, output };
-        RunEnd::Ended(
-            end,
-            RunSummary { began: ran.then_some(began), worker: Some(worker), term: Some(open.term), worked },
-        )
+        RunEnd::Ended(Box::new(HistoryEntry {
+            reason,
+            started: ran.then_some(began),
+            took: ran.then(|| took.unwrap_or_default()),
+            attempts,
+            attempt_error: error,
+            output,
+            ..HistoryEntry::new(&job.name, start.tick, start.cause, end, &worker, open.term)
+        }))
     }
 }
 

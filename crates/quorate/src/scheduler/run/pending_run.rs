@@ -30,18 +30,14 @@ pub(in crate::scheduler) struct PendingRun {
 }
 
 impl PendingRun {
-    /// Creates the run of a tick from the record that the ledger has.
+    /// Creates the run of a tick from the record that the ledger has, which has no end.
     pub(in crate::scheduler) fn recorded(key: Arc<str>, tick: WallTime, record: RunRecord) -> Self {
-        Self {
-            tick,
-            cause: RunCause::CatchUp,
-            key,
-            at: record.at(),
-            not_before: tick,
-            seen: Some(record),
-            unknown: false,
-            interruptions: 0,
-        }
+        let (cause, not_before) = match &record {
+            RunRecord::Open(open) => (open.cause, open.not_before),
+            _ => (RunCause::CatchUp, tick),
+        };
+        let at = record.at();
+        Self { tick, cause, key, at, not_before, seen: Some(record), unknown: false, interruptions: 0 }
     }
 
     /// Returns whether the run was or may have been started before. The leader does not replace such a run by a

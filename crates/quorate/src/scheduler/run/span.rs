@@ -1,6 +1,5 @@
 //! The span of a run, which covers all attempts of the handler and the records of the run.
 
-use super::ExecutionResult;
 use crate::{
     env::WallTime,
     node::FencingToken,
@@ -23,12 +22,11 @@ pub(in crate::scheduler) fn run_span(job: &Job, tick: WallTime, cause: RunCause,
 }
 
 /// Records the end of an executed run in its span.
-pub(in crate::scheduler) fn record_end(span: &Span, outcome: &str, result: &ExecutionResult) {
+pub(in crate::scheduler) fn record_end(span: &Span, outcome: &str, attempts: u32, error: &str) {
     if span.is_disabled() {
         return;
     }
-    span.record("outcome", outcome).record("attempts", result.attempts);
-    let error = result.error.as_deref().unwrap_or(&result.reason);
+    span.record("outcome", outcome).record("attempts", attempts);
     if !error.is_empty() {
         span.record("error", error);
     }

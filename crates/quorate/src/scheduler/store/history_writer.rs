@@ -94,7 +94,8 @@ impl HistoryWriter {
     /// Starts the task. First, the task writes those entries of `ends` that the histories lack. The task ends
     /// when the term ends, or when the handle is dropped and every entry is written.
     pub(in crate::scheduler) fn start(
-        (ledger, led): (&Ledger, &TermLedger),
+        ledger: &Ledger,
+        led: &TermLedger,
         term: &Term,
         counts: Counts,
         ends: Vec<Ends>,

@@ -1,12 +1,13 @@
 use crate::{
     env::WallTime,
     scheduler::{
-        job::RequestId,
+        job::{Job, RequestId},
+        policy::Placement,
         schedule::ScheduleSpec,
-        store::{RecordError, health::JobHealth},
+        store::{RecordError, health::JobHealth, record_life},
     },
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
 
 /// The largest number of request ids that a row stores.
@@ -86,19 +87,31 @@ impl Paused {
 impl JobRow {
     /// The prefix of the keys of rows.
     pub const PREFIX: &str = "job/";
-    /// The key of the row of the group's freeze, which has the form of a job's row.
-    pub const FREEZE: &str = "freeze";
 
     /// Returns the key of a job's row.
     pub fn key(job: &str) -> Arc<str> {
         format!("{}{job}", Self::PREFIX).into()
     }
 
+    /// Returns the row with the schedule and the rules of `job`.
+    pub(in crate::scheduler) fn described_by(&self, job: &Job, now: WallTime) -> Self {
+        let expected = job.expect_within.is_some();
+        Self {
+            schedule: job.schedule.to_string().into(),
+            rules: job.rules().into(),
+            spec: job.schedule.spec(),
+            any_worker: job.placement == Placement::AnyWorker,
+            window: Some(record_life::window(job)),
+            expect_within: job.expect_within,
+            expected_from: expected.then(|| self.expected_from.unwrap_or(now)),
+            succeeded: self.succeeded.filter(|_| expected),
+            ..self.clone()
+        }
+    }
+
     /// Adds a request to the requests that have changed the row.
     pub(in crate::scheduler) fn changed_by(&mut self, request: RequestId) {
-        self.requests.push(request);
-        let excess = self.requests.len().saturating_sub(REQUESTS_MAX);
-        self.requests.drain(..excess);
+        note_request(&mut self.requests, request);
     }
 
     /// Returns the value of the row's record.
@@ -111,8 +124,20 @@ impl JobRow {
     /// # Errors
     /// [`RecordError`] if [`JobRow::to_value`] could not have written the value.
     pub fn parse(value: &str) -> Result<Self, RecordError> {
-        serde_json::from_str(value).map_err(|error| RecordError::new("job row", value, &error.to_string()))
+        parse("job row", value)
     }
+}
+
+/// Adds a request to the last requests that changed a row.
+pub(super) fn note_request(requests: &mut Vec<RequestId>, request: RequestId) {
+    requests.push(request);
+    let excess = requests.len().saturating_sub(REQUESTS_MAX);
+    requests.drain(..excess);
+}
+
+/// Reads a row from the value of a record. `what` names the row in the error.
+pub(super) fn parse<T: DeserializeOwned>(what: &'static str, value: &str) -> Result<T, RecordError> {
+    serde_json::from_str(value).map_err(|error| RecordError::new(what, value, &error.to_string()))
 }
 
 #[cfg(test)]

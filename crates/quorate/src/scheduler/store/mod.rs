@@ -5,6 +5,7 @@
 mod condition;
 mod end_log;
 mod error;
+mod group_freeze;
 pub(super) mod health;
 mod history;
 pub(super) mod history_writer;
@@ -14,6 +15,7 @@ mod record;
 pub(super) mod record_life;
 pub(super) mod recorded_ends;
 mod request;
+mod request_row;
 pub(super) mod retention;
 pub(super) mod saved_state;
 pub(super) mod snapshot;
@@ -23,6 +25,7 @@ mod work_end;
 mod work_row;
 
 pub use error::RecordError;
+pub use group_freeze::GroupFreeze;
 pub use history::HistoryEntry;
 pub use job_row::{JobRow, Paused};
 pub use record::{AssignedTo, OpenRun, RunKey, RunRecord};
@@ -31,6 +34,7 @@ pub(super) use record::{
 };
 pub(super) use request::VALID_MAX;
 pub use request::{JobAction, JobRequest, JobResponse};
+pub(super) use request_row::RequestRow;
 pub(super) use work_end::{WorkEnd, WorkResult};
 pub(super) use work_row::{Announcement, WorkRow, WorkRun};
 

@@ -40,9 +40,8 @@ impl Ends {
         sealed: &LedgerSnapshot,
         requested: Vec<RecordedEnd>,
     ) -> Option<Self> {
-        let ended = sealed.ended(&job.name).take(job.history);
-        let entry = |(tick, record)| entry_from(&job.name, tick, RunCause::Scheduled, record);
-        let mut entries: Vec<_> = ended.filter_map(entry).chain(requested).collect();
+        let ended = recorded_ends(&job.name, sealed).take(job.history);
+        let mut entries: Vec<_> = ended.chain(requested).collect();
         entries.sort_by_key(|end| Reverse(end.entry.tick));
         entries.truncate(job.history);
         (!entries.is_empty()).then(|| Self { job: Arc::clone(&job.name), keep: job.history, entries })
@@ -82,12 +81,10 @@ impl Ends {
     }
 }
 
-/// Returns the ends of the requested runs that the seal found, by job. `causes` has the cause of each request that the
-/// seal found. A request whose row was lost counts as a trigger.
-pub(in crate::scheduler) fn requested_ends(
-    sealed: &LedgerSnapshot,
-    causes: &BTreeMap<RequestId, RunCause>,
-) -> BTreeMap<Arc<str>, Vec<RecordedEnd>> {
+/// Returns the ends of the requested runs that the seal found, by job. A request whose row was lost counts as a trigger.
+pub(in crate::scheduler) fn requested_ends(sealed: &LedgerSnapshot) -> BTreeMap<Arc<str>, Vec<RecordedEnd>> {
+    let causes: BTreeMap<RequestId, RunCause> =
+        sealed.requests().map(|row| (row.id(), row.cause())).collect();
     let mut ends: BTreeMap<Arc<str>, Vec<RecordedEnd>> = BTreeMap::new();
     for (key, record) in sealed.ended_on_request() {
         let (Some(id), Some((job, tick))) = (request_of(key), job_and_tick(key)) else { continue };
@@ -114,15 +111,10 @@ fn entry_from(job: &Arc<str>, tick: WallTime, cause: RunCause, record: &RunRecor
     Some(RecordedEnd { entry, at: *at + took.unwrap_or_default() })
 }
 
-/// Returns the entries of the job's ticks that ended, as the seal found them, the oldest first, each with the time of
-/// its end. Requested runs are not among them.
-pub(in crate::scheduler) fn recorded_entries(
+/// Returns the ends of the job's ticks that the seal found, the newest first. Requested runs are not among them.
+pub(in crate::scheduler) fn recorded_ends(
     job: &Arc<str>,
     sealed: &LedgerSnapshot,
-) -> Vec<(HistoryEntry, WallTime)> {
-    let entry = |(tick, record)| entry_from(job, tick, RunCause::Scheduled, record);
-    let ends = sealed.ended(job).filter_map(entry);
-    let mut ends: Vec<_> = ends.map(|RecordedEnd { entry, at }| (entry, at)).collect();
-    ends.reverse();
-    ends
+) -> impl Iterator<Item = RecordedEnd> {
+    sealed.ended(job).filter_map(|(tick, record)| entry_from(job, tick, RunCause::Scheduled, record))
 }

@@ -5,10 +5,12 @@ use crate::{
     ledger::{Adopted, FOUNDED},
     node::FencingToken,
     scheduler::{
-        job::RunOutcome,
+        job::{RequestId, RunOutcome},
         policy::Delivery,
         store::{
-            AssignedTo, REQUESTED_PREFIX, RunKey, RunRecord, TICK_PREFIX, job_and_tick,
+            AssignedTo, JobRow, REQUESTED_PREFIX, RecordError, RequestRow, RunKey, RunRecord, TICK_PREFIX,
+            job_and_tick,
+            saved_state::SavedState,
             verdict::{Decision, SkipReason},
         },
     },
@@ -114,7 +116,8 @@ impl LedgerSnapshot {
         &self,
         delivery: Delivery,
         key: &Arc<str>,
-        (at, due): (WallTime, WallTime),
+        at: WallTime,
+        due: WallTime,
     ) -> Decided {
         let seen = self.runs.get(key);
         if seen.is_some_and(RunRecord::is_closed) {
@@ -231,6 +234,24 @@ impl LedgerSnapshot {
         RunKey::parse(of_job.next_back()?.0).ok()?.map(|key| key.tick)
     }
 
+    /// Returns the row of a job.
+    ///
+    /// # Errors
+    /// [`RecordError`] if the row cannot be read.
+    pub(in crate::scheduler) fn job_row(&self, job: &str) -> Result<Option<JobRow>, RecordError> {
+        self.row(&JobRow::key(job)).map(|row| JobRow::parse(row)).transpose()
+    }
+
+    /// Returns the requests for runs.
+    pub(in crate::scheduler) fn requests(&self) -> impl Iterator<Item = RequestRow> {
+        self.rows(RequestId::PREFIX).filter_map(|(_, row)| serde_json::from_str(row).ok())
+    }
+
+    /// Returns the state that the ledger has of a job.
+    pub(in crate::scheduler) fn state(&self, job: &str) -> SavedState {
+        SavedState::new(job, self.row(&SavedState::key(job)).cloned())
+    }
+
     /// Returns the value under `key`.
     pub(in crate::scheduler) fn row(&self, key: &str) -> Option<&Arc<str>> {
         self.rows.get(key)
@@ -319,7 +340,7 @@ pub(in crate::scheduler) mod tests {
 
     fn decided(sealed: &LedgerSnapshot, delivery: Delivery, tick: u64) -> (Decision, bool) {
         let Decided { decision, unknown, .. } =
-            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), (at(tick), at(tick)));
+            sealed.decide(delivery, &RunKey::new("j", at(tick)).key(), at(tick), at(tick));
         (decision, unknown)
     }
 

@@ -1,6 +1,6 @@
 use super::{super::pool_log::made, *};
 use quorate::{
-    internals::{JobRow, Paused},
+    internals::{GroupFreeze, Paused},
     node::{FencingToken, Reply},
     scheduler::RunCause,
 };
@@ -8,8 +8,8 @@ use quorate::{
 /// Reports that the first `servers` servers store the row of a freeze until `until`.
 fn written(freezes: &mut Freezes, until: u64, requests: Vec<RequestId>, term: u64, servers: usize) {
     let paused = Paused { by: "me".into(), at: made::at(0), until: Some(made::at(until)), reason: None };
-    let row = JobRow { paused: Some(paused), requests, ..JobRow::default() };
-    let request = made::put(POOL, term, JobRow::FREEZE, row.to_value());
+    let row = GroupFreeze { last: Some(paused), requests };
+    let request = made::put(POOL, term, GroupFreeze::KEY, row.to_value());
     for node in &["n0", "n1", "n2", "n3", "n4"][..servers] {
         let ran = Event::Ran { node, request: &request, reply: &Reply::Written };
         made::see(freezes, 5_000, &ran).unwrap();

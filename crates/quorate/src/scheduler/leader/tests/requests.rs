@@ -6,9 +6,9 @@ use crate::{
     scheduler::{
         job::{Job, RunCause, RunContext, RunOutcome},
         leader::tests::stage::{Begun, PERIOD, SECOND, Stage, accepted, ends, never, often, refused},
-        plan::open_request::RequestRow,
         policy::{Delivery, Misfire},
         schedule::every,
+        store::RequestRow,
         store::{HistoryEntry, JobAction, JobRow},
     },
 };

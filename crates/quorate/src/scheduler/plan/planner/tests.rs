@@ -1,12 +1,15 @@
 use super::*;
 use crate::scheduler::{
     job::{RunCause, RunOutcome},
-    plan::effect::RunStart,
+    plan::{
+        active_run::Withdrawal,
+        effect::{RunCompletion, RunStart},
+    },
     policy::{Delivery, Misfire, Placement},
-    run::{ExecutionEnd, ExecutionResult, on_leader::RunSummary},
+    run::{on_leader::RunEnd, pending_run::PendingRun},
     schedule::{delay, every},
     store::{
-        JobRow, OpenRun, RunKey, RunRecord,
+        HistoryEntry, JobRow, OpenRun, RunKey, RunRecord,
         snapshot::tests::{SECOND, at, sealed, snapshot},
     },
 };
@@ -34,36 +37,31 @@ fn registry(jobs: impl IntoIterator<Item = Job>) -> BTreeMap<Arc<str>, Arc<Job>>
 
 /// Lets the planner take over all waiting jobs, and reports the rows of the new jobs as written.
 fn take_over(planner: &mut Planner, now: u64) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    loop {
-        effects.extend(planner.take_over(at(now)));
-        if !planner.has_jobs_to_take() {
-            break;
-        }
+    planner.take_over(at(now));
+    while planner.has_jobs_to_take() {
+        planner.take_over(at(now));
     }
-    let places = |effect: &Effect| match effect {
-        Effect::Register { place, .. } => Some(*place),
-        _ => None,
-    };
-    let places: Vec<usize> = effects.iter().filter_map(places).collect();
-    for place in places {
-        effects.extend(planner.registered(place));
+    let effects = planner.take_effects();
+    for effect in &effects {
+        if let Effect::Register { id, .. } = effect {
+            planner.registered(*id);
+        }
     }
     effects
 }
 
 fn planner(sealed: LedgerSnapshot, jobs: impl IntoIterator<Item = Job>, now: u64) -> (Planner, Vec<Effect>) {
     let mut planner = Planner::new(sealed, settings());
-    let mut effects = planner.change(&registry(jobs), at(now));
-    effects.extend(take_over(&mut planner, now));
+    planner.change(&registry(jobs), at(now));
+    let effects = take_over(&mut planner, now);
     (planner, effects)
 }
 
 /// Lets the planner make decisions and start runs at the time `now`. Returns the started runs.
 fn starts(planner: &mut Planner, now: u64) -> Vec<RunStart> {
-    let (mut effects, _) = planner.plan_due(at(now));
-    effects.extend(planner.start_ready(at(now)));
-    runs(effects)
+    planner.plan_due(at(now));
+    planner.start_ready(at(now));
+    runs(planner.take_effects())
 }
 
 fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
@@ -75,21 +73,14 @@ fn runs(effects: Vec<Effect>) -> Vec<RunStart> {
 }
 
 fn completion(start: &RunStart, end: Option<RunEnd>) -> RunCompletion {
-    let (owner, key) = (start.owner, Arc::clone(&start.run.key));
-    RunCompletion { owner, key, tick: start.run.tick, cause: start.run.cause, end }
+    RunCompletion { owner: start.owner, key: Arc::clone(&start.run.key), end }
 }
 
-fn done() -> RunSummary {
-    let worked = ExecutionResult {
-        end: ExecutionEnd::Done,
-        error: None,
-        reason: "".into(),
-        attempts: 1,
-        took: SECOND,
-        state: None,
-        output: None,
-    };
-    RunSummary { began: Some(at(11)), worked, worker: Some("w".into()), term: None }
+/// Returns the completion of a run that a worker has executed.
+fn done(start: &RunStart) -> RunCompletion {
+    let (job, PendingRun { tick, cause, .. }) = (&start.job.name, &start.run);
+    let entry = HistoryEntry::new(job, *tick, *cause, RunOutcome::Done, &"w".into(), FencingToken::new(9));
+    completion(start, Some(RunEnd::Ended(Box::new(HistoryEntry { started: Some(at(11)), ..entry }))))
 }
 
 fn reports(effects: &[Effect]) -> Vec<(Arc<str>, RunOutcome)> {
@@ -131,12 +122,13 @@ fn with_open_run() -> LedgerSnapshot {
 fn a_new_job_is_registered_before_it_starts() {
     let mut planner = Planner::new(sealed(&[], &[]), settings());
     planner.change(&registry([job("j")]), at(10));
-    let effects = planner.take_over(at(10));
-    let [Effect::Register { place, .. }] = &effects[..] else { panic!("{effects:?}") };
+    planner.take_over(at(10));
+    let effects = planner.take_effects();
+    let [Effect::Register { id, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert!(planner.is_complete() && starts(&mut planner, 12).is_empty());
-    planner.registered(*place);
+    planner.registered(*id);
     assert_eq!(starts(&mut planner, 12).len(), 1);
-    assert_eq!(planner.executing(), 1);
+    assert_eq!(planner.table().ready().executing(), 1);
 }
 
 #[test]
@@ -144,26 +136,28 @@ fn jobs_are_taken_over_in_parts_and_requests_wait_for_the_last() {
     let jobs = (0..=JOBS_AT_ONCE).map(|number| job(&format!("j{number}")));
     let mut planner = Planner::new(sealed(&[], &[]), settings());
     planner.change(&registry(jobs), at(10));
-    assert_eq!(planner.take_over(at(10)).len(), JOBS_AT_ONCE);
+    planner.take_over(at(10));
+    assert_eq!(planner.take_effects().len(), JOBS_AT_ONCE);
     assert!(planner.has_jobs_to_take() && !planner.is_complete());
-    assert_eq!(planner.take_over(at(10)).len(), 1);
+    planner.take_over(at(10));
+    assert_eq!(planner.take_effects().len(), 1);
     assert!(!planner.has_jobs_to_take() && planner.is_complete());
 }
 
 #[test]
 fn the_mark_says_up_to_when_all_ticks_are_decided() {
     let (mut planner, _) = planner(sealed(&[], &[]), [job("j")], 10);
-    assert!(planner.mark().is_none());
-    let started = starts(&mut planner, 12);
-    let mark = |planner: &Planner| {
-        let mark = planner.mark().into_iter().collect::<Vec<_>>();
-        row_of(&mark, MARK).map(|row| row.parse::<u64>().unwrap())
+    let mark = |planner: &mut Planner| {
+        planner.mark();
+        row_of(&planner.take_effects(), MARK).map(|row| row.parse::<u64>().unwrap())
     };
+    assert_eq!(mark(&mut planner), None);
+    let started = starts(&mut planner, 12);
     let waits = at(12).as_micros() - 1;
-    assert_eq!(mark(&planner), Some(waits), "the tick at 12 s waits, and the next leader must find it");
-    planner.run_ended(completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(12));
+    assert_eq!(mark(&mut planner), Some(waits), "the tick at 12 s waits, and the next leader must find it");
+    planner.run_ended(done(&started[0]), false, at(12));
     starts(&mut planner, 12);
-    assert_eq!(mark(&planner), Some(at(12).as_micros()));
+    assert_eq!(mark(&mut planner), Some(at(12).as_micros()));
 }
 
 #[test]
@@ -172,13 +166,11 @@ fn the_end_of_a_run_of_a_removed_job_does_not_restore_its_row() {
     let counts = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
-    let effects = planner.change(&BTreeMap::new(), at(12));
+    planner.change(&BTreeMap::new(), at(12));
+    let effects = planner.take_effects();
     assert!(matches!(&effects[..], [Effect::RemoveRow { .. }]), "{effects:?}");
-    let effects = planner.run_ended(
-        completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
-        false,
-        at(13),
-    );
+    planner.run_ended(done(&started[0]), false, at(13));
+    let effects = planner.take_effects();
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert!(row_of(&effects, "job/j").is_none(), "{effects:?}");
     assert!(effects.iter().any(|effect| matches!(effect, Effect::CloseHistory(job) if **job == *"j")));
@@ -189,14 +181,11 @@ fn the_end_of_a_run_is_written_where_the_schedule_counts_from_it() {
     let counts = Job::new("j", delay(SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let (mut planner, _) = planner(sealed(&[], &[]), [counts], 10);
     let started = starts(&mut planner, 12);
-    let effects = planner.run_ended(
-        completion(&started[0], Some(RunEnd::Ended(RunOutcome::Done, done()))),
-        false,
-        at(13),
-    );
+    planner.run_ended(done(&started[0]), false, at(13));
+    let effects = planner.take_effects();
     let row = JobRow::parse(row_of(&effects, "job/j").expect("its row is written")).unwrap();
     assert_eq!(row.ended, Some(at(13)));
-    assert_eq!(planner.next_due(), Some(at(14)));
+    assert_eq!(planner.table().timers().next(), Some(at(14)));
 }
 
 #[test]
@@ -204,11 +193,11 @@ fn a_leader_without_the_job_watches_its_open_run_and_enters_its_end() {
     let (mut planner, effects) = planner(with_open_run(), [], 10);
     let watched = runs(effects);
     let [watch] = &watched[..] else { panic!("{watched:?}") };
-    assert_eq!((watch.owner, watch.run.tick), (RunOwner::Unknown, at(5)));
+    assert_eq!((watch.owner, watch.run.tick), (None, at(5)));
     assert!(planner.low_water(at(10)) <= at(5), "its record is kept");
-    assert_eq!(planner.executing(), 0);
-    let effects =
-        planner.run_ended(completion(watch, Some(RunEnd::Ended(RunOutcome::Done, done()))), false, at(13));
+    assert_eq!(planner.table().ready().executing(), 0);
+    planner.run_ended(done(watch), false, at(13));
+    let effects = planner.take_effects();
     assert_eq!(reports(&effects), [("j".into(), RunOutcome::Done)]);
     assert_eq!(planner.needed.unfinished().count(), 0, "and is not kept any more");
     // Only now is the job added to the leader. The leader continues the open run, and does not open it again.
@@ -223,16 +212,18 @@ fn a_job_is_taken_over_once_the_watches_of_its_runs_have_ended() {
     let (mut planner, effects) = planner(with_open_run(), [], 10);
     let watch = runs(effects).remove(0);
     planner.change(&registry([job("j").placement(Placement::AnyWorker)]), at(11));
-    let effects = planner.take_over(at(11));
+    planner.take_over(at(11));
+    let effects = planner.take_effects();
     assert!(matches!(&effects[..], [Effect::Release { key }] if *key == watch.run.key), "{effects:?}");
     assert!(!planner.has_jobs_to_take());
     planner.plan_due(at(11));
-    assert!(planner.mark().is_none(), "the ticks of this job are not decided on");
+    planner.mark();
+    assert!(planner.take_effects().is_empty(), "the ticks of this job are not decided on");
     planner.run_ended(completion(&watch, Some(RunEnd::Left)), false, at(11));
     assert!(planner.has_jobs_to_take());
     planner.take_over(at(11));
     let adopted = starts(&mut planner, 11).remove(0);
-    assert_eq!((adopted.owner, &adopted.run.key), (RunOwner::Job(0), &watch.run.key));
+    assert_eq!((adopted.owner, &adopted.run.key), (planner.table().id("j"), &watch.run.key));
 }
 
 #[test]
@@ -240,9 +231,11 @@ fn the_open_runs_of_a_job_that_has_ended_are_withdrawn() {
     let (mut planner, effects) = planner(with_open_run(), [], 10);
     let watch = runs(effects).remove(0);
     assert_eq!(planner.unknown_jobs().into_iter().collect::<Vec<_>>(), ["j".into()]);
-    let effects = planner.jobs_ended(vec!["j".into()], at(11));
-    let withdrawn = |effect: &Effect| matches!(effect, Effect::Withdraw { key, end: RunOutcome::Cancelled, .. } if *key == watch.run.key);
+    planner.jobs_ended(vec!["j".into()], at(11));
+    let effects = planner.take_effects();
+    let withdrawn = |effect: &Effect| matches!(effect, Effect::Withdraw { key, why: Withdrawal::Ended } if *key == watch.run.key);
     assert!(effects.iter().any(withdrawn), "{effects:?}");
     assert!(matches!(&effects[0], Effect::RemoveRow { key } if **key == *"job/j"));
-    assert!(planner.unknown_jobs().is_empty() && planner.jobs_ended(vec!["j".into()], at(11)).is_empty());
+    planner.jobs_ended(vec!["j".into()], at(11));
+    assert!(planner.unknown_jobs().is_empty() && planner.take_effects().is_empty());
 }

@@ -1,14 +1,21 @@
-use super::*;
+use super::{
+    takeover::{due_after, unfinished},
+    ticks::DueDecisions,
+    *,
+};
 use crate::{
     node::FencingToken,
     scheduler::{
-        job::{RequestId, RunOutcome},
-        plan::takeover::{due_after, unfinished},
-        policy::{Delivery, Misfire, MisfireReason, MisfiredTicks},
+        job::{RunCause, RunOutcome},
+        policy::{Delivery, Misfire, MisfireReason, MisfiredTicks, Overlap, Placement},
         schedule::every,
         store::{
-            OpenRun, RunRecord,
-            snapshot::tests::{SECOND, at, founded, sealed, snapshot, tick_record},
+            OpenRun, RunKey, RunRecord,
+            record_life::LATE_AFTER,
+            snapshot::{
+                LedgerSnapshot,
+                tests::{SECOND, at, founded, sealed, snapshot, tick_record},
+            },
             verdict::SkipReason,
         },
     },
@@ -24,12 +31,26 @@ fn latest() -> Job {
     job(Delivery::AtMostOnce).misfire(Misfire::run_once(100 * SECOND))
 }
 
-fn plan(job: Job, from: WallTime) -> JobPlan {
-    JobPlan::new(Arc::new(job), from, Vec::new(), false)
+fn plan(job: Job, from: WallTime) -> LedJob {
+    led(job, from, Vec::new())
+}
+
+fn led(job: impl Into<Arc<Job>>, from: WallTime, unfinished: Vec<PendingRun>) -> LedJob {
+    LedJob::new(job.into(), JobRow::default(), SavedState::new("j", None), from, unfinished)
+}
+
+fn pause(led: &mut LedJob, now: WallTime, until: Option<WallTime>) -> Vec<SkippedTick> {
+    let paused = Paused { at: now, until, ..Paused::default() };
+    led.pause(RequestId::from_u128(1), paused).expect("it was not paused")
+}
+
+/// Resumes the job. Returns the span of the ticks that the pause left out.
+fn resume(led: &mut LedJob, now: WallTime) -> Option<(WallTime, WallTime)> {
+    led.resume(RequestId::from_u128(2), now).expect("it was paused").span
 }
 
 /// Starts the next run, adds it to the active runs, and returns its tick.
-fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
+fn start(plan: &mut LedJob, now: WallTime) -> Option<WallTime> {
     let run = plan.start(now).0?;
     let active = ActiveRun::new(&run, plan.job());
     plan.begin(active);
@@ -37,7 +58,7 @@ fn start(plan: &mut JobPlan, now: WallTime) -> Option<WallTime> {
 }
 
 /// Starts and ends runs until no run is left. Returns their ticks. The flag is true for a catch-up run.
-fn ticks(plan: &mut JobPlan, now: WallTime) -> Vec<(WallTime, bool)> {
+fn ticks(plan: &mut LedJob, now: WallTime) -> Vec<(WallTime, bool)> {
     let mut ticks = Vec::new();
     while let (Some(start), _) = plan.start(now) {
         ticks.push((start.tick, start.cause == RunCause::CatchUp));
@@ -74,7 +95,7 @@ fn at_least_once_runs_a_started_run_again_over_its_record() {
     let least = job(Delivery::AtLeastOnce);
     let (runs, lost) = unfinished(&least, &sealed);
     assert!(lost.is_empty());
-    let mut plan = JobPlan::new(Arc::new(least), at(11), runs, false);
+    let mut plan = led(least, at(11), runs);
     plan.plan_due(&sealed, at(12));
     let (start, _) = plan.start(at(12));
     assert_eq!(start.map(|start| start.tick), Some(at(3)), "it was started, however long ago");
@@ -204,7 +225,7 @@ fn catch_up_runs_do_not_make_the_rule_skip_leave_out_the_present_ticks() {
     let least = job(Delivery::AtLeastOnce).overlap(Overlap::Skip);
     let interrupted = crate::scheduler::store::snapshot::tests::sealed(&[3], &[]);
     let (runs, _) = unfinished(&least, &interrupted);
-    let mut repeats = JobPlan::new(Arc::new(least), at(14), runs, false);
+    let mut repeats = led(least, at(14), runs);
     assert_eq!(repeats.plan_due(&interrupted, at(15)), DueDecisions::default());
     assert_eq!(
         ticks(&mut repeats, at(15)),
@@ -327,13 +348,13 @@ fn a_pause_skips_waiting_ticks_and_a_resumption_returns_the_span() {
     let mut plan = plan(job(Delivery::AtMostOnce), at(10));
     plan.plan_due(&sealed, at(12));
     start(&mut plan, at(12));
-    let given_up = plan.pause(None);
+    let given_up = pause(&mut plan, at(12), None);
     assert!(matches!(&given_up[..], [SkippedTick::Paused(start)] if start.tick == at(12)), "{given_up:?}");
     assert_eq!((plan.next, plan.plan_due(&sealed, at(20))), (None, DueDecisions::default()));
     plan.active.clear();
     plan.add_requested(requested(20));
     assert_eq!(ticks(&mut plan, at(20)), [(at(20), false)], "a requested run starts in a pause too");
-    assert_eq!(plan.resume(at(12), at(30)), Some((at(13), at(30))));
+    assert_eq!(resume(&mut plan, at(30)), Some((at(13), at(30))));
     assert_eq!(plan.next, Some(at(31)));
     plan.plan_due(&sealed, at(31));
     assert_eq!(ticks(&mut plan, at(31)), [(at(31), false)], "no tick of the pause is caught up on");
@@ -343,10 +364,9 @@ fn a_pause_skips_waiting_ticks_and_a_resumption_returns_the_span() {
 fn a_tick_that_comes_due_at_the_moment_of_the_pause_belongs_to_the_pause() {
     let mut plan = plan(job(Delivery::AtLeastOnce), at(10));
     assert_eq!(plan.decided(at(10)), at(10), "nothing has come due");
-    let paused = plan.decided(at(11));
-    assert!(paused < at(11));
-    plan.pause(None);
-    assert_eq!(plan.resume(paused, at(13)), Some((at(11), at(13))));
+    assert!(plan.decided(at(11)) < at(11));
+    pause(&mut plan, at(11), None);
+    assert_eq!(resume(&mut plan, at(13)), Some((at(11), at(13))));
 }
 
 #[test]
@@ -356,7 +376,8 @@ fn another_schedule_counts_from_now_on() {
     plan.plan_due(&sealed, at(12));
     let slower = Job::new("j", every(7 * SECOND).unwrap(), |_| async { Ok::<(), String>(()) });
     let given_up = [at(11), at(12)].map(SkippedTick::Changed);
-    assert_eq!(plan.replace(Arc::new(slower), at(12)), given_up, "the waiting ticks are reported");
+    let replaced = plan.replace(Arc::new(slower), at(12)).unwrap();
+    assert_eq!(replaced.skipped, given_up, "the waiting ticks are reported");
     assert!(ticks(&mut plan, at(12)).is_empty());
     assert!(plan.next.is_some_and(|next| next > at(12) && next <= at(19)));
 }
@@ -373,9 +394,9 @@ fn a_change_counts_from_the_planned_ticks_after_a_backward_clock_step() {
     assert_eq!(plan.next, Some(at(13)), "neither 11 nor 12 starts a second time");
 }
 
-fn for_any_worker(overlap: Overlap) -> JobPlan {
+fn for_any_worker(overlap: Overlap) -> LedJob {
     let mut plan = plan(job(Delivery::AtMostOnce).placement(Placement::AnyWorker).overlap(overlap), at(10));
-    (plan.since, plan.ahead) = (at(10), 3 * SECOND);
+    (plan.row.since, plan.ahead) = (at(10), 3 * SECOND);
     plan
 }
 
@@ -390,7 +411,7 @@ fn runs_for_any_worker_are_opened_ahead_if_they_may_overlap() {
     assert_eq!((first.tick, first.not_before, first.at), (at(11), at(11), at(10)));
     assert!(first.is_for_workers(&plan.job));
     assert_eq!(ticks(&mut plan, at(10)), [(at(12), false), (at(13), false)]);
-    assert_eq!((plan.wake(), plan.planned()), (Some(at(11)), at(13)));
+    assert_eq!((plan.wake(), plan.planned), (Some(at(11)), at(13)));
     assert_eq!(plan.plan_due(&sealed, at(10)), DueDecisions::default(), "once");
 }
 
@@ -415,20 +436,22 @@ fn ticks_of_another_placement_count_after_the_runs_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let mut plan = for_any_worker(Overlap::Allow);
     plan.plan_due(&sealed, at(10));
-    let given_up = plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(11));
-    assert_eq!(given_up, [11, 12, 13].map(|tick| SkippedTick::Changed(at(tick))));
+    let replaced = plan.replace(Arc::new(job(Delivery::AtMostOnce)), at(11)).unwrap();
+    assert_eq!(replaced.skipped, [11, 12, 13].map(|tick| SkippedTick::Changed(at(tick))));
     plan.plan_due(&sealed, at(14));
-    assert_eq!((plan.since, ticks(&mut plan, at(14))), (at(13), vec![(at(14), false)]));
+    assert_eq!((plan.row.since, ticks(&mut plan, at(14))), (at(13), vec![(at(14), false)]));
 }
 
 #[test]
 fn a_leader_that_takes_over_a_pause_returns_its_whole_span() {
-    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(490), Vec::new(), true);
-    plan.since = at(3);
-    assert_eq!(plan.resume(at(20), at(500)), Some((at(21), at(500))), "not only of the misfire window");
-    let mut changed = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(490), Vec::new(), true);
-    changed.since = at(300);
-    assert_eq!(changed.resume(at(20), at(500)), Some((at(301), at(500))), "of the schedule it has now");
+    let paused = |since| {
+        let paused = Some(Paused { at: at(20), ..Paused::default() });
+        let (row, state) = (JobRow { since, paused, ..JobRow::default() }, SavedState::new("j", None));
+        LedJob::new(Arc::new(job(Delivery::AtMostOnce)), row, state, at(490), Vec::new())
+    };
+    let spans = [at(3), at(300)].map(|since| resume(&mut paused(since), at(500)));
+    assert_eq!(spans[0], Some((at(21), at(500))), "not only of the misfire window");
+    assert_eq!(spans[1], Some((at(301), at(500))), "of the schedule it has now");
 }
 
 #[test]
@@ -463,7 +486,7 @@ fn a_run_that_is_often_interrupted_is_postponed_and_never_dropped() {
     plan.plan_due(&sealed(&[], &[]), at(23));
     assert_eq!(plan.start(at(23)).0.map(|start| start.tick), Some(at(11)));
     plan.waiting.clear();
-    assert_eq!(plan.pause(None).len(), 2, "a pause skips it");
+    assert_eq!(pause(&mut plan, at(23), None).len(), 2, "a pause skips it");
     // The leader leaves these runs to the next leader. The low-water mark must keep their records.
     plan.leave_to_next(at(9));
     plan.leave_to_next(at(12));
@@ -510,7 +533,7 @@ fn after_a_backward_clock_step_no_tick_starts_twice() {
     assert!(ticks(&mut plan, at(12)).is_empty());
 }
 
-fn counts_from_ends() -> (JobPlan, LedgerSnapshot) {
+fn counts_from_ends() -> (LedJob, LedgerSnapshot) {
     let schedule = crate::scheduler::schedule::delay(7 * SECOND).unwrap();
     let job = Job::new("j", schedule, |_| async { Ok::<(), String>(()) });
     let mut plan = plan(job.misfire(Misfire::Skip), at(0));
@@ -529,7 +552,7 @@ fn ticks_that_count_from_ends_come_one_at_a_time_and_are_never_too_late() {
     plan.active.clear();
     plan.begin_after_end(at(2_000), Some(at(2_000)));
     assert_eq!(plan.next, Some(at(2_007)));
-    let mut taken_over = JobPlan::new(plan.job.clone(), at(0), Vec::new(), false);
+    let mut taken_over = led(plan.job.clone(), at(0), Vec::new());
     taken_over.begin_after_end(at(10), Some(at(2_000)));
     assert_eq!(taken_over.next, Some(at(2_007)), "every leader finds the same tick");
 }
@@ -538,12 +561,12 @@ fn ticks_that_count_from_ends_come_one_at_a_time_and_are_never_too_late() {
 fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinished_run() {
     let (mut plan, sealed) = counts_from_ends();
     plan.plan_due(&sealed, at(10));
-    plan.pause(None);
-    assert_eq!(plan.resume(at(10), at(100)), None);
+    pause(&mut plan, at(10), None);
+    assert_eq!(resume(&mut plan, at(100)), None);
     assert_eq!(plan.next, Some(at(107)));
     let started = crate::scheduler::store::snapshot::tests::sealed(&[10], &[]);
     let found = unfinished(&plan.job, &started);
-    let mut interrupted = JobPlan::new(plan.job.clone(), at(0), found.0, false);
+    let mut interrupted = led(plan.job.clone(), at(0), found.0);
     interrupted.begin_after_end(at(0), Some(at(3)));
     let head = interrupted.head().map(|start| start.tick);
     assert_eq!((interrupted.next, head), (None, Some(at(10))), "the next tick follows its end");
@@ -553,18 +576,18 @@ fn a_schedule_that_counts_from_ends_goes_on_after_a_pause_and_after_an_unfinishe
 /// would have planned it.
 #[test]
 fn a_schedule_that_counts_from_ends_goes_on_beside_a_requested_run() {
-    let beside = |plan: &mut JobPlan| plan.begin(ActiveRun::new(&requested(5), &plan.job.clone()));
+    let beside = |plan: &mut LedJob| plan.begin(ActiveRun::new(&requested(5), &plan.job.clone()));
     let (mut paused, sealed) = counts_from_ends();
     beside(&mut paused);
     paused.plan_due(&sealed, at(10));
-    paused.pause(None);
-    paused.resume(at(10), at(100));
+    pause(&mut paused, at(10), None);
+    resume(&mut paused, at(100));
     assert_eq!(paused.next, Some(at(107)), "after a pause");
     let (mut ended, sealed) = counts_from_ends();
     ended.plan_due(&sealed, at(10));
     start(&mut ended, at(10));
     beside(&mut ended);
-    ended.active.retain(|run| run.request.is_some());
+    ended.active.retain(|run| run.request().is_some());
     ended.begin_after_end(at(20), Some(at(20)));
     assert_eq!(ended.next, Some(at(27)), "after the end of the run before");
     let (mut changed, _) = counts_from_ends();
@@ -612,7 +635,7 @@ fn opened_by(term: u64, tick: u64) -> PendingRun {
 fn an_open_run_is_watched_at_once_and_never_skipped() {
     let job = || job(Delivery::AtMostOnce).overlap(Overlap::Allow);
     let runs = vec![PendingRun { cause: RunCause::CatchUp, seen: None, ..opened(9) }, opened(2), opened(3)];
-    let mut plan = JobPlan::new(Arc::new(job()), at(9), runs, false);
+    let mut plan = led(job(), at(9), runs);
     let (first, skipped) = plan.start(at(1_000));
     assert_eq!((first.as_ref().map(|run| run.tick), skipped), (Some(at(2)), vec![]), "long past its window");
     plan.begin(ActiveRun::new(&first.unwrap(), plan.job()));
@@ -629,7 +652,7 @@ fn an_open_run_is_watched_at_once_and_never_skipped() {
 #[test]
 fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first() {
     let runs = vec![opened_by(1, 2), opened_by(3, 4), PendingRun { seen: None, ..opened(3) }];
-    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
+    let mut plan = led(job(Delivery::AtMostOnce), at(9), runs);
     assert_eq!(start(&mut plan, at(10)), Some(at(4)));
     assert_eq!(start(&mut plan, at(10)), None, "no worker has started the earlier one");
     plan.end(&RunKey::new("j", at(4)).key());
@@ -640,8 +663,8 @@ fn of_two_open_runs_that_must_not_overlap_the_one_of_the_later_term_goes_first()
 #[test]
 fn a_pause_leaves_open_runs_to_their_workers() {
     let runs = vec![opened(2), PendingRun { seen: None, ..opened(3) }];
-    let mut plan = JobPlan::new(Arc::new(job(Delivery::AtMostOnce)), at(9), runs, false);
-    let skipped = plan.pause(None);
+    let mut plan = led(job(Delivery::AtMostOnce), at(9), runs);
+    let skipped = pause(&mut plan, at(10), None);
     assert!(matches!(&skipped[..], [SkippedTick::Paused(run)] if run.tick == at(3)), "{skipped:?}");
     assert_eq!(start(&mut plan, at(10)), Some(at(2)));
 }
@@ -650,12 +673,12 @@ fn a_pause_leaves_open_runs_to_their_workers() {
 fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
     let sealed = sealed(&[], &[]);
     let any_worker = job(Delivery::AtMostOnce).overlap(Overlap::Allow).placement(Placement::AnyWorker);
-    let mut plan = plan(any_worker, at(10)).due_since(at(9), None);
+    let mut plan = plan(any_worker, at(10));
+    plan.row.since = at(9);
     plan.open_ahead_by(10 * SECOND);
     plan.plan_due(&sealed, at(10));
-    assert_eq!(plan.planned(), at(20));
-    let skipped: Vec<WallTime> = plan
-        .pause(Some(at(15)))
+    assert_eq!(plan.planned, at(20));
+    let skipped: Vec<WallTime> = pause(&mut plan, at(10), Some(at(15)))
         .into_iter()
         .map(|tick| match tick {
             SkippedTick::Paused(run) => run.tick,
@@ -664,7 +687,8 @@ fn a_pause_with_an_end_keeps_the_later_ticks_that_were_opened_ahead() {
         .collect();
     assert_eq!(skipped, [11, 12, 13, 14].map(at));
     assert_eq!(start(&mut plan, at(10)), Some(at(15)), "a tick at the end of the pause");
-    assert_eq!(plan.resume(at(10), at(15) - Duration::from_micros(1)), Some((at(11), at(14))));
+    let ended = plan.end_pause(at(15)).expect("its end has come");
+    assert_eq!(ended.span, None, "each of them is reported");
     plan.plan_due(&sealed, at(15));
-    assert_eq!((start(&mut plan, at(15)), plan.planned()), (Some(at(16)), at(25)), "none is planned twice");
+    assert_eq!((start(&mut plan, at(15)), plan.planned), (Some(at(16)), at(25)), "none is planned twice");
 }

@@ -1,6 +1,6 @@
 //! The choice of the run of a job that starts next.
 
-use super::JobPlan;
+use super::LedJob;
 use crate::{
     env::WallTime,
     scheduler::{
@@ -10,52 +10,56 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-impl JobPlan {
-    /// Returns the waiting run that may start now, if there is one. A run that an earlier leader has opened
-    /// comes first: a worker may already execute it, so this leader must watch the run from the beginning of
-    /// the term.
-    ///
-    /// If runs of the job must not overlap, the open runs start one after another, in the order of
-    /// [`open_first`].
+/// A queue of a job's waiting runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Queue {
+    Ticks,
+    Requested,
+}
+
+impl LedJob {
+    /// Returns the waiting run that may start now, if there is one.
     pub(in crate::scheduler) fn head(&self) -> Option<&PendingRun> {
-        let beside = self.job.overlap == Overlap::Allow;
-        if let Some(open) = self.open_queue() {
-            return open.front().filter(|_| beside || !self.is_busy());
+        match self.turn()? {
+            Queue::Ticks => self.waiting.front(),
+            Queue::Requested => self.requested.front(),
         }
-        let waiting = self.waiting.front().filter(|_| beside || !self.is_busy());
-        let requested =
-            || self.requested.front().filter(|_| self.may_start_requested() && (beside || !self.is_busy()));
-        if self.requested_next { requested().or(waiting) } else { waiting.or_else(requested) }
     }
 
-    /// Returns whether a requested run may start. Under every overlap rule, only one requested run is active at
-    /// a time.
-    fn may_start_requested(&self) -> bool {
-        !self.active.iter().any(|run| run.request.is_some())
+    /// Returns the queue whose first run may start now. A run that an earlier leader has opened comes first: a worker may
+    /// already execute it, so this leader must watch the run from the beginning of the term. If runs of the job must not
+    /// overlap, the open runs start one after another, in the order of [`open_first`](super::open_first).
+    ///
+    /// Requested runs and ticks start alternately. Otherwise no requested run would start if each run takes longer than
+    /// the gap between two ticks. Under every overlap rule, only one requested run is active at a time.
+    fn turn(&self) -> Option<Queue> {
+        if self.is_busy() && self.job.overlap != Overlap::Allow {
+            return None;
+        }
+        let is_open = |runs: &VecDeque<PendingRun>| runs.front().is_some_and(PendingRun::is_open);
+        if is_open(&self.waiting) {
+            return Some(Queue::Ticks);
+        }
+        let is_active = || self.active.iter().any(|run| run.request().is_some());
+        let requested = is_open(&self.requested) || !self.requested.is_empty() && !is_active();
+        let first = is_open(&self.requested) || self.requested_next || self.waiting.is_empty();
+        if requested && first {
+            return Some(Queue::Requested);
+        }
+        (!self.waiting.is_empty()).then_some(Queue::Ticks)
     }
 
-    /// Returns the queue whose first run was opened to workers by an earlier leader, if there is such a queue.
-    fn open_queue(&self) -> Option<&VecDeque<PendingRun>> {
-        [&self.waiting, &self.requested]
-            .into_iter()
-            .find(|runs| runs.front().is_some_and(PendingRun::is_open))
-    }
-
-    /// Removes and returns the run that [`JobPlan::head`] returns. Requested runs and ticks start alternately.
-    /// Otherwise no requested run would start if each run takes longer than the gap between two ticks.
+    /// Removes and returns the run that [`LedJob::head`] returns.
     fn pop(&mut self) -> Option<PendingRun> {
-        for runs in [&mut self.waiting, &mut self.requested] {
-            if runs.front().is_some_and(PendingRun::is_open) {
-                return runs.pop_front();
-            }
+        let queue = self.turn()?;
+        let run = match queue {
+            Queue::Ticks => self.waiting.pop_front(),
+            Queue::Requested => self.requested.pop_front(),
+        }?;
+        if !run.is_open() {
+            self.requested_next = queue == Queue::Ticks;
         }
-        let requested = self.requested_next && self.may_start_requested() && !self.requested.is_empty();
-        if self.waiting.is_empty() || requested {
-            self.requested_next = false;
-            return self.requested.pop_front();
-        }
-        self.requested_next = true;
-        self.waiting.pop_front()
+        Some(run)
     }
 
     /// Returns the time at which a decision on the job may need the end of `run`, which starts now: the next tick is
@@ -71,8 +75,7 @@ impl JobPlan {
     /// because they waited for longer than the misfire window.
     pub(in crate::scheduler) fn start(&mut self, now: WallTime) -> (Option<PendingRun>, Vec<SkippedTick>) {
         let mut too_late = Vec::new();
-        while self.head().is_some() {
-            let Some(run) = self.pop() else { break };
+        while let Some(run) = self.pop() {
             let window = self.job.misfire.within().max(LATE_AFTER);
             // Only a scheduled run can be too late. A catch-up run was within the misfire window when the
             // leader decided to run it. An unfinished run may have been started before. Its worker or its
@@ -91,13 +94,16 @@ impl JobPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::takeover::unfinished, *};
     use crate::scheduler::{
         job::{Job, RequestId},
-        plan::takeover::unfinished,
         policy::Misfire,
         schedule::{Schedule, delay, every},
-        store::snapshot::tests::{SECOND, at, sealed},
+        store::{
+            JobRow,
+            saved_state::SavedState,
+            snapshot::tests::{SECOND, at, sealed},
+        },
     };
     use std::sync::Arc;
 
@@ -106,14 +112,15 @@ mod tests {
         job.misfire(Misfire::run_all(10 * SECOND))
     }
 
-    fn plan(job: Job, unfinished: Vec<PendingRun>) -> JobPlan {
-        let mut plan = JobPlan::new(Arc::new(job), at(10), unfinished, false).due_since(at(10), None);
+    fn plan(job: Job, unfinished: Vec<PendingRun>) -> LedJob {
+        let (row, state) = (JobRow { since: at(10), ..JobRow::default() }, SavedState::new("j", None));
+        let mut plan = LedJob::new(Arc::new(job), row, state, at(10), unfinished);
         plan.plan_due(&sealed(&[], &[]), at(11));
         plan
     }
 
     /// Starts the next run at 11 s. Returns the time at which its end is needed.
-    fn needed(plan: &mut JobPlan) -> Option<WallTime> {
+    fn needed(plan: &mut LedJob) -> Option<WallTime> {
         let (run, _) = plan.start(at(11));
         plan.end_needed_at(&run.expect("a run that may start"))
     }

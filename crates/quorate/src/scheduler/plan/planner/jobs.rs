@@ -1,0 +1,145 @@
+//! The decisions on single jobs: a job is taken over, replaced, removed or due, and a run of it starts.
+
+use super::Planner;
+use crate::{
+    env::WallTime,
+    scheduler::{
+        job::Job,
+        plan::{
+            active_run::{ActiveRun, Withdrawal},
+            effect::{Effect, RunStart},
+            job_id::JobId,
+            known_jobs::warn_unreadable,
+            led_job::{FoundJob, LedJob, find},
+        },
+        store::JobRow,
+    },
+};
+use std::sync::Arc;
+
+impl Planner {
+    /// Takes a job over from the ledger, and plans its ticks. Writes the job's row, and closes runs of earlier terms.
+    pub(super) fn register(&mut self, job: Arc<Job>, now: WallTime) {
+        let removed = self.removed.remove(&job.name);
+        let again = removed.is_some();
+        let found = find(Arc::clone(&job), &self.sealed, self.marked, removed, now);
+        let FoundJob { mut led, lost, is_new, write, window, unreadable } = found;
+        let key = JobRow::key(&job.name);
+        self.needed.add_window(window);
+        if let Some(why) = unreadable {
+            warn_unreadable(&self.group, &key, &why);
+        }
+        led.open_ahead_by(self.ahead);
+        if let Some(freeze) = &self.freeze.last {
+            let recorded = self.sealed.last_before(&job.name, freeze.at);
+            led.take_freeze(freeze, self.marked.max(recorded));
+        }
+        let next = led.next();
+        tracing::debug!(
+            job = &*job.name,
+            next = next.map(|at| tracing::field::display(job.schedule.format(at))),
+            since = ?led.row().since,
+            "found"
+        );
+        let (value, state, waiting) = (led.row().to_value(), led.state().clone(), led.alerts().len());
+        let id = self.table.add(led, write && is_new);
+        match (write, is_new) {
+            (true, true) => {
+                let (job, due) = (Arc::clone(&job.name), next.unwrap_or_default());
+                self.effects.push(Effect::Register { id, job, key, value, due });
+            }
+            (true, false) => self.effects.push(Effect::PutRow { key, value }),
+            _ => {}
+        }
+        if again {
+            self.effects.push(Effect::KeepState(state));
+        }
+        if waiting > 0 {
+            self.put_row(id, waiting);
+        }
+        let any = !lost.is_empty();
+        for run in lost {
+            self.lose(&job, run, now);
+        }
+        if any {
+            self.on_end(id, now);
+        }
+    }
+
+    pub(super) fn replace(&mut self, id: JobId, job: Arc<Job>, now: WallTime) {
+        let Some(Some(replaced)) = self.table.change(id, |led| led.replace(job, now)) else { return };
+        if replaced.write {
+            self.put_row(id, 0);
+        }
+        if replaced.moved {
+            self.withdraw(id, |_| true, Withdrawal::Changed);
+        }
+        self.skip(&replaced.before, replaced.skipped, now);
+    }
+
+    /// Removes a job, so that none of its runs starts from now on. Closes the job's row and its requests. If a job of
+    /// this name is added later, it starts as a new job.
+    pub(super) fn remove(&mut self, id: JobId, now: WallTime) {
+        let Some(led) = self.table.get(id) else { return };
+        let (name, active) = (Arc::clone(&led.job().name), led.active_requests());
+        self.table.change(id, LedJob::drop_requested);
+        self.withdraw(id, |_| true, Withdrawal::Removed);
+        let Some(removed) = self.table.get(id).map(|led| led.remove(now)) else { return };
+        self.effects.push(Effect::RemoveRow { key: JobRow::key(&name) });
+        self.removed.insert(Arc::clone(&name), removed);
+        self.table.remove(id);
+        self.drop_requests_of(&name, &active, now);
+        self.close_ended();
+    }
+
+    /// Closes the state and the history of each removed job whose last run has ended. If a job of the same name
+    /// was added again, its state and history stay open.
+    pub(super) fn close_ended(&mut self) {
+        for led in self.table.take_ended() {
+            let name = &led.job().name;
+            if self.table.id(name).is_none() {
+                self.effects.push(Effect::RemoveState(led.state().clone()));
+                self.effects.push(Effect::CloseHistory(Arc::clone(name)));
+            }
+        }
+    }
+
+    /// Decides on the due ticks of a job.
+    pub(super) fn plan(&mut self, id: JobId, now: WallTime) {
+        self.end_pauses(id, now);
+        self.change_row(id, |led| led.note_overdue(now));
+        let sealed = &self.sealed;
+        let decide = |led: &mut LedJob| (Arc::clone(led.job()), led.plan_due(sealed, now));
+        let Some((job, decisions)) = self.table.change(id, decide) else { return };
+        if let Some(tick) = decisions.cancel_for {
+            let why: Arc<str> = format!("for the tick {}", job.schedule.format(tick)).into();
+            self.cancel(id, |_| true, &why);
+        }
+        let skipped = !decisions.skipped.is_empty();
+        self.skip(&job, decisions.skipped, now);
+        if skipped {
+            self.on_end(id, now);
+        }
+    }
+
+    /// Starts the waiting run of a job whose turn it is.
+    pub(super) fn start(&mut self, id: JobId, now: WallTime) {
+        let start = |led: &mut LedJob| (Arc::clone(led.job()), led.state().clone(), led.start(now));
+        let Some((job, state, (run, too_late))) = self.table.change(id, start) else { return };
+        if let Some(run) = run {
+            let active = ActiveRun::new(&run, &job);
+            let (here, key) = (active.here, Arc::clone(&active.key));
+            self.table.begin(id, active);
+            let led = self.table.get(id);
+            // The job is paused, and the run is still open. The earlier leader that accepted the pause may have
+            // ended before it withdrew the run. So this leader withdraws it.
+            let scheduled = run.is_open() && run.request().is_none();
+            let left_out = led.filter(|_| scheduled).and_then(|led| led.left_out_at(run.tick));
+            let end_needed_at = led.and_then(|led| led.end_needed_at(&run));
+            let start = RunStart { owner: Some(id), job: Arc::clone(&job), state, run, end_needed_at };
+            self.effects.push(if here { Effect::Execute(start) } else { Effect::Open(start) });
+            self.effects.extend(left_out.map(|why| Effect::Withdraw { key, why }));
+        }
+        self.skip(&job, too_late, now);
+    }
+}
