@@ -129,14 +129,17 @@ impl<S: AsRef<[Standing]> + AsMut<[Standing]>> Leadership<S> {
 
     /// Decides on the answers of nodes that have confirmed. Returns `None` if the leader must hear more nodes.
     ///
-    /// `holds_latest_lease` is true if this leader holds the latest lease of the leadership. Only such a leader founds (L5).
+    /// `holds_latest_lease` is true if this leader holds the latest lease of the leadership. Only such a leader founds (L5), and
+    /// only if so many nodes have forgotten that no majority can be complete.
     pub fn decide(&mut self, heard: &[Heard], holds_latest_lease: bool) -> Option<Takeover> {
-        let needed = majority(self.nodes.as_ref().len());
+        let nodes = self.nodes.as_ref().len();
+        let needed = majority(nodes);
         let complete = heard.iter().filter_map(|heard| heard.mark);
         let incomplete = heard.iter().filter(|heard| heard.mark.is_none()).count();
+        let is_lost = heard.len() >= needed && is_lost(nodes, incomplete);
         let takeover = match complete.clone().max() {
             Some(mark) if complete.count() >= needed => Takeover::Continue { mark },
-            _ if incomplete >= needed && holds_latest_lease => Takeover::Found,
+            _ if is_lost && holds_latest_lease => Takeover::Found,
             _ => return None,
         };
         self.phase = Phase::Decided;
@@ -211,6 +214,11 @@ impl<S: AsRef<[Standing]> + AsMut<[Standing]>> Leadership<S> {
     }
 }
 
+/// Returns whether a ledger of so many nodes is lost if so many copies are incomplete: no majority can be complete.
+pub(super) fn is_lost(nodes: usize, incomplete: usize) -> bool {
+    nodes - incomplete < majority(nodes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +271,20 @@ mod tests {
         assert!(leader.leads() && !leader.is_mark_due(2, true) && leader.begin_join(2, true), "once more");
         leader.on_forgot(2);
         assert_eq!(leader.nodes()[2], Standing::default());
+    }
+
+    #[test]
+    fn of_an_even_number_of_nodes_half_are_enough_to_lose_the_ledger() {
+        for (nodes, least) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4)] {
+            assert_eq!((0..=nodes).find(|incomplete| is_lost(nodes, *incomplete)), Some(least), "{nodes}");
+        }
+        let mut leader = Leadership::new(Phase::Confirming, [Standing::default(); 4]);
+        let marks = [None, None, Some(term(2)), Some(term(2))];
+        let heard: Vec<Heard> =
+            marks.into_iter().enumerate().map(|(node, mark)| Heard { node, mark }).collect();
+        assert_eq!(leader.decide(&heard[..2], true), None, "too few have confirmed");
+        assert_eq!(leader.decide(&heard[1..], true), None, "three copies may be complete");
+        assert_eq!(leader.decide(&heard[..3], true), Some(Takeover::Found));
     }
 
     #[test]
