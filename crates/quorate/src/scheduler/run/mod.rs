@@ -7,6 +7,7 @@ mod attempts;
 pub(super) mod cancel;
 pub(super) mod on_leader;
 pub(super) mod opened;
+mod pace;
 pub(super) mod pending_run;
 pub(super) mod session;
 pub(super) mod span;

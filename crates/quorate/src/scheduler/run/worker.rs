@@ -10,9 +10,9 @@
 //! # The search for runs
 //!
 //! The leader writes a row for each session that it knows ([`WorkRow`]). A worker whose session has no row announces itself.
-//! While the row has new runs, the worker reads it up to twenty times a second, and later more rarely, down to once a
-//! second. It reads the record of a new run ahead of the time at which the run is due. At that time, it needs one round of requests
-//! before the handler starts (see [`assign`](super::assign)).
+//! While the row has new runs, the worker reads it up to twenty times a second, and later more rarely, down to once a second
+//! ([`pace`]). It reads the record of a new run ahead of the time at which the run is due. At that time, it needs one
+//! round of requests before the handler starts (see [`assign`](super::assign)).
 
 use crate::{
     env::{BootTime, Env, ScopedTask},
@@ -24,6 +24,7 @@ use crate::{
         registry::Phase,
         run::{
             assignment::{ASK_AGAIN, Assignment, Taking, Tried},
+            pace,
             session::Sessions,
             worklist::{Due, Worklist, job_of},
         },
@@ -38,9 +39,6 @@ use futures_util::{
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// The shortest and the longest pause between two reads of the worker's row. In between, the pause is a quarter of the time
-/// since the row had a new run.
-const READ_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// The pause between two announcements of a worker that has no row.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
@@ -209,7 +207,7 @@ impl Worker {
                 (self.session, self.read_at, self.new_at) = (Some(session), now, now);
                 self.announce();
             }
-            None => self.read_at = now + READ_PAUSE.1,
+            None => self.read_at = now + pace::MOST,
         }
     }
 
@@ -274,12 +272,11 @@ impl Worker {
         if is_new {
             self.new_at = now;
         }
-        let (least, most) = READ_PAUSE;
         self.read_at = now
             + match (is_new, self.list.unread().is_empty()) {
                 (true, _) => Duration::ZERO,
-                (false, true) => (self.new_at.until(now) / 4).clamp(least, most),
-                (false, false) => least,
+                (false, true) => pace::pause(self.new_at.until(now)),
+                (false, false) => pace::LEAST,
             };
         if !is_known {
             self.announce();

@@ -7,6 +7,7 @@ use crate::{
     scheduler::{
         job::{Job, RunOutcome},
         policy::Delivery,
+        run::pace,
         store::{OpenRun, WorkEnd, WorkResult, verdict::voided},
     },
 };
@@ -16,9 +17,6 @@ use std::{sync::Arc, time::Duration};
 const START_WITHIN: Duration = Duration::from_secs(1);
 /// The pause between two requests to the nodes to void one assignment.
 const VOID_AGAIN: Duration = Duration::from_millis(200);
-/// The shortest and longest pause between two looks for the end of a run. In between, the pause is a quarter of the time
-/// since the worker could start the run.
-const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// One run.
 #[derive(Debug)]
@@ -202,10 +200,9 @@ impl AssignedRun {
         }
         given.is_looking = false;
         let is_old = given.over.as_mut().is_some_and(|over| std::mem::take(&mut over.is_old_look));
-        let (least, most) = LOOK_PAUSE;
         // A run that is given to a worker late has just begun too.
         let begun = due.until(wall).min(given.since.until(now));
-        given.look_at = if is_old { now } else { now + (begun / 4).clamp(least, most) };
+        given.look_at = if is_old { now } else { now + pace::pause(begun) };
         match end {
             None => Found::Nothing,
             Some(None) => {
@@ -289,7 +286,7 @@ impl AssignedRun {
             Stage::Given(given) => {
                 let look = (!given.is_looking).then(|| match given.over {
                     Some(_) => given.look_at,
-                    None if wall < self.open.not_before => due + LOOK_PAUSE.0,
+                    None if wall < self.open.not_before => due + pace::LEAST,
                     None => given.look_at,
                 });
                 let late = now + wall.until(self.open.not_before + START_WITHIN);
