@@ -147,25 +147,10 @@ impl<'a> RetryBackoff<'a> {
         deadline: Option<BootTime>,
         mut queue: Option<&mut QueueTicket>,
     ) -> Contact {
-        let env = self.inner.env();
         let (refused_by_one, split) = self.note_attempt(tally, began);
-        let bounded = |pause| {
-            let until = env.now() + pause;
-            deadline.map_or(until, |deadline| until.min(deadline))
-        };
-        let Some(waiting) = &self.waiting else {
-            if is_contended(tally) {
-                self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
-            }
-            // The subscription begins only now, after the attempt. The resource may have been released
-            // between the attempt and the subscription, without a report to this waiter. So if another client
-            // held the resource, the next attempt follows at once.
-            // It asks a majority, so that each of these nodes has the subscription if it names a holder.
-            if !is_contended(tally) || split {
-                env.sleep_until(bounded(self.pause(tally).0)).await;
-            }
-            return self.contact;
-        };
+        let Some(waiting) = &self.waiting else { return self.begin(tally, split, deadline).await };
+        let env = self.inner.env();
+        let bounded = |pause| end_of(env.now() + pause, deadline);
         let named = || tally.first_named().map(|owner| (owner, tally.majority()));
         waiting.refused_by(if refused_by_one { named() } else { tally.holder_on() });
         self.quiet_since.get_or_insert(began);
@@ -220,6 +205,29 @@ impl<'a> RetryBackoff<'a> {
                 return self.contact;
             }
         }
+    }
+
+    /// Begins to wait: subscribes to the releases of the resource, if another client holds it. Returns the contact of the next
+    /// attempt.
+    ///
+    /// The resource may have been released between the attempt and the subscription, without a report to this waiter. So
+    /// if another client held the resource, the next attempt follows at once. It asks a majority, so that each of
+    /// these nodes has the subscription if it names a holder.
+    async fn begin<D: RoundData>(
+        &mut self,
+        tally: &Tally<D>,
+        split: bool,
+        deadline: Option<BootTime>,
+    ) -> Contact {
+        let is_contended = is_contended(tally);
+        if is_contended {
+            self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
+        }
+        if !is_contended || split {
+            let env = self.inner.env();
+            env.sleep_until(end_of(env.now() + self.pause(tally).0, deadline)).await;
+        }
+        self.contact
     }
 
     /// Notes the result of an attempt that began at `began`. Returns whether it ended at the first node, which named a
@@ -328,4 +336,9 @@ impl<'a> RetryBackoff<'a> {
             None => (look - jitter, look - jitter),
         }
     }
+}
+
+/// Returns the end of a pause that would last until `until`, but never beyond `deadline`.
+fn end_of(until: BootTime, deadline: Option<BootTime>) -> BootTime {
+    deadline.map_or(until, |deadline| until.min(deadline))
 }
