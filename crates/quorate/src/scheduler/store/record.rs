@@ -103,11 +103,13 @@ pub struct AssignedTo {
 }
 
 impl OpenRun {
-    /// Returns the generation that follows this one. It may start at `now`.
+    /// Returns the generation that follows this one. It may start at `now`, but not before the run is due: a run is assigned
+    /// ahead of that time, and its worker may be gone before.
     pub(in crate::scheduler) fn next_generation(&self, now: WallTime) -> Self {
         let cause = if self.cause == RunCause::Scheduled { RunCause::CatchUp } else { self.cause };
-        let (generation, take_by) = (self.generation + 1, now + TAKE_WITHIN);
-        Self { generation, not_before: now, take_by, cause, cancel: None, to: None, ..self.clone() }
+        let not_before = now.max(self.not_before);
+        let (generation, take_by) = (self.generation + 1, not_before + TAKE_WITHIN);
+        Self { generation, not_before, take_by, cause, cancel: None, to: None, ..self.clone() }
     }
 }
 
@@ -252,6 +254,18 @@ mod tests {
 
     const TICK: WallTime = WallTime::from_micros(1_741_503_600_000_000);
     const TERM: FencingToken = FencingToken::new(7);
+
+    #[test]
+    fn a_later_generation_does_not_start_before_the_run_is_due() {
+        let (open, at) = (open(), WallTime::from_micros);
+        let next = |now| {
+            let next = open.next_generation(at(now));
+            (next.generation, next.cause, next.not_before, next.take_by)
+        };
+        assert_eq!(open.not_before, at(6));
+        assert_eq!(next(5), (3, RunCause::CatchUp, at(6), at(6) + TAKE_WITHIN), "its worker was gone before");
+        assert_eq!(next(9), (3, RunCause::CatchUp, at(9), at(9) + TAKE_WITHIN));
+    }
 
     #[test]
     fn records_survive_a_round_trip() {
