@@ -72,9 +72,9 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => write(),
         2 => (ledger(), when()).prop_map(|(ledger, below)| Ask::Prune { ledger, below }),
         4 => (copy(), seal()).prop_map(|(ledger, seal)| Ask::SealCopy { ledger, seal }),
-        12 => (copy(), seal(), memory(), led())
+        18 => (copy(), seal(), memory(), led())
             .prop_map(|(ledger, seal, memory, act)| Ask::Lead { ledger, seal, memory, act }),
-        6 => (copy(), copy_key(), assignment(), prop::option::weighted(0.3, 0..values::VALUES))
+        9 => (copy(), copy_key(), assignment(), prop::option::weighted(0.3, 0..values::VALUES))
             .prop_map(|(ledger, key, id, end)| Ask::Work { ledger, key, id, end }),
         3 => (ledger(), prop::option::of(0..values::KEYS)).prop_map(|(ledger, key)| Ask::Read { ledger, key }),
         2 => (prop::option::of(stamp()), 0..values::MARKERS)
@@ -85,7 +85,7 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 fn led() -> impl Strategy<Value = Led> {
-    let writes = (put(), prop::option::of(put())).prop_map(|(first, second)| {
+    let writes = (put(), prop::option::weighted(0.3, put())).prop_map(|(first, second)| {
         // The writes of one request are of different records.
         let other = second.filter(|second| values::copy_key(second.key) != values::copy_key(first.key));
         Led::Put { writes: [Some(first), other] }
