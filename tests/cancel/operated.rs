@@ -76,6 +76,10 @@ async fn overdue(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.overdue().await).await
 }
 
+async fn overview(stage: &Stage) -> bool {
+    look(stage, async |jobs| jobs.overview().await).await
+}
+
 async fn why(stage: &Stage) -> bool {
     look(stage, async |jobs| jobs.why(JOB, None).await).await
 }
@@ -153,6 +157,7 @@ cases! {
     check_exists: "Jobs::check_exists";
     history: "Jobs::history";
     overdue: "Jobs::overdue";
+    overview: "Jobs::overview";
     why: "Jobs::why";
     audit: "Jobs::audit";
     next: "Jobs::next";

@@ -1,4 +1,4 @@
-//! How often a worker and the leader look for what the other one has stored of a run. Neither is informed of it.
+//! The pace at which a worker and the leader look for what the other one has stored of a run. Neither is informed of it.
 
 use std::time::Duration;
 
