@@ -214,7 +214,7 @@ fn all_is_reached(total: &Summary) {
         ("pool settled", 15),
         ("pool run done", 800),
         ("pool run failed", 5),
-        ("pool run interrupted", 3),
+        ("pool run interrupted", 2),
         ("pool run stopped", 30),
         ("pool run timed out", 8),
         ("pool run started any-once", 100),
