@@ -221,18 +221,14 @@ mod copied {
     /// Of an even number of nodes, half may have forgotten. Then a leader founds although the others are complete.
     #[test]
     fn a_ledger_of_an_even_number_of_nodes_is_founded_if_half_have_forgotten() {
-        let workers = |losses| Copies::<2> { begin: Begin::Assigned, losses, ..Copies::assigning(1, 1) };
+        let worker = Copies::<2> { begin: Begin::Assigned, losses: 1, ..Copies::assigning(2, 1) };
         holds("copies of two nodes, two leaders, a loss", Copies::<2> { losses: 1, ..Copies::led(2) });
-        holds("copies of two nodes, one worker, two losses", workers(2));
+        holds("copies of two nodes, two leaders and a worker, a loss", worker);
         holds_so_far(
             "copies of four nodes, two leaders, two losses",
             Copies::<4> { losses: 2, ..Copies::led(2) },
-            150_000,
+            1_000_000,
         );
-        let founding =
-            Copies::<2> { at_most_once: false, generations: 2, skips: false, writes: 2, ..Copies::led(2) };
-        let founding = Copies::<2> { losses: 1, ..founding };
-        breaks("FoundLatest, two nodes", property(Broken::NotRead), founding.without(Rule::FoundLatest));
     }
 
     #[test]

@@ -228,7 +228,8 @@ impl<const N: usize> Model for Copies<N> {
                 "a node that forgot is complete again",
                 |_, state: &State<N>| {
                     let complete = state.sites.iter().all(|site| site.node.mark > 1);
-                    complete && state.judge.losses > 0 && state.judge.founded == 1
+                    // Of two nodes no majority of others can let a node join: a founding completes it.
+                    complete && state.judge.losses > 0 && (state.judge.founded == 1 || N == 2)
                 },
             ));
         }
