@@ -90,7 +90,7 @@ const KEY: &str = "KEY";
 /// The commands of the handshake and of the scripts, in the notation of ACL rules, each with arguments under which it
 /// changes nothing if [`KEY`] does not exist. A server checks permissions first, and only then refuses an invalid
 /// command. `mget`, `exists`, `incrby` and `hmget` are optional: without them locks, claims and schedulers take longer.
-const REQUIRED: [(&str, &[&str]); 28] = [
+const REQUIRED: [(&str, &[&str]); 29] = [
     ("select", &["0"]),
     ("client|setname", &["quorate"]),
     ("info", &["server"]),
@@ -121,6 +121,7 @@ const REQUIRED: [(&str, &[&str]); 28] = [
     ("zrange", &[KEY, "0", "0"]),
     ("zscore", &[KEY, "m"]),
     ("zcard", &[KEY]),
+    ("zcount", &[KEY, "0", "0"]),
 ];
 
 /// The commands that notify waiters of releases, in the notation of ACL rules. They are optional.

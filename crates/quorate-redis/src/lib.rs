@@ -30,7 +30,7 @@
 //!
 //! * A lock `R` is the plain string `PR`, which contains the owner token and expires after the TTL. So
 //!   Quorate and any Redlock client that uses this key exclude each other. The lock's counter is
-//!   `{PR}:fence`, its readers are in `{PR}:readers`, and its queue is `{PR}:queue`.
+//!   `{PR}:fence`, its readers are in `{PR}:readers`, and its queue is in `{PR}:queue`, `{PR}:queue:w` and `{PR}:queue:r`.
 //! * The leadership of a group is the lock `election/GROUP`. A resign request to the holder of a lock `R` is
 //!   the string `Presign/R`.
 //! * The claim `ID` of the set `S` is the string `Pclaim/S/ID`, with `{`, `}` and `%` in the id escaped as in a URL. It contains everything that is stored about

@@ -7,6 +7,14 @@
 local READERS, READERS_MAX = 'quorate:readers', 1024
 local QUEUE, QUEUE_MAX = 'quorate:queue', 128
 
+-- The queue of a lock is three sorted sets, so that no request reads all its entries. The set at the queue's key has an
+-- entry's end, in milliseconds of this server's clock, under its kind (w for exclusive access, r for a reader) and its
+-- ticket. The sets at the keys of the two kinds have the ticket under the start of its wait. All three expire with the
+-- last entry. Their names share the hash tag of the lock.
+local function order_of(key, kind)
+  return key .. ':' .. kind
+end
+
 -- Returns whether the string a comes before the string b, byte by byte. Lua's own order of strings depends on
 -- the locale.
 local function bytes_less(a, b)
@@ -19,72 +27,69 @@ local function bytes_less(a, b)
   return #a < #b
 end
 
-local function comes_first(a, b)
-  if a.at ~= b.at then
-    return less(a.at, b.at)
+-- Returns whether a wait that began at `at` under `ticket` comes before another one.
+local function comes_first(at, ticket, other_at, other_ticket)
+  if at ~= other_at then
+    return less(at, other_at)
   end
-  return bytes_less(a.ticket, b.ticket)
+  return bytes_less(ticket, other_ticket)
 end
 
--- Returns the fields of `value`, the entry of a ticket in the queue at `key`: the start of the wait, the end of the
--- entry in milliseconds, and its kind, w (exclusive access) or r (reader). The queue is a hash of TICKET to AT:END:KIND.
-local function place_of(key, value)
-  local at, ends, kind = match(value, '^(%d+):(%d+):([rw])$')
+-- Removes the entry `member`, a kind and a ticket, from the queue at `key`.
+local function remove_place(key, member)
+  call('ZREM', key, member)
+  call('ZREM', order_of(key, sub(member, 1, 1)), sub(member, 2))
+end
+
+local function remove_ended(key)
+  for _, member in ipairs(call('ZRANGE', key, '-inf', decimal(ms), 'BYSCORE')) do
+    remove_place(key, member)
+  end
+end
+
+-- Returns the start of the wait of `ticket` and the kind of its entry in the queue at `key`; nothing if it has none.
+local function place_of(key, ticket)
+  for _, kind in ipairs({ 'w', 'r' }) do
+    local at = call('ZSCORE', order_of(key, kind), ticket)
+    if at then
+      return at, kind
+    end
+  end
+end
+
+-- Returns the time at which the last entry of the queue at `key` expires.
+local function last_end(key)
+  return tonumber(call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or ms)
+end
+
+-- Returns the number of entries of one kind that come before the entry of `ticket`, whose wait began at `at`. Without
+-- `at` all of them do.
+local function ahead_in(order, at, ticket)
   if not at then
-    refuse('wrongtype', 'the key ' .. key .. ' holds no queue')
+    return call('ZCARD', order)
   end
-  return at, ends, kind
-end
-
--- Returns the live entries of the queue at `key`, in any order, and removes the expired entries.
-local function live_places(key)
-  local fields, places = call('HGETALL', key), {}
-  for i = 1, #fields, 2 do
-    local at, ends, kind = place_of(key, fields[i + 1])
-    if tonumber(ends) > ms then
-      places[#places + 1] = { ticket = fields[i], at = at, ends = ends, exclusive = kind == 'w' }
-    else
-      call('HDEL', key, fields[i])
-    end
-  end
-  return places
-end
-
--- Returns the time at which the last of the entries `places` expires.
-local function last_end(places)
-  local last = 0
-  for _, place in ipairs(places) do
-    last = math.max(last, tonumber(place.ends))
-  end
-  return last
-end
-
--- Returns the entry of the ticket `given`, or nil. `given` is `=` and the ticket's text, or '' without a ticket.
-local function own_of(places, given)
-  for _, place in ipairs(places) do
-    if '=' .. place.ticket == given then
-      return place
-    end
-  end
-end
-
--- Returns the number of entries of `places` that must be served before the entry `own`, or before a request without an
--- entry. A reader (`reads`) waits only for entries that need exclusive access.
-local function ahead_of(places, own, reads)
-  local ahead = 0
-  for _, place in ipairs(places) do
-    if place ~= own and (place.exclusive or not reads) and (not own or comes_first(place, own)) then
+  local ahead = call('ZCOUNT', order, '-inf', '(' .. at)
+  for _, other in ipairs(call('ZRANGE', order, at, at, 'BYSCORE')) do
+    if comes_first(at, other, at, ticket) then
       ahead = ahead + 1
     end
   end
   return ahead
 end
 
--- Ends the item under the ticket `given` if an entry of the queue must be served before it.
+-- Returns the number of entries of the queue at `key` that must be served before the entry of `ticket`, or before a
+-- request without an entry. A reader (`reads`) waits only for entries that need exclusive access.
+local function ahead_of(key, ticket, reads)
+  local at = place_of(key, ticket)
+  return ahead_in(order_of(key, 'w'), at, ticket) + (reads and 0 or ahead_in(order_of(key, 'r'), at, ticket))
+end
+
+-- Ends the item if an entry of the queue must be served before it. `given` is `=` and the ticket's text, or '' without a
+-- ticket.
 local function wait_in_queue(key, given, reads)
-  local places = live_places(key)
-  if ahead_of(places, own_of(places, given), reads) > 0 then
-    answer('held', QUEUE, decimal(last_end(places) - ms))
+  remove_ended(key)
+  if ahead_of(key, sub(given, 2), reads) > 0 then
+    answer('held', QUEUE, decimal(last_end(key) - ms))
   end
 end
 

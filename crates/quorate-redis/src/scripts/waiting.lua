@@ -66,54 +66,61 @@ define('d', true, true, 3, 4, function(k, a)
   return 'shared'
 end)
 
+-- Returns the last entry of the queue at `key`, which is not empty.
+local function last_place(key)
+  local last
+  for _, kind in ipairs({ 'w', 'r' }) do
+    local place = call('ZRANGE', order_of(key, kind), -1, -1, 'WITHSCORES')
+    if place[1] and not (last and comes_first(place[2], place[1], last.at, last.ticket)) then
+      last = { at = place[2], ticket = place[1], member = kind .. place[1] }
+    end
+  end
+  return last
+end
+
 -- Adds a waiter to the queue, or extends the entry of the waiter with the same ticket. The entries are
 -- ordered by the start of the wait, then by ticket. A full queue keeps the entries that come first.
 -- KEYS  queue
 -- ARGV  ticket, start of the wait (µs of the waiter), the waiter's clock (µs), its largest distance from this clock (µs),
 --       time for which the entry is kept (ms), w for exclusive access, else r
 define('e', true, true, 1, 6, function(k, a)
-  local key, tolerance = KEYS[k], tonumber(ARGV[a + 3])
-  local apart = math.max(abs(now - tonumber(ARGV[a + 2])), tonumber(ARGV[a + 1]) - now)
+  local key, ticket, at, tolerance = KEYS[k], ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 3])
+  local apart = math.max(abs(now - tonumber(ARGV[a + 2])), tonumber(at) - now)
   if apart > tolerance then
     refuse('clock', decimal(apart))
   end
-  local places, ends = live_places(key), ms + tonumber(ARGV[a + 4])
-  local own = own_of(places, '=' .. ARGV[a])
-  if own then
-    own.ends = decimal(math.max(ends, tonumber(own.ends)))
-  else
-    own = { ticket = ARGV[a], at = ARGV[a + 1], ends = decimal(ends), exclusive = ARGV[a + 5] == 'w' }
-    local at = #places + 1
-    if at > QUEUE_MAX then
-      at = 1
-      for i = 2, #places do
-        if comes_first(places[at], places[i]) then
-          at = i
-        end
-      end
-      if not comes_first(own, places[at]) then
+  remove_ended(key)
+  local stored_at, kind = place_of(key, ticket)
+  if not stored_at then
+    kind = ARGV[a + 5]
+    if call('ZCARD', key) >= QUEUE_MAX then
+      local last = last_place(key)
+      if not comes_first(at, ticket, last.at, last.ticket) then
         refuse('crowded', decimal(QUEUE_MAX))
       end
-      call('HDEL', key, places[at].ticket)
+      remove_place(key, last.member)
     end
-    places[at] = own
+    call('ZADD', order_of(key, kind), at, ticket)
   end
-  call('HSET', key, own.ticket, own.at .. ':' .. own.ends .. ':' .. (own.exclusive and 'w' or 'r'))
-  call('PEXPIREAT', key, decimal(last_end(places)))
-  return { 'queued', decimal(ahead_of(places, own, not own.exclusive)) }
+  call('ZADD', key, 'GT', decimal(ms + tonumber(ARGV[a + 4])), kind .. ticket)
+  local last = decimal(last_end(key))
+  for _, each in ipairs({ key, order_of(key, 'w'), order_of(key, 'r') }) do
+    call('PEXPIREAT', each, last)
+  end
+  return { 'queued', decimal(ahead_of(key, ticket, kind == 'r')) }
 end)
 
 -- Removes a waiter from the queue. Served even after the deadline and under another marker.
 -- KEYS  queue
 -- ARGV  ticket
 define('f', false, false, 1, 1, function(k, a)
-  local value = call('HGET', KEYS[k], ARGV[a])
-  if not value then
+  remove_ended(KEYS[k])
+  local at, kind = place_of(KEYS[k], ARGV[a])
+  if not at then
     return 'absent'
   end
-  local _, ends = place_of(KEYS[k], value)
-  call('HDEL', KEYS[k], ARGV[a])
-  return tonumber(ends) > ms and 'freed' or 'absent'
+  remove_place(KEYS[k], kind .. ARGV[a])
+  return 'freed'
 end)
 
 -- Replaces the lease by a reservation if the given owner holds the lock. Notifies the waiters, one of which

@@ -28,4 +28,4 @@ mod wake_queue;
 pub(crate) use open_attempts::OpenAttempt;
 pub(crate) use pool::{NodeFactory, NodePool, PoolEvent};
 pub(crate) use subscription::Subscription;
-pub(crate) use wake_queue::Wake;
+pub(crate) use wake_queue::{Wake, WakeOrder};

@@ -1,7 +1,7 @@
 use crate::{
     driver::{
         pool::NodePool,
-        wake_queue::{LeaveResult, Wake},
+        wake_queue::{LeaveResult, Wake, WakeOrder},
     },
     node::{Listen, Owner, Resource},
 };
@@ -18,12 +18,12 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Begins to wait for a release of `resource`. The subscription reaches each node before any request that
-    /// is sent later.
-    pub(crate) fn begin(pool: &Arc<NodePool>, resource: &Resource) -> Self {
+    /// Begins to wait for a release of `resource`, in this order among the waiters of this process. The subscription reaches
+    /// each node before any request that is sent later.
+    pub(crate) fn begin(pool: &Arc<NodePool>, resource: &Resource, order: WakeOrder) -> Self {
         let notify = Arc::new(Notify::new());
         let mut wake_queue = pool.waiters().wake_queue();
-        let (id, first) = wake_queue.join(resource, Arc::clone(&notify));
+        let (id, first) = wake_queue.join(resource, order, Arc::clone(&notify));
         if first {
             // The message is sent while the queue of waiters is locked. So the message that ends the
             // subscription cannot be sent before this one.

@@ -15,7 +15,7 @@ const RELEASES_MAX: usize = 16;
 /// A lease counts as released once a majority of the nodes has reported a release by *one* owner. Fewer
 /// reports prove nothing: an attempt that failed releases the grants that it had on a minority of the nodes,
 /// and a single faulty node may report a release that did not happen. Each release wakes only one waiter: the
-/// one that has waited longest and has not been woken yet. If several waiters attempted at once, they might
+/// first in the order of [`WakeOrder`] that has not been woken yet. If several waiters attempted at once, they might
 /// split the votes, and none would win. If a waiter was woken and then leaves, without the lease and without an answer that
 /// names another holder, the next waiter is woken instead.
 ///
@@ -32,9 +32,18 @@ pub(crate) struct WakeQueue<W> {
     majority_reported: bool,
 }
 
+/// The order in which releases wake the waiters of one resource. The waiters of equal order are woken as they arrived.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WakeOrder {
+    /// For a waiter in the nodes' queues: the begin of its wait, in microseconds of its wall clock, and its ticket. The
+    /// nodes grant the lease in this order, and while one such waiter exists, to no other.
+    Queued(u64, Owner),
+    Arrival,
+}
+
 #[derive(Debug)]
 struct ResourceQueue<W> {
-    /// The waiters, in the order of arrival.
+    /// The waiters, in the order in which they are woken.
     waiters: VecDeque<Waiter<W>>,
     releases: VecDeque<Release>,
     /// The number of releases that have been reported, each counted once.
@@ -44,6 +53,7 @@ struct ResourceQueue<W> {
 #[derive(Debug)]
 struct Waiter<W> {
     id: u64,
+    order: WakeOrder,
     notify: W,
     wake: Option<Wake>,
     /// The wake that this waiter used last, until the waiter has acquired the lease or knows its new holder.
@@ -89,7 +99,7 @@ impl<W: Clone> WakeQueue<W> {
     }
 
     /// Adds a waiter. Returns its id, and whether it is the only waiter for the resource.
-    pub(crate) fn join(&mut self, resource: &Resource, notify: W) -> (u64, bool) {
+    pub(crate) fn join(&mut self, resource: &Resource, order: WakeOrder, notify: W) -> (u64, bool) {
         let id = self.next;
         self.next += 1;
         let first = !self.queues.contains_key(resource);
@@ -98,7 +108,8 @@ impl<W: Clone> WakeQueue<W> {
             releases: VecDeque::new(),
             turns: 0,
         });
-        queue.waiters.push_back(Waiter { id, notify, wake: None, used: None, refused_by: None });
+        let at = queue.waiters.partition_point(|waiter| waiter.order <= order);
+        queue.waiters.insert(at, Waiter { id, order, notify, wake: None, used: None, refused_by: None });
         (id, first)
     }
 
@@ -285,7 +296,7 @@ mod tests {
     fn wake_queue(waiters: &[char]) -> WakeQueue<char> {
         let mut wake_queue = WakeQueue::new(5);
         for (at, notify) in waiters.iter().enumerate() {
-            assert_eq!(wake_queue.join(&resource("r"), *notify), (at as u64, at == 0));
+            assert_eq!(wake_queue.join(&resource("r"), WakeOrder::Arrival, *notify), (at as u64, at == 0));
         }
         wake_queue
     }
@@ -295,6 +306,19 @@ mod tests {
             .iter()
             .filter_map(|node| wake_queue.on_release(*node, &freed(owner), 2 + *node as u32))
             .collect()
+    }
+
+    #[test]
+    fn waiters_in_the_nodes_queues_are_woken_in_their_order_there_and_before_all_others() {
+        let mut wake_queue = WakeQueue::new(5);
+        let queued = |at| WakeOrder::Queued(at, freed(at).owner);
+        let orders =
+            [(WakeOrder::Arrival, 'a'), (queued(7), 'b'), (queued(3), 'c'), (WakeOrder::Arrival, 'd')];
+        for (order, notify) in orders {
+            wake_queue.join(&resource("r"), order, notify);
+        }
+        let woken: Vec<char> = (0..4).flat_map(|owner| report(&mut wake_queue, &[0, 1, 2], owner)).collect();
+        assert_eq!(woken, ['c', 'b', 'a', 'd']);
     }
 
     #[test]
@@ -377,7 +401,7 @@ mod tests {
         assert_eq!(report(&mut wake_queue, &[3, 4], 1), []);
 
         let mut wake_queue = WakeQueue::new(3);
-        wake_queue.join(&resource("r"), 'a');
+        wake_queue.join(&resource("r"), WakeOrder::Arrival, 'a');
         let refuse = |wake_queue: &mut WakeQueue<char>| {
             let _ = wake_queue.take_wake(&resource("r"), 0);
             wake_queue.refused_by(&resource("r"), 0, Some((&holder, 2)))
@@ -429,7 +453,7 @@ mod tests {
         assert_eq!(report(&mut wake_queue, &[0, 1, 2], 2), ['c']);
         assert_eq!(wake_queue.leave(&resource("r"), 2), LeaveResult { wake: None, last: true });
         assert!(wake_queue.queues.is_empty(), "nothing is kept");
-        assert_eq!(wake_queue.join(&resource("r"), 'd'), (3, true));
+        assert_eq!(wake_queue.join(&resource("r"), WakeOrder::Arrival, 'd'), (3, true));
         assert_eq!(report(&mut wake_queue, &[3], 2), [], "earlier reports are forgotten");
     }
 

@@ -1,6 +1,6 @@
 use crate::{
     backoff::poll_pause,
-    driver::{Subscription, Wake},
+    driver::{Subscription, Wake, WakeOrder},
     env::BootTime,
     lease::{
         acquire::is_contended,
@@ -148,7 +148,10 @@ impl<'a> RetryBackoff<'a> {
         mut queue: Option<&mut QueueTicket>,
     ) -> Contact {
         let (refused_by_one, split) = self.note_attempt(tally, began);
-        let Some(waiting) = &self.waiting else { return self.begin(tally, split, deadline).await };
+        let Some(waiting) = &self.waiting else {
+            let order = queue.map_or(WakeOrder::Arrival, |queue| queue.order());
+            return self.begin(tally, order, split, deadline).await;
+        };
         let env = self.inner.env();
         let bounded = |pause| end_of(env.now() + pause, deadline);
         let named = || tally.first_named().map(|owner| (owner, tally.majority()));
@@ -216,12 +219,13 @@ impl<'a> RetryBackoff<'a> {
     async fn begin<D: RoundData>(
         &mut self,
         tally: &Tally<D>,
+        order: WakeOrder,
         split: bool,
         deadline: Option<BootTime>,
     ) -> Contact {
         let is_contended = is_contended(tally);
         if is_contended {
-            self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource));
+            self.waiting = Some(Subscription::begin(self.inner.pool(), self.resource, order));
         }
         if !is_contended || split {
             let env = self.inner.env();

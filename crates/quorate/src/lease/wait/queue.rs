@@ -1,5 +1,6 @@
 use crate::{
     config::QuorumConfig,
+    driver::WakeOrder,
     env::BootTime,
     lease::inner::QuorumInner,
     node::{Owner, Refusal, Reply, Request, Resource},
@@ -127,6 +128,11 @@ impl QueueTicket {
         let (turns, votes) = (self.turns(), inner.pool().ask_all(request));
         self.asked = Some(Asked { at: env.now(), turns, votes, standing: 0, open: inner.pool().len() });
         Some(self.ticket.clone())
+    }
+
+    /// Returns the waiter's order among those of this process, which is that of the queues.
+    pub(crate) fn order(&self) -> WakeOrder {
+        WakeOrder::Queued(self.at, self.ticket.clone())
     }
 
     /// Returns the latest time at which the waiter must join the queues or renew its entries.
