@@ -16,10 +16,6 @@ use std::{
 /// later leader removes it once it leads: no node that decides then has the record from before.
 pub(super) const REMOVED: &str = "";
 
-/// The largest number of writes in one request. The writes for one node share requests, because a request costs a node and
-/// this program more than a write in it.
-const WRITES_AT_ONCE: usize = 64;
-
 /// The content of a ledger in the hands of its leader, and the copies that it makes: the state machine of a whole term.
 /// It performs no I/O. The caller asks for the [requests](Keeper::requests) after each event, sends them, and reports
 /// the answers.
@@ -451,8 +447,7 @@ impl Keeper {
                 (entry.and_then(|entry| entry.assignment), entry.map(|entry| entry.value.clone()));
             Put { key, seq, assignment, value }
         };
-        let writes: Vec<Put> = sent.map(put).collect();
-        writes.chunks(WRITES_AT_ONCE).map(|writes| LeadAct::Put { writes: writes.into() }).collect()
+        LeadAct::puts(sent.map(put))
     }
 
     /// Lets a node join that had forgotten and has everything now, if no other one joins.

@@ -1,14 +1,9 @@
-use super::{keeper::REMOVED, leadership::is_lost, view::header_of};
-use crate::{
-    config::majority,
-    ledger::Answered,
-    node::copy::{Header, Stamp, is_key},
+use super::{
+    leadership::is_lost,
+    view::{LedgerView, header_of, present},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-};
+use crate::{config::majority, ledger::Answered, node::Record};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// The copies that the nodes have of a led ledger, as a reader sees them: which of them are complete.
 ///
@@ -77,23 +72,17 @@ impl LedgerCopies {
 
     /// Counts what the incomplete copies have. `answers` has all records of the nodes.
     pub(crate) fn count(&mut self, answers: &[Answered]) {
-        let mark = |answer: &Answered| present(answer)?.mark;
-        let Some(latest) = answers.iter().filter_map(mark).max() else { return };
-        let mut all: BTreeMap<&str, (Stamp, &str)> = BTreeMap::new();
-        for (key, record) in answers.iter().filter(|answer| mark(answer) == Some(latest)).flat_map(records) {
-            let found = (Stamp::of(record), &*record.value);
-            let known = all.entry(key).or_insert(found);
-            *known = (*known).max(found);
+        if self.complete() == 0 {
+            return;
         }
-        all.retain(|_, (_, value)| *value != REMOVED);
+        let all = LedgerView::of(answers.to_vec()).records;
         for answer in answers {
-            let stored = |(key, record): &(&str, &crate::node::Record)| {
-                all.get(key).is_some_and(|(_, value)| **value == *record.value)
-            };
-            let stored: BTreeSet<&str> = records(answer).filter(stored).map(|(key, _)| key).collect();
+            let is_copied = |(key, record): &(Arc<str>, Record)| all.get(key) == Some(&record.value);
+            let copied = answer.state.records.iter().filter(|stored| is_copied(stored));
+            let records = copied.map(|(key, _)| key).collect::<BTreeSet<_>>().len();
             if let Some(CopyAtNode { state: CopyState::Incomplete(copied), .. }) = self.0.get_mut(answer.node)
             {
-                *copied = Some(Copied { records: stored.len(), of: all.len() });
+                *copied = Some(Copied { records, of: all.len() });
             }
         }
     }
@@ -152,21 +141,12 @@ impl fmt::Display for CopyState {
     }
 }
 
-/// Returns the header of a node's copy as it counts in the node's present memory.
-fn present(answer: &Answered) -> Option<Header> {
-    header_of(answer).map(|header| header.in_memory(answer.memory))
-}
-
-fn records(answer: &Answered) -> impl Iterator<Item = (&str, &crate::node::Record)> {
-    answer.state.records.iter().filter(|(key, _)| is_key(key)).map(|(key, record)| (&**key, record))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::node::{
-        FencingToken, Incarnation, LedgerState, Record,
-        copy::{HEADER_KEY, Seal},
+        FencingToken, Incarnation, LedgerState,
+        copy::{HEADER_KEY, Header, Seal},
     };
 
     const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -52,18 +52,19 @@ impl LedgerView {
         ledger.read_keys(&keys).await
     }
 
-    /// Merges the answers of the nodes. If any copies are complete, only those with the latest mark count.
+    /// Merges the answers of the nodes. If any copies are complete in the nodes' present memory, only those with the latest
+    /// mark count.
     pub(crate) fn of(answers: Vec<Answered>) -> Self {
         let headers: Vec<Option<Header>> = answers.iter().map(header_of).collect();
-        let marks = || headers.iter().map(|header| header.and_then(|header| header.mark));
+        let marks: Vec<Option<FencingToken>> =
+            answers.iter().map(|answer| present(answer).and_then(|header| header.mark)).collect();
         let seals = headers.iter().flatten().filter_map(|header| header.seal);
         let sealed_by = seals.map(|seal| seal.term).max().unwrap_or_default();
-        let latest = marks().max().flatten();
-        let founded =
-            headers.iter().flatten().filter(|header| header.mark == latest).map(|header| header.founded);
-        let founded = founded.max().unwrap_or_default();
+        let latest = marks.iter().copied().max().flatten();
+        let counted = headers.iter().zip(&marks).filter(|(_, mark)| **mark == latest);
+        let founded = counted.filter_map(|(header, _)| header.map(|header| header.founded)).max();
         let mut stamped: BTreeMap<Arc<str>, (Stamp, Arc<str>)> = BTreeMap::new();
-        let counted = answers.into_iter().zip(marks()).filter(|(_, mark)| *mark == latest);
+        let counted = answers.into_iter().zip(marks).filter(|(_, mark)| *mark == latest);
         let (mut started, mut ended) = (BTreeSet::new(), BTreeSet::new());
         for (key, record) in counted.flat_map(|(answer, _)| answer.state.records) {
             if !is_key(&key) {
@@ -88,7 +89,7 @@ impl LedgerView {
         let values = stamped.into_iter().map(|(key, (_, value))| (key, value));
         Self {
             sealed_by,
-            founded,
+            founded: founded.unwrap_or_default(),
             records: values.filter(|(_, value)| **value != *REMOVED).collect(),
             started,
             ended,
@@ -99,6 +100,11 @@ impl LedgerView {
 /// Returns the header of a node's copy, as the node stores it.
 pub(super) fn header_of(answer: &Answered) -> Option<Header> {
     Header::of_record(answer.record(HEADER_KEY)?)
+}
+
+/// Returns the header of a node's copy as it counts in the node's present memory.
+pub(super) fn present(answer: &Answered) -> Option<Header> {
+    header_of(answer).map(|header| header.in_memory(answer.memory))
 }
 
 #[cfg(test)]
@@ -122,7 +128,7 @@ mod tests {
         };
         let own = (HEADER_KEY.into(), header.to_record().expect("sealed"));
         let records = std::iter::once(own).chain(records.iter().map(record)).collect();
-        Answered { state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
+        Answered { memory, state: LedgerState { records, ..LedgerState::default() }, ..Answered::default() }
     }
 
     fn values(answers: [Answered; 2]) -> Vec<(String, String)> {
@@ -148,6 +154,14 @@ mod tests {
             assert_eq!(values([behind, latest.clone()]), [("a".to_owned(), "counts".to_owned())]);
         }
         assert_eq!(values([node(None, &[("a", 1, "a")]), node(None, &[("b", 1, "b")])]).len(), 2);
+    }
+
+    #[test]
+    fn a_mark_of_an_earlier_memory_does_not_count() {
+        let mut forgot = node(Some(3), &[("a", 9, "came back with old data")]);
+        forgot.memory = Incarnation::from_number(2);
+        let found = values([forgot, node(Some(2), &[("a", 2, "counts")])]);
+        assert_eq!(found, [("a".to_owned(), "counts".to_owned())]);
     }
 
     /// Returns the registers and the ends of a node as its rows. The keys of both are those of runs.
