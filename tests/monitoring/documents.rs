@@ -4,7 +4,7 @@ use quorate_testkit::cannot_run;
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
 /// The alerts that the rules must have.
-const ALERTS: [&str; 10] = [
+const ALERTS: [&str; 11] = [
     "NoQuorum",
     "QuorumOneNodeFromLoss",
     "NoLeader",
@@ -15,6 +15,7 @@ const ALERTS: [&str; 10] = [
     "JobOverdue",
     "JobPausedLong",
     "HistoryLossy",
+    "CopyIncomplete",
 ];
 const RULES: &str = "config/prometheus/quorate-alerts.yml";
 const CASES: &str = "config/prometheus/quorate-alerts.test.yml";
