@@ -152,12 +152,42 @@ fn without_nodes_it_names_every_way_to_name_them() {
     for args in [&["status"][..], &["nodes", "trust"], &["exec", "--lock", "job", "--", "true"]] {
         let ways =
             ["--nodes redis://", "QUORATE_NODES=", "nodes = [", "--config", "QUORATE_CONFIG", "--local"];
-        let ended = program.run(args).expect(78).says(&ways);
-        assert!(!ended.stderr.contains("--config quorate.toml"), "there is no such file: {ended}");
+        program.run(args).expect(78).says(&ways);
     }
     program.write("quorate.toml", "nodes = [\"redis://127.0.0.1:1\"]\n");
-    program.run(["status"]).expect(78).says(&["--config quorate.toml: this directory has such a file"]);
+    program.run(["status"]).expect(69).says(&["127.0.0.1:1"]);
     program.run(["exec", "--local", "--lock", "job", "--no-wait", "--", "true"]).expect(0);
+}
+
+#[test]
+fn the_first_commands_that_a_person_types_work_or_name_the_right_one() {
+    let program = program();
+    for (typed, meant) in [
+        (&["why", "nightly"][..], "'jobs why'"),
+        (&["logs", "nightly"], "'jobs logs'"),
+        (&["trigger", "nightly"], "'jobs trigger'"),
+        (&["resign"], "'election resign'"),
+        (&["elect"], "'election'"),
+        (&["statu"], "'status'"),
+    ] {
+        let ended = program.run(typed).expect(2).says(&[meant]);
+        assert!(!ended.stderr.contains("'when'"), "{ended}");
+    }
+    program.run(["exec", "--wait", "1s", "--no-wait", "--lock", "x", "true"]).expect(2).says(&["--no-wait"]);
+    program.run(["job", "list", "--group", "g"]).expect(78).says(&["no nodes are named"]);
+    // The first word that is no option begins the command. All words after it are the command's.
+    let local = ["exec", "--local", "--lock", "x", "--no-wait"];
+    for (command, output) in [
+        (&["echo", "-n", "--wait", "--", "hi"][..], "--wait -- hi"),
+        (&["--", "echo", "hi"], "hi\n"),
+        (&["sh", "-c", "echo $1", "sh", "--lock"], "--lock\n"),
+    ] {
+        let ended = program.run([&local[..], command].concat()).expect(0);
+        assert_eq!(ended.stdout, output);
+    }
+    // `init` writes the file that the next command reads.
+    program.run(["init"]).expect(0);
+    program.run(["run", "--check"]).expect(0).tells(&["3 nodes from ./quorate.toml"]);
 }
 
 #[test]

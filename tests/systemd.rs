@@ -181,7 +181,7 @@ fn words_of<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
 fn a_wrong_configuration_ends_the_unit_and_is_not_restarted() {
     let unit = shipped("quorate.service");
     assert_eq!(words_of(&unit, "ExecStartPre"), [""; 0]);
-    assert_eq!(words_of(&unit, "RestartPreventExitStatus"), ["78"]);
+    assert_eq!(words_of(&unit, "RestartPreventExitStatus"), ["2", "78"]);
     let command = words_of(&unit, "ExecStart");
     let (name, args) = command.split_first().expect("a command");
     assert!(name.ends_with("/quorate"), "{name}");

@@ -103,5 +103,8 @@ pub(super) fn read(text: &str) {
 pub(super) fn load(text: &str) -> Result<Config, ConfigError> {
     let read = |_: &Path| Ok(text.to_owned());
     let env: BTreeMap<_, _> = [("QUORATE_CONFIG".to_owned(), "/q.toml".to_owned())].into();
-    Config::load(&Flags::default(), &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
+    Config::load(
+        &Flags::default(),
+        &Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 },
+    )
 }

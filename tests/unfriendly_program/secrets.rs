@@ -137,14 +137,14 @@ fn everything_said_of(url: &str) -> Vec<String> {
     ] {
         let args: Vec<OsString> = ["quorate"].into_iter().chain(args).map(Into::into).collect();
         let env = BTreeMap::new();
-        let around = Environment { env, read: &missing, host: "oak".to_owned(), pid: 7 };
+        let around = Environment { env, read: &missing, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
         said.push(match probe::arguments(&args, &around) {
             Ok(config) => format!("{config:?}"),
             Err(error) => error,
         });
     }
     let env: BTreeMap<_, _> = [("QUORATE_NODES".to_owned(), url.to_owned())].into();
-    let around = Environment { env, read: &missing, host: "oak".to_owned(), pid: 7 };
+    let around = Environment { env, read: &missing, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
     let args: Vec<OsString> = ["quorate", "status"].map(Into::into).into();
     said.push(probe::arguments(&args, &around).map_or_else(|error| error, |config| format!("{config:?}")));
     said

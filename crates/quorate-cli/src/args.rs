@@ -24,7 +24,10 @@ pub(crate) use web::WebArgs;
 pub(crate) use when::WhenArgs;
 
 use crate::config::{Flags, Secret, TlsNames, redact};
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use quorate::{plain::plain, scheduler::Zone};
 use std::{ffi::OsString, path::PathBuf, sync::LazyLock, time::Duration};
 
@@ -60,7 +63,7 @@ Examples:
   quorate status --config quorate.toml
 
 The nodes come from the first of these that names any: --nodes, --local,
-QUORATE_NODES, the file of --config or QUORATE_CONFIG,
+QUORATE_NODES, the file of --config or QUORATE_CONFIG, ./quorate.toml,
 ~/.config/quorate/quorate.toml, /etc/quorate/quorate.toml.
 
 The TLS files of a node come from the first of these that names one: the node
@@ -96,7 +99,8 @@ impl Cli {
     /// # Errors
     /// [`NoCommand`] for invalid arguments, and for a request of help or version.
     pub(crate) fn read(args: &[OsString]) -> Result<Self, NoCommand> {
-        Self::try_parse_from(args).map_err(|error| {
+        Self::try_parse_from(args).map_err(|mut error| {
+            suggest(&mut error);
             let mut text = error.render().to_string();
             // clap repeats an argument that it refuses. That argument may be a node's URL in the wrong place,
             // and contain the node's password.
@@ -112,6 +116,28 @@ impl Cli {
             let text: String = text.split_inclusive('\n').map(line_of).collect();
             NoCommand { text, requested: !error.use_stderr() }
         })
+    }
+}
+
+/// Names the command that a person meant who typed an unknown one: the part of a command without its first word, as `why`
+/// of `jobs why`, or the beginning of a command.
+fn suggest(error: &mut clap::Error) {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let program = Cli::command();
+    let named = |command: &clap::Command, word: &str| command.get_name_and_visible_aliases().contains(&word);
+    let parts =
+        program.get_subcommands().flat_map(|outer| outer.get_subcommands().map(move |part| (outer, part)));
+    let part = parts
+        .filter(|(_, part)| named(part, typed))
+        .map(|(outer, part)| format!("{} {}", outer.get_name(), part.get_name()));
+    let mut meant: Vec<String> = part.collect();
+    if meant.is_empty() && typed.len() > 2 {
+        let begins =
+            program.get_subcommands().map(clap::Command::get_name).filter(|name| name.starts_with(&**typed));
+        meant = begins.map(str::to_owned).collect();
+    }
+    if !meant.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(meant));
     }
 }
 
@@ -150,7 +176,7 @@ pub(crate) enum Command {
     /// Examine the nodes, and report problems with their fixes
     Doctor(DoctorArgs),
     /// Show and control jobs, from any machine
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "job")]
     Jobs(JobsCommand),
     /// Stop all jobs of a group until a time: no tick starts, active runs continue
     Freeze(FreezeArgs),
@@ -305,8 +331,8 @@ pub(crate) struct ExecArgs {
     /// The exit status after timing out waiting for the lock
     #[arg(long, value_name = "N", default_value_t = crate::exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments: all words from the first that is no option
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 

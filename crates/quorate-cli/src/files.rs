@@ -80,6 +80,13 @@ fn no_answer(within: Duration) -> io::Error {
     )
 }
 
+/// Returns whether a file belongs to the user of this process, or to root.
+pub(crate) fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::geteuid().as_raw();
+    std::fs::metadata(path).is_ok_and(|file| file.uid() == user || file.uid() == 0)
+}
+
 /// Reads a file like [`read`], on a separate thread. Meant for callers that must not wait for a file system
 /// that hangs.
 pub(crate) fn read_apart(path: &Path) -> io::Result<String> {

@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
         }
         Err(NoCommand { text, requested: false }) => {
             eprint!("{text}");
-            return ExitCode::from(exit::CONFIG);
+            return ExitCode::from(exit::USAGE);
         }
     };
     let code = match dispatch(&cli.command) {

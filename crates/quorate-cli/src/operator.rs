@@ -117,7 +117,7 @@ mod tests {
         let named = |by: Option<&str>, user: Option<&str>| {
             let env: BTreeMap<_, _> =
                 user.map(|user| ("USER".to_owned(), user.to_owned())).into_iter().collect();
-            name(by, &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
+            name(by, &Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 })
         };
         assert_eq!(named(Some("ann"), Some("bob")), "ann");
         assert_eq!(named(None, Some("bob")), "bob@oak");

@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// What a crowd of fair waiters cost, and the order in which they were served.
+    /// The cost of a crowd of fair waiters, and the order in which they were served.
     struct Crowd {
         /// The requests in ten seconds in which the lock was held.
         waiting: u64,

@@ -88,10 +88,12 @@ pub(super) struct HttpText {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct JobText {
     pub(super) name: Spanned<String>,
+    #[serde(alias = "cron")]
     pub(super) schedule: Option<Spanned<String>>,
     pub(super) every: Option<Time>,
     pub(super) delay: Option<Time>,
     pub(super) at: Option<Spanned<String>>,
+    #[serde(alias = "timezone")]
     pub(super) zone: Option<Spanned<String>>,
     pub(super) dst: Option<Spanned<String>>,
     pub(super) command: Option<Spanned<Vec<String>>>,

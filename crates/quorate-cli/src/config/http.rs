@@ -79,7 +79,7 @@ mod tests {
         };
         let env = [("QUORATE_CONFIG".to_owned(), "/etc/q/q.toml".to_owned())].into();
         let flags = Flags { listen: listen.map(str::to_owned), ..Flags::default() };
-        let environment = Environment { env, read: &read, host: "oak".to_owned(), pid: 7 };
+        let environment = Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
         Config::load(&flags, &environment).map_err(|error| error.to_string())
     }
 

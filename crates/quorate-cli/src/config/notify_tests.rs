@@ -11,7 +11,7 @@ fn load(text: &str) -> Result<Config, String> {
         false => Err(std::io::ErrorKind::NotFound.into()),
     };
     let env = [("QUORATE_CONFIG".to_owned(), "/etc/q/q.toml".to_owned())].into();
-    let environment = Environment { env, read: &read, host: "oak".to_owned(), pid: 7 };
+    let environment = Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
     Config::load(&Flags::default(), &environment).map_err(|error| error.to_string())
 }
 

@@ -84,7 +84,7 @@ fn a_change_of_the_collector_needs_a_restart() {
             false => Err(std::io::ErrorKind::NotFound.into()),
         };
         let env = [("QUORATE_CONFIG".to_owned(), "/etc/q/q.toml".to_owned())].into();
-        let environment = Environment { env, read: &read, host: "oak".to_owned(), pid: 7 };
+        let environment = Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
         Config::load(&Flags::default(), &environment)
     };
     let old = load("").unwrap();

@@ -95,8 +95,13 @@ mod tests {
         }
         write("private", "secret", 0o640);
         let flags = Flags { config: Some(file), ..Flags::default() };
-        let environment =
-            Environment { env: BTreeMap::new(), read: &crate::files::read, host: "oak".to_owned(), pid: 7 };
+        let environment = Environment {
+            env: BTreeMap::new(),
+            read: &crate::files::read,
+            is_own: &|_| true,
+            host: "oak".to_owned(),
+            pid: 7,
+        };
         let config = Config::load(&flags, &environment).unwrap();
         let warnings = config.secret_file_warnings();
         let keys: Vec<&str> = warnings.iter().filter_map(|text| text.split_whitespace().next()).collect();

@@ -34,6 +34,8 @@ pub(crate) const COMMAND_VARIABLES: [&str; 13] = [
     "QUORATE_TEXT",
 ];
 
+/// The file of the working directory, which `quorate init` writes.
+const HERE: &str = "./quorate.toml";
 /// The system's configuration file.
 const SYSTEM: &str = "/etc/quorate/quorate.toml";
 
@@ -71,6 +73,9 @@ pub struct Environment<'a> {
     pub env: BTreeMap<String, String>,
     /// Reads a file to its end.
     pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// Returns whether a file belongs to this user or to root. A file of the working directory that belongs to another
+    /// user is not read by itself: it could name that user's commands.
+    pub is_own: &'a dyn Fn(&Path) -> bool,
     /// The name of the host, for the default name of the worker.
     pub host: String,
     /// The process id, for the default name of the worker.
@@ -101,6 +106,7 @@ impl Environment<'static> {
         Self {
             env: std::env::vars_os().filter_map(text).collect(),
             read: &files::read_apart,
+            is_own: &files::is_own,
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             pid: std::process::id(),
         }
@@ -144,7 +150,7 @@ pub(super) fn check_variables(environment: &Environment<'_>) -> Result<(), Confi
 }
 
 /// Returns the file and its text. A named file must exist. If no file is named, the first default path that
-/// exists is read.
+/// exists is read: in the working directory, of the user, of the system.
 pub(super) fn find_file(
     flags: &Flags,
     environment: &Environment<'_>,
@@ -166,6 +172,10 @@ pub(super) fn find_file(
     }
     for path in default_paths(environment) {
         match (environment.read)(&path) {
+            Ok(_) if path == Path::new(HERE) && !(environment.is_own)(&path) => {
+                let text = "belongs to another user, so it is not read by itself; name it with --config if you trust it";
+                return Err(ConfigError::new(Some(&path), None, text));
+            }
             Ok(text) => return Ok(Some((path, text))),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(error) => {
@@ -180,7 +190,7 @@ pub(super) fn find_file(
 
 fn default_paths(environment: &Environment<'_>) -> Vec<PathBuf> {
     let user = base(environment, "XDG_CONFIG_HOME", ".config").map(|base| base.join("quorate/quorate.toml"));
-    user.into_iter().chain([PathBuf::from(SYSTEM)]).collect()
+    [PathBuf::from(HERE)].into_iter().chain(user).chain([PathBuf::from(SYSTEM)]).collect()
 }
 
 /// Returns a base directory by the XDG rules: the value of the variable if it is an absolute path, else a
@@ -223,7 +233,7 @@ pub(super) fn find_nodes(
             }
             Ok((specs, NodesFrom::File(source.file.to_owned())))
         }
-        _ => Err(no_nodes(flags, environment, source)),
+        _ => Err(no_nodes(environment, source)),
     }
 }
 
@@ -288,20 +298,14 @@ fn local(environment: &Environment<'_>) -> Result<NodeSpec, ConfigError> {
     Ok(NodeSpec::File { dir: state.join("quorate/node") })
 }
 
-/// The name that `quorate init` gives the file.
-const HERE: &str = "quorate.toml";
-
-fn no_nodes(flags: &Flags, environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
-    // The file in the working directory is not read by itself, because a command would then depend on the directory.
-    let is_here = source.is_none() && flags.config.is_none() && (environment.read)(Path::new(HERE)).is_ok();
-    let here = if is_here { "\n  --config quorate.toml: this directory has such a file" } else { "" };
+fn no_nodes(environment: &Environment<'_>, source: Option<&SourceText<'_>>) -> ConfigError {
     let file = match source {
         Some(source) => format!("nodes = [\"redis://…\", …] in {}", source.file.display()),
         None => {
             let places: Vec<_> =
                 default_paths(environment).iter().map(|path| path.display().to_string()).collect();
             format!(
-                "nodes = [\"redis://…\", …] in a file ({}, or the file of --config or QUORATE_CONFIG)",
+                "nodes = [\"redis://…\", …] in the file of --config or QUORATE_CONFIG, or else in the first of {}",
                 places.join(", ")
             )
         }
@@ -311,6 +315,6 @@ fn no_nodes(flags: &Flags, environment: &Environment<'_>, source: Option<&Source
          --nodes redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          QUORATE_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3\n  \
          {file}\n  \
-         --local, for one machine alone: one node in the user's state directory{here}"
+         --local, for one machine alone: one node in the user's state directory"
     ))
 }

@@ -17,7 +17,7 @@ fn load_with(flags: &Flags, env: &[(&str, &str)], files: &[(&str, &str)]) -> Res
     };
     let env: BTreeMap<_, _> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Config::load(flags, &Environment { env, read: &read, host: "oak".to_owned(), pid: 7 })
+    Config::load(flags, &Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 })
 }
 
 fn load(text: &str) -> Result<Config, ConfigError> {
@@ -410,7 +410,7 @@ fn without_nodes_all_ways_are_named() {
     for way in [
         "--nodes",
         "QUORATE_NODES=",
-        "/home/me/.config/quorate/quorate.toml",
+        "first of ./quorate.toml, /home/me/.config/quorate/quorate.toml",
         "/etc/quorate/quorate.toml",
         "--config",
         "QUORATE_CONFIG",
@@ -441,6 +441,28 @@ fn an_unknown_variable_is_an_error() {
 }
 
 #[test]
+fn a_file_of_another_user_in_the_working_directory_is_not_read_by_itself() {
+    let read = |path: &Path| match path.to_str() {
+        Some("./quorate.toml" | "/etc/quorate/quorate.toml") => Ok(NODES.to_owned()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    };
+    let (env, host) = (BTreeMap::new(), "oak".to_owned());
+    let environment = Environment { env, read: &read, is_own: &|_| false, host, pid: 7 };
+    let error = Config::load(&Flags::default(), &environment).unwrap_err().to_string();
+    assert!(error.starts_with("./quorate.toml: belongs to another user"), "{error}");
+    let named = Flags { config: Some("./quorate.toml".into()), ..Flags::default() };
+    assert!(Config::load(&named, &environment).is_ok());
+}
+
+#[test]
+fn the_names_of_other_tools_for_a_schedule_and_its_zone_are_read() {
+    let config = load(&job("cron = \"0 3 * * *\"\ntimezone = \"Europe/Berlin\"")).unwrap();
+    let same = load(&job("schedule = \"0 3 * * *\"\nzone = \"Europe/Berlin\"")).unwrap();
+    assert_eq!(format!("{:?}", config.jobs), format!("{:?}", same.jobs));
+    assert!(error_of(&job("cron = \"0 3 * * *\"\nschedule = \"0 4 * * *\"")).contains("duplicate field"));
+}
+
+#[test]
 fn the_file_is_looked_for_in_order() {
     let all = [
         ("/flag.toml", "nodes = [\"redis://flag\"]"),
@@ -464,6 +486,10 @@ fn the_file_is_looked_for_in_order() {
     assert_eq!(found(&none, &[("XDG_CONFIG_HOME", "relative"), env[2]], &all).unwrap(), "redis://home:6379");
     assert_eq!(found(&none, &[], &all).unwrap(), "redis://system:6379");
     assert_eq!(found(&none, &env[1..], &all[4..]).unwrap(), "redis://system:6379");
+
+    let here = [&[("./quorate.toml", "nodes = [\"redis://here\"]")], &all[2..]].concat();
+    assert_eq!(found(&none, &env[1..], &here).unwrap(), "redis://here:6379");
+    assert_eq!(found(&none, &env, &[&here[..], &all[1..2]].concat()).unwrap(), "redis://variable:6379");
 
     // A named file that does not exist, or that cannot be read, is an error.
     assert!(

@@ -23,7 +23,7 @@ fn jobs(imported: &Imported) -> Vec<JobConfig> {
     };
     let env = [("QUORATE_CONFIG", "/q.toml"), ("QUORATE_NODES", "redis://a,redis://b,redis://c")];
     let env: BTreeMap<_, _> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let environment = Environment { env, read: &read, host: "oak".to_owned(), pid: 7 };
+    let environment = Environment { env, read: &read, is_own: &|_| true, host: "oak".to_owned(), pid: 7 };
     let config = Config::load(&Flags::default(), &environment)
         .unwrap_or_else(|error| panic!("{error}\n{}", imported.file));
     let (group, jobs) = config.group_with_jobs().expect("a group");
