@@ -1,5 +1,5 @@
 //! Runs the commands of the README files, in their order, on a machine with three Redis servers beside it. The
-//! `toml` block of a page is its `quorate.toml`. The Rust of the repository's README is that of `examples/readme.rs`.
+//! `toml` block of a page is its `quorate.toml`. The Rust of the repository's README is that of `examples/readme/mod.rs`.
 
 use super::{
     book::root,
@@ -159,7 +159,7 @@ fn flush(text: &str) -> Vec<String> {
 #[test]
 fn the_rust_of_the_readme_is_that_of_a_program_that_compiles() {
     let read = |file: &str| fs::read_to_string(root().join(file)).expect("UTF-8");
-    let (page, program) = (Page::read(&read("README.md")), read("examples/readme.rs"));
+    let (page, program) = (Page::read(&read("README.md")), read("examples/readme/mod.rs"));
     let lines: Vec<&str> = program.lines().collect();
     let mut blocks = 0;
     for part in &page.parts {
@@ -170,7 +170,7 @@ fn the_rust_of_the_readme_is_that_of_a_program_that_compiles() {
         assert_eq!(info, "rust", "README.md:{line}: the program is compiled, not the block");
         let shown = flush(text);
         let is_in_program = lines.windows(shown.len()).any(|some| flush(&some.join("\n")) == shown);
-        assert!(is_in_program, "README.md:{line}: these lines are not in examples/readme.rs:\n{text}");
+        assert!(is_in_program, "README.md:{line}: these lines are not in examples/readme/mod.rs:\n{text}");
         blocks += 1;
     }
     assert!(blocks > 2, "{blocks} blocks");
