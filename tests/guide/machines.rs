@@ -245,17 +245,22 @@ fn file_from(pipe: ChildStdout) -> File {
 fn run(path: &Path, script: &Script) -> Result<(), String> {
     let named = |why: String| format!("{}:{why}", path.display());
     let mut network = Network::start(&script.machines).map_err(|why| named(format!("0: {why}")))?;
-    script.steps.iter().try_for_each(|step| network.step(step)).map_err(named)?;
-    if !network.differing.is_empty() {
-        let file = root().join(path);
-        let text = fs::read_to_string(&file).expect("UTF-8");
-        let mut lines: Vec<&str> = text.lines().collect();
-        for Differing { from, count, output } in network.differing.iter().rev() {
-            lines.splice(*from..from + count, output.trim_end().lines().map(str::trim_end));
-        }
-        fs::write(file, lines.join("\n") + "\n").expect("the repository");
+    let result = script.steps.iter().try_for_each(|step| network.step(step)).map_err(named);
+    update(&root().join(path), &network.differing);
+    result
+}
+
+/// Writes the real outputs into the page.
+fn update(page: &Path, differing: &[Differing]) {
+    if differing.is_empty() {
+        return;
     }
-    Ok(())
+    let text = fs::read_to_string(page).expect("UTF-8");
+    let mut lines: Vec<&str> = text.lines().collect();
+    for Differing { from, count, output } in differing.iter().rev() {
+        lines.splice(*from..from + count, output.trim_end().lines().map(str::trim_end));
+    }
+    fs::write(page, lines.join("\n") + "\n").expect("the repository");
 }
 
 #[test]
