@@ -21,8 +21,8 @@ enum Kind {
 }
 
 /// Compares the output on a page with that of a command. A line of `…` alone stands for any lines, and `…` at the end
-/// of a line for its rest. Spaces between words may differ in number, since the
-/// columns of a table are as wide as its values. A page that shows no output accepts any.
+/// of a line for its rest. Spaces between words may differ in number, since the columns of a table are as wide as its
+/// values. A page that shows no output accepts any.
 pub(crate) fn matches(shown: &str, output: &str) -> bool {
     let lines = |text: &str| text.trim_end().lines().map(normal).collect::<Vec<_>>();
     shown.is_empty() || lines_match(&lines(shown), &lines(output))
@@ -78,43 +78,62 @@ fn normal(line: &str) -> String {
 
 /// Returns the kind of a value by its form.
 fn kind(word: &str) -> Option<Kind> {
+    // Each digit becomes 0, so that forms can be compared.
     let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    let number = shape.trim_start_matches(['+', '-']);
-    let parts: Vec<&str> = number.split('.').collect();
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte == b'0');
-    let is_fraction = |text: &str| matches!(text.split_once('.'), Some((whole, part)) if is_digits(whole) && is_digits(part));
-    let clock = |text: &str| {
+    let is_hexadecimal = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match &*shape {
+        shape if is_time(shape) => Some(Kind::Time),
+        shape if is_duration(shape) => Some(Kind::Duration),
+        shape if is_measure(shape) => Some(Kind::Measure),
+        shape if is_version(shape) => Some(Kind::Version),
+        shape if shape.len() == 32 && is_hexadecimal => Some(Kind::Id),
+        shape if shape.len() >= 10 && is_count(shape) => Some(Kind::Token),
+        _ => None,
+    }
+}
+
+/// Returns whether the form is that of a date, a time of day, both, or an offset from UTC.
+fn is_time(shape: &str) -> bool {
+    let of_day = |text: &str| {
         let text = text.trim_end_matches('Z');
-        let (time, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        time == "00:00:00" && is_digits(fraction)
+        text == "00:00:00" || text.strip_prefix("00:00:00.").is_some_and(is_count)
     };
-    let (date, time) = shape.split_once('T').unwrap_or((&shape, "00:00:00"));
-    if (date == "0000-00-00" && clock(time)) || clock(&shape) || (number == "00:00" && number != shape) {
-        return Some(Kind::Time);
+    match shape.split_once('T') {
+        Some((date, time)) => date == "0000-00-00" && of_day(time),
+        None => shape == "0000-00-00" || of_day(shape) || ["+00:00", "-00:00"].contains(&shape),
     }
-    let small = ["ms", "µs", "ns"].iter().find_map(|unit| number.strip_suffix(unit));
-    if small.is_some_and(|count| is_digits(count) || is_fraction(count))
-        || number.strip_suffix('s').is_some_and(is_fraction)
-    {
-        return Some(Kind::Duration);
-    }
-    if is_fraction(number) || (number != shape && is_digits(number)) {
-        return Some(Kind::Measure);
-    }
-    if is_digits(&shape) && shape.len() >= 10 {
-        return Some(Kind::Token);
-    }
-    if word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Some(Kind::Id);
-    }
-    let is_tables = shape.len() == 5 && shape.starts_with("0000") && shape.ends_with(char::is_lowercase);
-    let is_version = parts.len() == 3 && number == shape && parts.iter().all(|part| is_digits(part));
-    (is_tables || is_version).then_some(Kind::Version)
+}
+
+/// Returns whether the form is that of a measured duration: `1.2s`, `16.2ms`, `835ms`. Whole seconds are settings.
+fn is_duration(shape: &str) -> bool {
+    let small = ["ms", "µs", "ns"].iter().find_map(|unit| shape.strip_suffix(unit));
+    small.is_some_and(|count| is_count(count) || is_fraction(count))
+        || shape.strip_suffix('s').is_some_and(is_fraction)
+}
+
+/// Returns whether the form is that of a number with a fraction or a sign.
+fn is_measure(shape: &str) -> bool {
+    let number = shape.trim_start_matches(['+', '-']);
+    is_fraction(number) || (number != shape && is_count(number))
+}
+
+/// Returns whether the form is that of a version: `7.0.15`, or `2026e` for time zone tables.
+fn is_version(shape: &str) -> bool {
+    let letter = shape.strip_prefix("0000").unwrap_or_default();
+    letter.len() == 1 && letter.ends_with(char::is_lowercase)
+        || shape.split('.').count() == 3 && shape.split('.').all(is_count)
+}
+
+fn is_fraction(shape: &str) -> bool {
+    shape.split_once('.').is_some_and(|(whole, part)| is_count(whole) && is_count(part))
+}
+
+fn is_count(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns the kind of a value by the words before and after it: `38 ms`, `9s 835ms`, `up 11s`, `"remaining_ms":8123`.
 fn beside(before: &str, word: &str, next: &str) -> Option<Kind> {
-    let is_count = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let seconds = word.strip_suffix('s').is_some_and(is_count);
     let varies = is_count(word) && (["ms", "s"].contains(&next) || before == "ms")
         || seconds
