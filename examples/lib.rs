@@ -12,6 +12,8 @@ use quorate::{
 use quorate_redis::Connect;
 use std::{error::Error, sync::OnceLock, time::Duration};
 
+pub mod readme;
+
 /// The error of an example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
@@ -34,11 +36,6 @@ fn in_memory() -> QuorumBuilder {
     Quorum::builder().nodes(nodes.iter().cloned())
 }
 
-/// Compiles the example of the repository's README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// Compiles the examples of the guide, and runs those that need no server.
 #[cfg(doctest)]
 #[allow(rustdoc::invalid_codeblock_attributes, reason = "`file=NAME` names a file for tests/guide")]
@@ -59,5 +56,6 @@ mod guide {
         Fencing = "how/fencing.md",
         Lease = "understand/lease.md",
         Rslock = "from/rslock.md",
+        Crates = "reference/crates.md",
     }
 }

@@ -114,6 +114,38 @@ fn on_files_it_keeps_its_promises_and_leaves_nothing() {
     assert!(dir.contains("quorate-demo-") && !Path::new(dir).exists(), "{dir}");
 }
 
+/// Returns the words of a line of the demo, with `#` for what differs from run to run.
+fn pattern(line: &str) -> String {
+    let line = line.replace("the tick that was due", "the 1 ticks that were due");
+    let line = line.split_once(" and handled again").map_or(&*line, |(line, _)| line);
+    let varies = |word: &str| word.starts_with('/') || word.starts_with("worker-");
+    let of = |word: &str| match varies(word) {
+        true => "#".to_owned(),
+        false => word
+            .split(|c: char| c.is_ascii_digit())
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("#"),
+    };
+    line.split_whitespace().map(of).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_readme_shows_what_it_prints() {
+    let _alone = alone();
+    let (_, said) = run(&[], None);
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let shown = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    // The last paragraph depends on where the SIGKILL meets a run.
+    let (shown, _) = shown.trim_end().rsplit_once("\n\n").unwrap();
+    assert!(shown.lines().count() > 20, "{shown}");
+    let printed: Vec<String> = said.lines().map(pattern).collect();
+    for line in shown.lines() {
+        assert!(printed.contains(&pattern(line)), "the demo prints no line such as {line:?}:\n{said}");
+    }
+}
+
 #[test]
 fn on_redis_servers_it_keeps_its_promises_and_leaves_nothing() {
     let _alone = alone();

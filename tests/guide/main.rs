@@ -6,6 +6,7 @@
 mod book;
 mod links;
 mod machines;
+mod output;
 mod page;
 mod readme;
 mod script;

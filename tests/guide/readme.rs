@@ -1,5 +1,5 @@
 //! Runs the commands of the README files, in their order, on a machine with three Redis servers beside it. The
-//! `toml` block of a page is its `quorate.toml`.
+//! `toml` block of a page is its `quorate.toml`. The Rust of the repository's README is that of `examples/readme/mod.rs`.
 
 use super::{
     book::root,
@@ -31,12 +31,11 @@ enum Way {
 }
 
 /// The commands that do not simply end with 0, by their beginning. The first entry that fits counts.
-const WAYS: [(&str, Way); 6] = [
+const WAYS: [(&str, Way); 5] = [
     ("cargo run --release -p quorate-cli -- demo", Way::Elsewhere("tests/demo.rs")),
     ("cargo install quorate-cli", Way::Elsewhere("tests/package/crates.sh")),
     ("quorate demo", Way::Elsewhere("tests/demo.rs")),
     ("quorate lead --group billing --listen", Way::Serves),
-    ("quorate run --config quorate.toml --listen", Way::Serves),
     ("quorate run --config quorate.toml", Way::Leads),
 ];
 
@@ -148,4 +147,31 @@ fn every_command_of_the_readme_files_runs_as_it_is_written() {
 /// Returns the entry of [`WAYS`] that counts for the command.
 fn way_of(command: &str) -> Option<&'static str> {
     WAYS.iter().map(|(begin, _)| *begin).find(|begin| command.starts_with(begin))
+}
+
+/// Returns the lines of a block without their indentation.
+fn flush(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let indentation = lines.iter().map(|line| line.len() - line.trim_start().len()).min().unwrap_or_default();
+    lines.iter().map(|line| line[indentation..].trim_end().to_owned()).collect()
+}
+
+#[test]
+fn the_rust_of_the_readme_is_that_of_a_program_that_compiles() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect("UTF-8");
+    let (page, program) = (Page::read(&read("README.md")), read("examples/readme/mod.rs"));
+    let lines: Vec<&str> = program.lines().collect();
+    let mut blocks = 0;
+    for part in &page.parts {
+        let Part::Code { line, info, text } = part else { continue };
+        if !info.starts_with("rust") {
+            continue;
+        }
+        assert_eq!(info, "rust", "README.md:{line}: the program is compiled, not the block");
+        let shown = flush(text);
+        let is_in_program = lines.windows(shown.len()).any(|some| flush(&some.join("\n")) == shown);
+        assert!(is_in_program, "README.md:{line}: these lines are not in examples/readme/mod.rs:\n{text}");
+        blocks += 1;
+    }
+    assert!(blocks > 2, "{blocks} blocks");
 }

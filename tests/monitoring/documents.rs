@@ -19,7 +19,8 @@ const ALERTS: [&str; 11] = [
 ];
 const RULES: &str = "config/prometheus/quorate-alerts.yml";
 const CASES: &str = "config/prometheus/quorate-alerts.test.yml";
-const GUIDE: &str = "docs/operate.md";
+const GUIDE: &str = "docs/guide/src/reference/operate.md";
+const METRICS: &str = "docs/guide/src/reference/metrics.md";
 
 pub(crate) fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
@@ -65,7 +66,8 @@ fn each_alert_has_a_case_that_fires_and_names_a_section_of_the_guide() {
     assert_eq!(links.len(), ALERTS.len());
     let sections = anchors(&guide);
     for (alert, link) in ALERTS.iter().zip(links) {
-        let anchor = link.strip_prefix("docs/operate.md#").unwrap_or_else(|| panic!("{alert}: {link}"));
+        let anchor = link.strip_prefix(GUIDE).and_then(|rest| rest.strip_prefix('#'));
+        let anchor = anchor.unwrap_or_else(|| panic!("{alert}: {link}"));
         assert_eq!(anchor, alert.to_lowercase(), "the section has the name of the alert");
         assert!(sections.contains(anchor), "{alert}: the guide has no section {anchor}: {sections:?}");
         let section = guide.split("\n## ").find(|section| section.starts_with(alert)).unwrap_or_default();
@@ -87,17 +89,14 @@ fn each_alert_has_a_case_that_fires_and_names_a_section_of_the_guide() {
 
 #[test]
 fn rules_dashboard_and_guide_use_only_metrics_that_exist() {
-    let listed: BTreeSet<String> = read("docs/metrics.md")
-        .lines()
-        .filter(|line| line.starts_with("| `quorate_"))
-        .flat_map(metrics)
-        .collect();
+    let listed: BTreeSet<String> =
+        read(METRICS).lines().filter(|line| line.starts_with("| `quorate_")).flat_map(metrics).collect();
     assert!(listed.len() > 20, "{listed:?}");
     for file in [RULES, CASES, GUIDE, "config/grafana/quorate.json"] {
         let used = metrics(&read(file));
         assert!(!used.is_empty(), "{file}");
         let unknown: Vec<_> = used.difference(&listed).collect();
-        assert!(unknown.is_empty(), "{file} uses metrics that docs/metrics.md does not list: {unknown:?}");
+        assert!(unknown.is_empty(), "{file} uses metrics that {METRICS} does not list: {unknown:?}");
     }
     let shown = metrics(&read("config/grafana/quorate.json"));
     let hidden: Vec<_> = listed.difference(&shown).collect();

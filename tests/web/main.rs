@@ -5,7 +5,7 @@
 //! Chromium is the only browser that is tried, without a screen reader. Without `chromedriver`, or without axe-core
 //! (`bash tests/run.sh` installs both), the tests report that they cannot run.
 //!
-//! With `UPDATE_PAGE_SHOTS=1`, the pictures in docs/page are written.
+//! With `UPDATE_PAGE_SHOTS=1`, the pictures in docs/guide/src/reference/page are written.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -196,9 +196,9 @@ fn axe(name: &str) -> Option<String> {
     None
 }
 
-/// Writes a picture into docs/page.
+/// Writes a picture into docs/guide/src/reference/page.
 fn write_picture(name: &str, base64: &str) {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/page");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/src/reference/page");
     fs::create_dir_all(&dir).expect("a directory");
     let file = dir.join(format!("{name}.png"));
     let mut decode = Command::new("base64")

@@ -1,6 +1,6 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
-const README: &str = "../../README.md#guarantees-and-their-limits";
+const GUARANTEES: &str = "../guide/src/understand/guarantees.md#exclusion";
 const LEASES: &str = "lease-and-trust.md#guarantees-and-their-assumptions";
 const VOTERS: &str = "lease-and-trust.md#which-nodes-may-vote";
 const STEPS: &str = "lease-and-trust.md#steps-of-clocks";
@@ -41,11 +41,11 @@ macro_rules! excuses {
 
 excuses! {
     /// Of two holders, all but one have a boot clock that stood still.
-    ExclusionClock, "exclusion: a boot clock stood still", README;
+    ExclusionClock, "exclusion: a boot clock stood still", GUARANTEES;
     /// An operator released the lock of the earlier of two holders by force, and the holder has not extended it since.
     ExclusionForced, "exclusion: released by force", LEASE_FAILURES;
     /// Too few servers back a grant of a worker whose boot clock stood still.
-    BackingClock, "backing: a boot clock stood still", README;
+    BackingClock, "backing: a boot clock stood still", GUARANTEES;
     /// Too few servers back a lease that was released by force and that its holder has not extended since.
     BackingForced, "backing: released by force", LEASE_FAILURES;
     /// A server that does not store the lease counts because it is down and not durable.
@@ -57,7 +57,7 @@ excuses! {
     /// The token is smaller than a newer one, and its grant had ended before the worker saw it.
     FencingEnded, "fencing: the grant had ended", LEASES;
     /// The token is smaller than a newer one, and the worker's boot clock stood still.
-    FencingClock, "fencing: a boot clock stood still", README;
+    FencingClock, "fencing: a boot clock stood still", GUARANTEES;
     /// The token is smaller than a newer one, and the lease was released by force before the worker saw it.
     FencingForced, "fencing: released by force", LEASE_FAILURES;
     /// The grant of a claim, whose counter is removed with its record, is not judged.
@@ -67,15 +67,15 @@ excuses! {
     /// Earlier work is active beside a grant that had ended before its worker saw it.
     SuccessionEnded, "succession: the grant had ended", LEASES;
     /// Earlier work is active beside a grant of a worker whose boot clock stood still.
-    SuccessionClock, "succession: a boot clock stood still", README;
+    SuccessionClock, "succession: a boot clock stood still", GUARANTEES;
     /// Earlier work is active in a process that is paused or was resumed only just now.
     SuccessionPaused, "succession: the process is paused", LEASES;
     /// Earlier work is active at a worker whose boot clock stood still.
-    SuccessionWorkClock, "succession: the work's boot clock stood still", README;
+    SuccessionWorkClock, "succession: the work's boot clock stood still", GUARANTEES;
     /// A tick started before it was due, by clocks of a majority of the servers that were ahead.
     TicksAhead, "ticks: the servers' clocks were ahead", QUORUM_CLOCK;
     /// A tick that is done started at a worker whose boot clock stood still.
-    TicksClock, "ticks: a boot clock stood still", README;
+    TicksClock, "ticks: a boot clock stood still", GUARANTEES;
     /// A tick started again after servers lost its *done* record.
     TicksForgotten, "ticks: servers lost the done record", FORGOTTEN;
     /// Due ticks of a job are not judged, because a majority lost the job's registration.
@@ -87,7 +87,7 @@ excuses! {
     /// A message that is done was granted, and the grant had ended before its worker saw it.
     ClaimsEnded, "claims: the grant had ended", LEASES;
     /// A message that is done was granted to a worker whose boot clock stood still.
-    ClaimsClock, "claims: a boot clock stood still", README;
+    ClaimsClock, "claims: a boot clock stood still", GUARANTEES;
     /// A message was granted after servers lost its done record.
     ClaimsForgotten, "claims: servers lost the done record", CLAIM_FAILURES;
     /// Two attempts with one number began, because servers lost the count of the first, or reset the message.
@@ -112,7 +112,7 @@ excuses! {
     /// A worker received a message after servers lost its dead-letter record.
     DeadLettersForgotten, "dead-letters: servers lost the record", CLAIM_FAILURES;
     /// A worker that has a grant of the wrong node set, or with a small token, has a boot clock that stood still.
-    NodeSetsClock, "node-sets: a boot clock stood still", README;
+    NodeSetsClock, "node-sets: a boot clock stood still", GUARANTEES;
     /// A joining server lost its marker between its opening and the command's report of success.
     NodeSetsForgot, "node-sets: a joining server lost its marker", VOTERS;
     /// A skipped or lost entry of an any-worker job does not follow the rules for leader-placed jobs.
@@ -132,7 +132,7 @@ excuses! {
     /// A run is active beside one in a process that is paused or was resumed only just now.
     RunsPaused, "runs: the process is paused", LEASES;
     /// A run is active beside another, and the boot clock of one of their workers stood still.
-    RunsClock, "runs: a boot clock stood still", README;
+    RunsClock, "runs: a boot clock stood still", GUARANTEES;
     /// An any-worker job has not run after the faults: no worker can take its open run.
     RunsAsleep, "runs: no worker can take the open run", FAILURES;
     /// A tick has not ended, and the operator may have cancelled it or paused its job.
@@ -156,29 +156,29 @@ excuses! {
     /// A resign request was stored again after its release.
     ReleaseResign, "release: a resign request is no attempt", LEASES;
     /// A reader and a writer hold a lock, and the boot clock of one of them stood still.
-    ReadersClock, "readers: a boot clock stood still", README;
+    ReadersClock, "readers: a boot clock stood still", GUARANTEES;
     /// A slot has two holders, or too many slots are held, and the boot clock of a holder stood still.
-    SlotsClock, "slots: a boot clock stood still", README;
+    SlotsClock, "slots: a boot clock stood still", GUARANTEES;
     /// The token is not larger than that of a transferred lease, and the worker's boot clock stood still.
-    TransfersClock, "transfers: a boot clock stood still", README;
+    TransfersClock, "transfers: a boot clock stood still", GUARANTEES;
     /// A worker acquired a reserved lock, and a server that lost the reservation does not count.
     ReservationsForgotten, "reservations: the server lost its data", VOTERS;
     /// A worker acquired a reserved lock, and a server that granted it to the successor does not count.
     ReservationsTaken, "reservations: a server granted to the successor", LEASES;
     /// A worker acquired a reserved lock, and its boot clock stood still.
-    ReservationsClock, "reservations: a boot clock stood still", README;
+    ReservationsClock, "reservations: a boot clock stood still", GUARANTEES;
     /// A server still stores a lease of a worker that crashed so recently that the lease has not ended.
     LeftoversCrashed, "leftovers: the worker crashed", LEASE_FAILURES;
     /// A grant that had ended before its worker saw it is no operation.
     HistoryEnded, "lock history, message history: the grant had ended", LEASES;
     /// A grant whose worker's boot clock stood still is no operation, or ends before that.
-    HistoryClock, "lock history, message history: a boot clock stood still", README;
+    HistoryClock, "lock history, message history: a boot clock stood still", GUARANTEES;
     /// A grant that was released by force is no operation, or ends before that.
     HistoryForced, "lock history: released by force", LEASE_FAILURES;
     /// A message or tick may begin again, or an earlier claim complete its message: a majority lost the record.
     HistoryForgotten, "message history, tick history: servers lost the record", FORGOTTEN;
     /// The start of an at-least-once tick under a term whose worker's boot clock stood still is no operation.
-    TickHistoryClock, "tick history: a boot clock stood still", README;
+    TickHistoryClock, "tick history: a boot clock stood still", GUARANTEES;
 }
 
 thread_local! {

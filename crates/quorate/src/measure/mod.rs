@@ -8,7 +8,7 @@
 //! worker or a time is never a label, so the number of series does not grow while a program runs. Every series
 //! exists, with the value zero, as soon as its node, group, job or set is known.
 //!
-//! `docs/metrics.md` lists the names.
+//! `docs/guide/src/reference/metrics.md` lists the names.
 
 mod claims;
 mod copies;
