@@ -211,13 +211,13 @@ fn nodes_that_answer_and_refuse_what_a_lock_needs_do_not_vote() {
 }
 
 #[test]
-fn invalid_arguments_end_with_78_and_name_the_fix() {
+fn an_invalid_command_line_ends_with_2_and_a_setting_that_cannot_be_used_with_78() {
     let bench = Bench::new(1);
     bench.run(&["--ttl", "10m"], &["true"]).expect(78).says(&["--ttl", "max_ttl", "30s"]);
     bench.run(&["--ttl", "1ms"], &["true"]).expect(78).says(&["ttl", "1ms"]);
-    bench.run(&["--ttl", "ten"], &["true"]).expect(78).says(&["--ttl", "ten", "10s"]);
-    bench.run(&["--wait", "1s", "--no-wait"], &["true"]).expect(78).says(&["--wait", "--no-wait"]);
-    bench.run(&["--waite"], &["true"]).expect(78).says(&["--waite", "--wait"]);
+    bench.run(&["--ttl", "ten"], &["true"]).expect(2).says(&["--ttl", "ten", "10s"]);
+    bench.run(&["--wait", "1s", "--no-wait"], &["true"]).expect(2).says(&["--wait", "--no-wait"]);
+    bench.run(&["--waite"], &["true"]).expect(2).says(&["--waite", "--wait"]);
     let list = bench.nodes.list();
     bench.run(&["--ttl", "0s"], &["true"]).expect(78).says(&["--ttl", "zero", "10s"]);
     let long = "l".repeat(513);

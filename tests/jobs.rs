@@ -241,7 +241,7 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
     bench.jobs(&[&["backfill", "beat"], &span[..]].concat()).expect(78).says(&["--until", "--from"]);
     bench
         .jobs(&["backfill", "beat", "--from", "yesterday", "--until", "2026-11-01T00:00:00Z"])
-        .expect(78)
+        .expect(2)
         .says(&["yesterday", "2026-11-21T03:00:00Z"]);
     bench.jobs(&["list", "--group", "a{b"]).expect(78).says(&["--group", "brace"]);
     let empty = bench.jobs(&["list", "--group", "other"]).expect(0).tells(&["other: no jobs"]);
@@ -289,11 +289,12 @@ fn next_is_computed_from_the_file_without_nodes_and_else_from_the_ledger() {
     // leader has registered it.
     let daemon = bench.daemon();
     bench.until_registered();
-    let elsewhere = ["jobs", "next", "nightly-report", "--group", "g", "--nodes"];
+    let empty = bench.program.write("elsewhere.toml", "group = \"g\"\n");
+    let elsewhere = ["jobs", "next", "nightly-report", "--config", &empty, "--nodes"];
     let list = bench.nodes.list();
     let answer = bench.program.run([&elsewhere[..], &[&list], &from].concat()).expect(0);
     answer.tells(&["the ledger of group g", "2026-11-21T03:00:00Z", "2026-11-22T03:00:00Z"]);
-    let wrong = ["jobs", "next", "nightly", "--group", "g", "--nodes"];
+    let wrong = ["jobs", "next", "nightly", "--config", &empty, "--nodes"];
     bench.program.run([&wrong[..], &[&list]].concat()).expect(1).says(&["no job is called \"nightly\""]);
     daemon.signal(Signal::TERM);
     daemon.wait(PATIENCE).expect(0);
