@@ -81,8 +81,10 @@ mod fault;
 mod files;
 mod handshake;
 mod keys;
+mod known_locks;
 mod ledger_page;
 mod link;
+mod lock_groups;
 mod names;
 mod node;
 #[doc(hidden)]
@@ -97,6 +99,7 @@ mod session;
 mod session_io;
 pub mod streams;
 mod tls;
+mod transaction;
 mod wire;
 
 pub use address::UrlError;
