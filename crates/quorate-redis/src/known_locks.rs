@@ -51,7 +51,8 @@ impl KnownLocks {
     pub(crate) fn count(&self, resource: &Resource, not_after: NodeTime) -> Option<u64> {
         let all = self.all();
         let known = all.known.get(resource)?;
-        (known.contended_until <= all.latest && not_after < known.until).then_some(known.count)
+        let is_free = known.contended_until <= all.latest && all.latest <= not_after;
+        (is_free && not_after < known.until).then_some(known.count)
     }
 
     /// Learns from the reply of a script or, if `by_commands` is true, of the plain commands.

@@ -97,13 +97,12 @@ pub(crate) fn replies(
     let is_queued = *queues != Value::Int(0);
     let pairs = of_locks.as_chunks::<2>().0.iter().zip(counts);
     let each = pairs.map(|([set, increment], last)| match (set, &against) {
-        (Value::Nil, Some(why)) => Ok(Reply::MayHold(why.clone())),
+        (Value::Nil | Value::Text(_) | Value::Error(_), Some(why)) => Ok(Reply::MayHold(why.clone())),
         (Value::Nil, None) if is_queued => Ok(Reply::MayHold(Refusal::Queued)),
         (Value::Nil, None) => Ok(match counted(increment, *last) {
             Ok(counter) => Reply::Granted { counter, begun: None },
             Err(why) => Reply::MayHold(why),
         }),
-        (Value::Text(_) | Value::Error(_), Some(why)) => Ok(Reply::Refused(why.clone())),
         (Value::Text(holder), None) => {
             let holder = String::from_utf8_lossy(holder);
             Ok(Reply::Held { owner: Owner::from_node(cut(&holder)), remaining: None })

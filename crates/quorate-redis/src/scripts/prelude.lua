@@ -50,13 +50,13 @@ end
 -- INCRBY, after the counter had been lost. So it is treated as missing.
 local function counter(key)
   local value = call('GET', key)
-  if not value or call('PTTL', key) < 0 then
+  if not value then
     return nil
   end
   if not is_number(value) then
     refuse('wrongtype', 'the key ' .. key .. ' holds no count')
   end
-  return value
+  return call('PTTL', key) >= 0 and value or nil
 end
 
 -- Sets the counter to the larger of the stored count and `count`, and keeps it for `keep` milliseconds. An
