@@ -1,6 +1,6 @@
-use quorate::node::{NodeTime, Refusal, Reply, Request, Resource};
+use quorate::node::{NodeTime, Owner, Refusal, Reply, Request, Resource};
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -28,7 +28,7 @@ pub(crate) struct KnownLocks {
 struct Locks {
     /// The node time of the last reply to an acquire.
     latest: NodeTime,
-    known: HashMap<Resource, Known>,
+    known: BTreeMap<Resource, Known>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +39,9 @@ struct Known {
     until: NodeTime,
     /// The node time from which the lock is expected to be free.
     contended_until: NodeTime,
+    /// True if the lock also has readers. Scripts serve it, because a node refuses a downgrade once it has counted the attempt
+    /// of a loser.
+    is_shared: bool,
 }
 
 impl KnownLocks {
@@ -52,21 +55,31 @@ impl KnownLocks {
         let all = self.all();
         let known = all.known.get(resource)?;
         let is_free = known.contended_until <= all.latest && all.latest <= not_after;
-        (is_free && not_after < known.until).then_some(known.count)
+        (is_free && !known.is_shared && not_after < known.until).then_some(known.count)
     }
 
     /// Learns from the reply of a script or, if `by_commands` is true, of the plain commands.
     pub(crate) fn learn(&self, request: &Request, reply: &Reply, at: NodeTime, by_commands: bool) {
-        let Request::Acquire { resource, keep, .. } = request else { return };
+        let (resource, keep) = match request {
+            Request::Acquire { resource, keep, .. } if !resource.is_claim() && self.enabled => {
+                (resource, *keep)
+            }
+            Request::Share { resource, .. } | Request::Downgrade { resource, .. } if self.enabled => {
+                return self.update(resource, |known| known.is_shared = true);
+            }
+            _ => return,
+        };
         self.all().latest = at;
         match reply {
-            _ if !self.enabled || resource.is_claim() => {}
+            Reply::Held { owner, .. } if owner.as_str() == Owner::READERS => {
+                self.update(resource, |known| known.is_shared = true);
+            }
             // The node may have lost the counters.
             Reply::Refused(Refusal::Marker(_)) | Reply::MayHold(Refusal::Marker(_)) => {
-                self.all().known.clear()
+                self.all().known.clear();
             }
             Reply::Granted { counter, .. } if !by_commands => {
-                let known_for = KNOWN_FOR.min(*keep / 2);
+                let known_for = KNOWN_FOR.min(keep / 2);
                 self.update(resource, |known| (known.count, known.until) = (counter.get(), at + known_for));
             }
             Reply::Granted { .. } => {}
@@ -95,7 +108,7 @@ impl KnownLocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate::node::{FencingToken, Owner};
+    use quorate::node::FencingToken;
 
     const KEEP: Duration = Duration::from_secs(40);
 
@@ -155,6 +168,20 @@ mod tests {
             assert_eq!(known.count(&lock, at(119)), None, "within a second");
             known.learn(&acquire("b"), &granted(), at(117), false);
             assert_eq!(known.count(&lock, at(119)), Some(7));
+        }
+    }
+
+    #[test]
+    fn scripts_serve_a_lock_that_has_readers() {
+        let lock = Resource::lock("a").unwrap();
+        let share =
+            Request::Share { resource: lock.clone(), owner: Owner::sign("w", 1, 2), ttl: KEEP, ticket: None };
+        let readers = Reply::Held { owner: Owner::from_node(Owner::READERS), remaining: None };
+        for (request, reply) in [(share, Reply::Shared), (acquire("a"), readers)] {
+            let known = KnownLocks::new(true);
+            known.learn(&request, &reply, at(100), false);
+            known.learn(&acquire("a"), &granted(), at(102), false);
+            assert_eq!(known.count(&lock, at(104)), None, "{request:?}");
         }
     }
 
