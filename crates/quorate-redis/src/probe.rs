@@ -38,7 +38,7 @@ pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result
     let encoded = Encoded { expected: expected.to_vec(), order, counts, ..Encoded::default() };
     let batch =
         Batch { requests: Vec::new(), not_after: NodeTime::from_micros(u64::MAX), stamp: "stamp".into() };
-    let mut replies = Replies::new(encoded, batch, Arc::new(KnownLocks::new(false)), false);
+    let mut replies = Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false);
     while !replies.is_complete() {
         let next = reader.next().now_or_never().unwrap_or(Err(ReadError::Malformed("it waits")));
         replies.add(&next.map_err(|error| fault::of_broken("the server", &error))?, None);

@@ -4,8 +4,10 @@
 use crate::{
     encode::Encoded,
     fault,
+    keys::Keys,
     known_locks::KnownLocks,
     ledger_page::{self, Page},
+    lock_groups::lock_of,
     resp::{self, Value},
     transaction::{self, Terms},
 };
@@ -63,7 +65,13 @@ pub(crate) struct Replies {
 impl Replies {
     /// Begins with no replies to `batch`. What they show of locks is added to `known`. `of_primary` is true if the server was
     /// no replica at the handshake.
-    pub(crate) fn new(encoded: Encoded, batch: Batch, known: Arc<KnownLocks>, of_primary: bool) -> Self {
+    pub(crate) fn new(
+        encoded: Encoded,
+        batch: Batch,
+        keys: &Keys,
+        known: Arc<KnownLocks>,
+        of_primary: bool,
+    ) -> Self {
         let Batch { requests, not_after, stamp } = batch;
         Self {
             expected: encoded.expected.into_iter(),
@@ -71,7 +79,7 @@ impl Replies {
             requests,
             order: encoded.order,
             counts: encoded.counts.into_iter(),
-            terms: Terms { not_after, stamp },
+            terms: Terms { not_after, stamp, keys: keys.clone() },
             known,
             queued: 0,
             not_queued: None,
@@ -178,7 +186,12 @@ impl Replies {
             });
         }
         let counts: Vec<u64> = self.counts.by_ref().take(acquires).collect();
-        let (time, replies) = transaction::replies(array(value, "EXEC")?, &counts, &self.terms)?;
+        let values = array(value, "EXEC")?;
+        let lock_at = |number| {
+            let position = *self.order.get(self.replies.len() + number)?;
+            self.requests.get(position).and_then(lock_of)
+        };
+        let (time, replies) = transaction::replies(values, &counts, &self.terms, lock_at)?;
         self.node_time = time;
         replies.into_iter().for_each(|reply| self.add_reply(reply, true));
         Ok(())

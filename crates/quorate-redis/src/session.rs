@@ -77,7 +77,7 @@ impl Session for RedisSession {
         let mut encoded = encode(&batch, &self.keys, &self.scripts, &self.known);
         let bytes = mem::take(&mut encoded.bytes);
         let (delivery, reply) = reply_slot();
-        let replies = Replies::new(encoded, batch, Arc::clone(&self.known), self.of_primary);
+        let replies = Replies::new(encoded, batch, &self.keys, Arc::clone(&self.known), self.of_primary);
         self.io.submit(bytes, PendingReply::Batch { replies, delivery });
         reply
     }

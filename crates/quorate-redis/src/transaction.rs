@@ -19,21 +19,22 @@ use crate::{
     command::{Command, cmd},
     encode::{MS_MAX, micros},
     fault,
-    keys::Keys,
+    keys::{Key, Keys},
     reply::{self, cut, mismatch, text, unexpected},
     resp::Value,
 };
-use quorate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request};
+use quorate::node::{Batch, Cause, FencingToken, NodeTime, Owner, Refusal, Reply, Request, Resource};
 use std::sync::Arc;
 
 /// The commands of a transaction, except for two for each lock: MULTI, EXISTS, GET, TIME and EXEC.
 const OTHER_COMMANDS: usize = 5;
 
-/// The deadline and the marker of a batch, by which the replies are examined.
+/// The deadline and the marker of a batch, by which the replies are examined, and the names of the keys for errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) not_after: NodeTime,
     pub(crate) stamp: Arc<str>,
+    pub(crate) keys: Keys,
 }
 
 /// Returns the number of replies to the transaction of this many acquires, before that to EXEC.
@@ -70,11 +71,13 @@ pub(crate) fn encode<'a>(
 }
 
 /// Examines the replies to the commands of a transaction: SET and INCRBY for each lock, EXISTS, GET and TIME. `counts` are
-/// the counts of earlier grants of these locks. Returns the node's time, and a reply to each acquire.
-pub(crate) fn replies(
+/// the counts of earlier grants of these locks, and `lock_at` returns the lock with this number. Returns the node's time, and
+/// a reply to each acquire.
+pub(crate) fn replies<'a>(
     values: &[Value<'_>],
     counts: &[u64],
     terms: &Terms,
+    lock_at: impl Fn(usize) -> Option<&'a Resource>,
 ) -> Result<(NodeTime, Vec<Reply>), Cause> {
     let (of_locks, [queues, marker, time]) = values
         .split_last_chunk::<3>()
@@ -95,11 +98,14 @@ pub(crate) fn replies(
         None
     };
     let is_queued = *queues != Value::Int(0);
-    let pairs = of_locks.as_chunks::<2>().0.iter().zip(counts);
-    let each = pairs.map(|([set, increment], last)| match (set, &against) {
+    let pairs = of_locks.as_chunks::<2>().0.iter().zip(counts).enumerate();
+    let key = |number, of: for<'b> fn(&'b Keys, &'b Resource) -> Key<'b>| {
+        lock_at(number).map(|lock| of(&terms.keys, lock).concat()).unwrap_or_default()
+    };
+    let each = pairs.map(|(number, ([set, increment], last))| match (set, &against) {
         (Value::Nil | Value::Text(_) | Value::Error(_), Some(why)) => Ok(Reply::MayHold(why.clone())),
         (Value::Nil, None) if is_queued => Ok(Reply::MayHold(Refusal::Queued)),
-        (Value::Nil, None) => Ok(match counted(increment, *last) {
+        (Value::Nil, None) => Ok(match counted(increment, *last, || key(number, Keys::fence)) {
             Ok(counter) => Reply::Granted { counter, begun: None },
             Err(why) => Reply::MayHold(why),
         }),
@@ -107,14 +113,14 @@ pub(crate) fn replies(
             let holder = String::from_utf8_lossy(holder);
             Ok(Reply::Held { owner: Owner::from_node(cut(&holder)), remaining: None })
         }
-        (Value::Error(error), None) => Ok(Reply::Refused(refusal(error))),
+        (Value::Error(error), None) => Ok(Reply::Refused(refusal(error, &key(number, Keys::lock)))),
         (other, _) => Err(mismatch(other, "SET")),
     });
     Ok((time, each.collect::<Result<_, _>>()?))
 }
 
 /// Returns the count of a grant, which must be larger than that of an earlier one.
-fn counted(increment: &Value<'_>, last: u64) -> Result<FencingToken, Refusal> {
+fn counted(increment: &Value<'_>, last: u64, key: impl Fn() -> String) -> Result<FencingToken, Refusal> {
     match increment {
         Value::Int(count) => match u64::try_from(*count).map(FencingToken::new) {
             Ok(count) if count > FencingToken::MAX => Err(Refusal::CounterFull),
@@ -123,17 +129,17 @@ fn counted(increment: &Value<'_>, last: u64) -> Result<FencingToken, Refusal> {
                 "its fencing counter was lost; the next attempt starts another one".into(),
             )),
         },
-        Value::Error(error) => Err(refusal(error)),
+        Value::Error(error) => Err(refusal(error, &key())),
         _ => Err(Refusal::Failed("INCRBY returned no count".into())),
     }
 }
 
-/// Returns the reason why a server refused a command.
-pub(crate) fn refusal(error: &str) -> Refusal {
+/// Returns the reason why a server refused a command on `key`.
+fn refusal(error: &str, key: &str) -> Refusal {
     match fault::of_refused_write(error, None) {
         Some(why) => Refusal::Unable(why.into()),
         None if error.starts_with("WRONGTYPE") => {
-            Refusal::WrongType("a key of the lock holds another type".into())
+            Refusal::WrongType(reply::shown(&format!("the key {key} holds another type")))
         }
         None => Refusal::Failed(reply::shown(error)),
     }

@@ -19,7 +19,7 @@ fn replies_to(expected: Vec<ExpectedReply>) -> Replies {
     let encoded = Encoded { expected, counts: vec![41; order.len()], order, ..Encoded::default() };
     let batch =
         Batch { requests: vec![], not_after: NodeTime::from_micros(9_000_000), stamp: "stamp".into() };
-    Replies::new(encoded, batch, Arc::new(KnownLocks::new(false)), false)
+    Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false)
 }
 
 /// Parses the replies to script calls with the item counts `runs`.
