@@ -154,10 +154,7 @@ fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced()
 #[test]
 fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
     let program = program();
-    program
-        .run(["init"])
-        .expect(0)
-        .tells(&["quorate.toml: written", "then: quorate run --check\n"]);
+    program.run(["init"]).expect(0).tells(&["quorate.toml: written", "then: quorate run --check\n"]);
     let first = program.read("quorate.toml");
     assert!(first.contains("\n[[job]]\n") && first.matches("\n# ").count() > 100, "it is annotated: {first}");
     // It needs no other file, not even those with the URLs that it names.
@@ -174,7 +171,10 @@ fn init_writes_a_file_that_passes_the_check_and_never_replaces_one() {
     program.run(["init", "link"]).expect(125).says(&["cannot write link", "exists"]);
     assert!(!program.file("elsewhere").exists());
 
-    program.run(["init", "other.toml"]).expect(0).tells(&["other.toml: written", "quorate run --check --config other.toml\n"]);
+    program
+        .run(["init", "other.toml"])
+        .expect(0)
+        .tells(&["other.toml: written", "quorate run --check --config other.toml\n"]);
     assert_eq!(program.read("other.toml"), first);
     program
         .run(["init", "none/quorate.toml"])

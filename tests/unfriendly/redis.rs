@@ -96,7 +96,12 @@ pub fn replies(bytes: &[u8]) {
     // Some commands are preceded by HSCAN, whose reply is a page for the last item of the command.
     let page = |n: usize| shape & (1 << (n + 4)) != 0;
     let before = |n: usize| page(n).then_some(ExpectedReply::Page);
-    let of_run = |(n, items): (usize, &usize)| before(n).into_iter().chain([ExpectedReply::Items(*items)]);
+    let is_transaction = shape & 12 == 12;
+    let of_run = |(n, items): (usize, &usize)| {
+        let reply =
+            if is_transaction { ExpectedReply::Commands(*items) } else { ExpectedReply::Items(*items) };
+        before(n).into_iter().chain([reply])
+    };
     let expected: Vec<ExpectedReply> = runs.iter().enumerate().flat_map(of_run).collect();
     let whole = probe::replies(said, usize::MAX, &expected);
     if said.len() < 4_096 {
@@ -114,7 +119,8 @@ pub fn replies(bytes: &[u8]) {
 
 fn is_bounded(reply: &Reply) {
     match reply {
-        Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_) | Refusal::Unable(_))) => {
+        Reply::Refused(refusal @ (Refusal::WrongType(_) | Refusal::Failed(_) | Refusal::Unable(_)))
+        | Reply::MayHold(refusal) => {
             fit_to_print(&refusal.to_string());
         }
         Reply::Held { owner, .. } | Reply::State { holder: Some((owner, _)), .. } => {

@@ -26,7 +26,8 @@ pub(crate) fn init(args: &InitArgs) -> Result<u8, Failure> {
     })?;
     show::print(&(show::line(&format!("{name}: written"), LINE_MAX) + "\n"))?;
     // The file of this name in the working directory is found without `--config`.
-    let named = if args.file == Path::new("quorate.toml") { String::new() } else { format!(" --config {name}") };
+    let named =
+        if args.file == Path::new("quorate.toml") { String::new() } else { format!(" --config {name}") };
     let next = format!("replace its nodes and jobs, then: quorate run --check{named}");
     show::print(&(show::line(&next, LINE_MAX) + "\n"))?;
     Ok(0)

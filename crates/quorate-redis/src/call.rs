@@ -7,15 +7,10 @@ use quorate::node::Batch;
 /// The length of the lists of arguments that items of a call share. Unused elements at the end of a list are zero.
 const SHARED: usize = 4;
 
-/// The position of the first item's first key in KEYS, counted from 1. The marker's key comes before it.
-const FIRST_ITEM_KEY: usize = 2;
-
 /// A script call that is built item by item. `head.lua` describes its arguments.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// The keys of the items, except for those of their queues.
     keys: Command,
-    queues: Command,
     args: Command,
     /// The letter of each item's script, followed by the digit of its list of shared arguments.
     letters: String,
@@ -27,7 +22,7 @@ impl Call {
     /// Returns a call without items, with capacity for this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let [keys, args] = [bytes / 2, bytes / 2].map(Command::with_capacity);
-        Self { keys, queues: Command::default(), args, letters: String::new(), lists: Vec::new() }
+        Self { keys, args, letters: String::new(), lists: Vec::new() }
     }
 
     /// Returns the number of items.
@@ -65,28 +60,18 @@ impl Call {
         &mut self.args
     }
 
-    /// Adds the queue of an item.
-    pub(crate) fn queue(&mut self, queue: Key<'_>) {
-        self.queues.joined(queue);
-    }
-
     /// Appends the call of the script called `name` to `bytes`. This call has no items then.
     pub(crate) fn finish(&mut self, name: &str, keys: &Keys, batch: &Batch, bytes: &mut Vec<u8>) {
-        let queues = FIRST_ITEM_KEY + self.keys.count();
-        let key_count = 1 + self.keys.count() + self.queues.count();
+        let key_count = 1 + self.keys.count();
         let mut head = cmd("EVALSHA");
         head.arg(name).number(key_count as u64).joined(keys.marker());
         let mut call_args = Command::default();
-        call_args
-            .number(batch.not_after.as_micros())
-            .arg(&batch.stamp)
-            .arg(&self.letters)
-            .number(queues as u64);
+        call_args.number(batch.not_after.as_micros()).arg(&batch.stamp).arg(&self.letters);
         let mut lists = Command::default();
         for arg in self.lists.drain(..).rev().flatten() {
             lists.number(arg);
         }
-        let parts = [&mut head, &mut self.keys, &mut self.queues, &mut call_args, &mut self.args, &mut lists];
+        let parts = [&mut head, &mut self.keys, &mut call_args, &mut self.args, &mut lists];
         Command::finish_all(parts, bytes);
         self.letters.clear();
     }

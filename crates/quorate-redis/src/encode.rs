@@ -2,80 +2,162 @@ use crate::{
     call::Call,
     command::{Command, cmd},
     keys::Keys,
+    known_locks::KnownLocks,
     ledger_page,
+    lock_groups::{Group, LockGroups, lock_of},
     reply::ExpectedReply,
     scripts::{Loaded, Script},
+    transaction,
 };
 use quorate::node::{
-    Batch, Cursor, DoneRecord, Owner, Record, Request, StampStep,
+    Batch, Cursor, DoneRecord, Owner, Record, Request, Resource, StampStep,
     copy::{AssignmentId, LeadAct, Put, Seal, WorkAct},
 };
 use std::time::Duration;
 
 /// The maximum work of one script call, in requests on a lock. The work is limited, because a server serves no other client
 /// while a script runs.
-const WORK_A_CALL: usize = 64;
+pub(crate) const WORK_A_CALL: usize = 64;
 
 /// The work of a page of a ledger.
 const WORK_OF_PAGE: usize = 16;
 
 /// The longest time to live, in milliseconds. The server adds it to its clock, and the sum must not overflow.
-const MS_MAX: u128 = 1 << 52;
+pub(crate) const MS_MAX: u64 = 1 << 52;
 
-/// A batch as bytes, with the expected reply to each command. The parser of the replies needs these.
-#[derive(Debug)]
+/// A batch as bytes, with the data that the parser of the replies needs.
+#[derive(Debug, Default)]
 pub(crate) struct Encoded {
     /// The bytes to send.
     pub(crate) bytes: Vec<u8>,
-    /// The expected reply to each command, in order. Each command has one reply.
+    /// The expected reply to each call, in order.
     pub(crate) expected: Vec<ExpectedReply>,
+    /// The position in the batch of each request, in the order in which they are sent.
+    pub(crate) order: Vec<usize>,
+    /// For each acquire by plain commands, the count of an earlier grant.
+    pub(crate) counts: Vec<u64>,
 }
 
-/// Encodes a batch as script calls. Consecutive requests of one family of scripts share a call. A page of a ledger after the
-/// first one is an HSCAN and a script call. An empty batch is encoded as TIME.
-pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded) -> Encoded {
+/// Encodes a batch as calls of scripts, and of plain commands for the acquires of `known` locks. Consecutive requests on
+/// locks are grouped. Other consecutive requests of one family of scripts share a call. A page of a ledger after the first one
+/// is an HSCAN and a script call. An empty batch is encoded as TIME.
+pub(crate) fn encode(batch: &Batch, keys: &Keys, scripts: &Loaded, known: &KnownLocks) -> Encoded {
     // This estimate of the batch's size avoids reallocations. An acquire takes slightly more than 256 bytes.
     let room = 256 * (batch.requests.len() + 1);
-    let mut encoded = Encoded { bytes: Vec::with_capacity(room), expected: Vec::new() };
-    let (mut call, mut script, mut work) = (Call::with_capacity(room), Script::Node, 0);
-    let finish = |call: &mut Call, script: Script, encoded: &mut Encoded| {
-        if call.items() > 0 {
-            encoded.expected.push(ExpectedReply::Items(call.items()));
-            call.finish(scripts.name(script), keys, batch, &mut encoded.bytes);
+    let encoded = Encoded { bytes: Vec::with_capacity(room), ..Encoded::default() };
+    let (call, script, locks) = (Call::with_capacity(room), Script::Node, LockGroups::default());
+    let mut encoder = Encoder { batch, keys, scripts, encoded, call, script, work: 0, locks };
+    for (position, request) in batch.requests.iter().enumerate() {
+        match lock_of(request) {
+            Some(lock) => encoder.add_to_group(lock, position, request, known),
+            None => encoder.add(position, request),
         }
-    };
-    for request in &batch.requests {
-        let added = work_of(request);
-        if script != script_of(request) || work + added > WORK_A_CALL {
-            finish(&mut call, script, &mut encoded);
-            (script, work) = (script_of(request), 0);
+    }
+    encoder.finish()
+}
+
+struct Encoder<'a> {
+    batch: &'a Batch,
+    keys: &'a Keys,
+    scripts: &'a Loaded,
+    encoded: Encoded,
+    /// The call of `script` that is being built, and its work.
+    call: Call,
+    script: Script,
+    work: usize,
+    /// The requests on locks whose calls follow `call`.
+    locks: LockGroups<'a>,
+}
+
+impl<'a> Encoder<'a> {
+    fn add_to_group(&mut self, lock: &Resource, position: usize, request: &'a Request, known: &KnownLocks) {
+        let count = match request {
+            Request::Acquire { ticket: None, .. } => known.count(lock, self.batch.not_after),
+            _ => None,
+        };
+        let group = match request {
+            Request::Release { .. } => Group::Release,
+            _ if count.is_some() => Group::Commands,
+            _ => Group::Script,
+        };
+        if !self.locks.takes(lock, group) {
+            self.finish_locks();
         }
-        work += added;
+        self.encoded.counts.extend(count);
+        self.locks.add(group, position, request);
+    }
+
+    fn add(&mut self, position: usize, request: &'a Request) {
+        self.finish_locks();
+        let (script, added) = (script_of(request), work_of(request));
+        if script != self.script || self.work + added > WORK_A_CALL {
+            self.finish_call();
+            self.script = script;
+        }
+        self.work += added;
         if let Some((ledger, after)) = later_page(request) {
             let (cursor, count) = ledger_page::position(after);
             let mut scan = cmd("HSCAN");
-            scan.joined(keys.ledger(ledger))
-                .arg(cursor)
-                .arg("COUNT")
-                .number(count)
-                .finish(&mut encoded.bytes);
-            encoded.expected.push(ExpectedReply::Page);
+            scan.joined(self.keys.ledger(ledger)).arg(cursor).arg("COUNT").number(count);
+            scan.finish(&mut self.encoded.bytes);
+            self.encoded.expected.push(ExpectedReply::Page);
         }
+        self.encoded.order.push(position);
+        let (call, keys) = (&mut self.call, self.keys);
         match script {
-            Script::Locks => add_lock(&mut call, request, keys),
-            Script::Waiting => add_waiting(&mut call, request, keys),
-            Script::Claims => add_claim(&mut call, request, keys),
-            Script::Ledgers => add_ledger(&mut call, request, keys),
-            Script::Copies => add_copy(&mut call, request, keys),
-            Script::Node => add_node(&mut call, request, keys),
+            Script::Release | Script::Locks => {}
+            Script::Waiting => add_waiting(call, request, keys),
+            Script::Claims => add_claim(call, request, keys),
+            Script::Ledgers => add_ledger(call, request, keys),
+            Script::Copies => add_copy(call, request, keys),
+            Script::Node => add_node(call, request, keys),
         }
     }
-    finish(&mut call, script, &mut encoded);
-    if encoded.expected.is_empty() {
-        cmd("TIME").finish(&mut encoded.bytes);
-        encoded.expected.push(ExpectedReply::Items(0));
+
+    /// Ends the call that is being built.
+    fn finish_call(&mut self) {
+        if self.call.items() > 0 {
+            self.encoded.expected.push(ExpectedReply::Items(self.call.items()));
+            self.call.finish(self.scripts.name(self.script), self.keys, self.batch, &mut self.encoded.bytes);
+        }
+        self.work = 0;
     }
-    encoded
+
+    /// Encodes the groups of requests on locks.
+    fn finish_locks(&mut self) {
+        let [releases, acquires, others] =
+            [Group::Release, Group::Commands, Group::Script].map(|group| self.locks.take(group));
+        if releases.is_empty() && acquires.is_empty() && others.is_empty() {
+            return;
+        }
+        self.finish_call();
+        let encoded = &mut self.encoded;
+        let all = releases.iter().chain(&acquires).chain(&others);
+        encoded.order.extend(all.map(|(position, _)| *position));
+        if !releases.is_empty() {
+            encoded.expected.push(ExpectedReply::Items(releases.len()));
+            let name = self.scripts.name(Script::Release);
+            add_releases(releases.iter().map(|(_, request)| *request), name, self.keys, &mut encoded.bytes);
+        }
+        if !acquires.is_empty() {
+            encoded.expected.push(ExpectedReply::Commands(acquires.len()));
+            let requests = acquires.iter().map(|(_, request)| *request);
+            transaction::encode(requests, self.batch, self.keys, &mut encoded.bytes);
+        }
+        self.script = Script::Locks;
+        others.iter().for_each(|(_, request)| add_lock(&mut self.call, request, self.keys));
+        self.finish_call();
+    }
+
+    fn finish(mut self) -> Encoded {
+        self.finish_locks();
+        self.finish_call();
+        if self.encoded.expected.is_empty() {
+            cmd("TIME").finish(&mut self.encoded.bytes);
+            self.encoded.expected.push(ExpectedReply::Items(0));
+        }
+        self.encoded
+    }
 }
 
 /// Returns the work of a request. A page of a ledger is as much work as many locks.
@@ -123,10 +205,8 @@ fn script_of(request: &Request) -> Script {
         {
             Script::Claims
         }
-        Request::Acquire { .. }
-        | Request::Raise { .. }
-        | Request::Extend { .. }
-        | Request::Release { .. } => Script::Locks,
+        Request::Release { .. } => Script::Release,
+        Request::Acquire { .. } | Request::Raise { .. } | Request::Extend { .. } => Script::Locks,
         Request::Inspect { .. }
         | Request::Share { .. }
         | Request::ExtendShare { .. }
@@ -138,35 +218,42 @@ fn script_of(request: &Request) -> Script {
     }
 }
 
+/// Appends the call of the script called `name` for releases of locks.
+fn add_releases<'a>(
+    releases: impl Iterator<Item = &'a Request>,
+    name: &str,
+    keys: &Keys,
+    bytes: &mut Vec<u8>,
+) {
+    let (mut locks, mut owners) = (Command::default(), Command::default());
+    locks.joined(keys.marker());
+    for request in releases {
+        if let Request::Release { resource, owner } = request {
+            locks.joined(keys.lock(resource));
+            owners.arg(owner.as_str());
+        }
+    }
+    let mut head = cmd("EVALSHA");
+    head.arg(name).number(locks.count() as u64);
+    Command::finish_all([&mut head, &mut locks, &mut owners], bytes);
+}
+
 fn add_lock(call: &mut Call, request: &Request, keys: &Keys) {
     match request {
         Request::Acquire { resource, owner, ttl, propose, tolerance, keep, ticket } => {
-            call.queue(keys.queue(resource));
             let shared = [millis(*ttl), millis(*keep), micros(*tolerance), 0];
-            let args = call.sharing('a', shared, [keys.lock(resource), keys.fence(resource)]);
-            args.arg(owner.as_str());
-            match ticket {
-                None => args.number(propose.get()),
-                ticket => {
-                    args.arg(format!("{}{}", propose.get(), optional(ticket.as_ref().map(Owner::as_str))))
-                }
-            };
-        }
-        Request::Release { resource, owner } => {
-            call.item('b', [keys.lock(resource)]).arg(owner.as_str());
+            let on = [keys.lock(resource), keys.fence(resource), keys.queue(resource)];
+            let args = call.sharing('a', shared, on).arg(owner.as_str()).number(propose.get());
+            args.arg(optional(ticket.as_ref().map(Owner::as_str)));
         }
         Request::Extend { resource, owner, ttl, token, keep } => {
-            call.queue(keys.queue(resource));
-            let args = call.sharing(
-                'c',
-                [millis(*ttl), millis(*keep), 0, 0],
-                [keys.lock(resource), keys.fence(resource)],
-            );
+            let on = [keys.lock(resource), keys.fence(resource), keys.queue(resource)];
+            let args = call.sharing('b', [millis(*ttl), millis(*keep), 0, 0], on);
             args.arg(owner.as_str()).number(token.get());
         }
         Request::Raise { resource, owner, to, keep } => {
             let on = [keys.lock(resource), keys.fence(resource)];
-            call.sharing('d', [0, millis(*keep), 0, 0], on).arg(owner.as_str()).number(to.get());
+            call.sharing('c', [0, millis(*keep), 0, 0], on).arg(owner.as_str()).number(to.get());
         }
         _ => {}
     }
@@ -370,15 +457,15 @@ fn page_mode(after: Option<&Cursor>) -> &'static str {
     if after.is_some() { "=" } else { "" }
 }
 
-fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns a time to live in milliseconds. The time is rounded up, so that a key never expires before its
 /// lease. The result is at least 1, because a server refuses zero.
 fn millis(time: Duration) -> u64 {
-    let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX);
-    u64::try_from(up).unwrap_or(u64::MAX)
+    let up = time.as_nanos().div_ceil(1_000_000).clamp(1, MS_MAX.into());
+    u64::try_from(up).unwrap_or(MS_MAX)
 }
 
 #[cfg(test)]

@@ -89,14 +89,17 @@ const KEY: &str = "KEY";
 
 /// The commands of the handshake and of the scripts, in the notation of ACL rules, each with arguments under which it
 /// changes nothing if [`KEY`] does not exist. A server checks permissions first, and only then refuses an invalid
-/// command. `mget`, `exists`, `incrby` and `hmget` are optional: without them locks, claims and schedulers take longer.
-const REQUIRED: [(&str, &[&str]); 29] = [
+/// command. `multi`, `exec`, `mget`, `exists`, `incrby` and `hmget` are optional: without them locks, claims and schedulers take
+/// longer.
+const REQUIRED: [(&str, &[&str]); 31] = [
     ("select", &["0"]),
     ("client|setname", &["quorate"]),
     ("info", &["server"]),
     ("time", &[]),
     ("config|get", &["appendfsync"]),
     ("script|load", &["no Lua"]),
+    ("multi", &[]),
+    ("exec", &[]),
     ("evalsha", &["0000000000000000000000000000000000000000", "1", KEY]),
     ("get", &[KEY]),
     ("mget", &[KEY]),

@@ -17,7 +17,7 @@ const DROPPED_TLS: &str = "it closed the connection before it answered; where it
 
 /// The fix for a node's user with too few permissions. The text names `{PREFIX*` too, because the keys of counters,
 /// readers and queues begin with a brace.
-pub(crate) const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +info +time, \
+pub(crate) const RIGHTS: &str = "let the user of the node's URL do +config|get +@read +@write +@scripting +@connection +@pubsub +@transaction +info +time, \
                       and give it the keys ~PREFIX* and ~{PREFIX* and the channels &PREFIX*; `quorate doctor` prints the smallest sufficient rule";
 
 /// The texts that a script gets whose user lacks a permission: from Redis 6.2 (without a code) and 7.0, and from later

@@ -28,6 +28,8 @@ pub(crate) struct Handshake {
     pub(crate) facts: ServerFacts,
     /// True if the connection now uses RESP3, so that the server can push.
     pub(crate) pushes: bool,
+    /// True if locks may be acquired by plain commands in a transaction.
+    pub(crate) commands: bool,
 }
 
 /// Performs the handshake in one round trip: authenticates, selects the database, queries the facts that
@@ -70,6 +72,8 @@ enum HandshakeStep {
     /// A command that a lease needs. It changes nothing, because its key does not exist.
     Write,
     Load,
+    /// A command of a transaction like those that acquire locks. It changes nothing.
+    Transaction,
     Pushes,
 }
 
@@ -101,6 +105,14 @@ fn steps(login: &Login, keys: &Keys) -> (Vec<HandshakeStep>, Vec<u8>) {
     for script in Script::ALL {
         add(HandshakeStep::Load, cmd("SCRIPT").arg("LOAD").arg(script.source()));
     }
+    // The increment is not a number.
+    for words in [&["MULTI"][..], &["INCRBY", "x"], &["EXISTS"], &["EXEC"]] {
+        let mut command = cmd(words[0]);
+        if !matches!(words[0], "MULTI" | "EXEC") {
+            command.joined(none);
+        }
+        add(HandshakeStep::Transaction, command.args(&words[1..]));
+    }
     // HELLO is the last command, so that all replies before it use RESP2. If a server refuses HELLO, it cannot
     // push.
     add(HandshakeStep::Pushes, cmd("HELLO").arg("3"));
@@ -118,6 +130,9 @@ struct Replies {
     /// The reason why the server refused a write, with the fix.
     unable: Option<Arc<str>>,
     scripts: Vec<String>,
+    /// The number of commands of the transaction that the server has accepted, and whether it has run them.
+    queued: usize,
+    commands: bool,
     pushes: bool,
 }
 
@@ -126,7 +141,10 @@ impl Replies {
         if let Value::Error(error) = value {
             return match step {
                 // Managed servers and strict ACLs may refuse these commands. A session works without them.
-                HandshakeStep::SetName | HandshakeStep::Setting(_) | HandshakeStep::Pushes => Ok(()),
+                HandshakeStep::SetName
+                | HandshakeStep::Setting(_)
+                | HandshakeStep::Transaction
+                | HandshakeStep::Pushes => Ok(()),
                 // The session is opened nevertheless: the server still answers reads and releases.
                 HandshakeStep::Write => {
                     let why = fault::of_refused_write(error, secret).map(Into::into);
@@ -171,6 +189,8 @@ impl Replies {
                 }
             }
             (HandshakeStep::Load, _) => self.scripts.push(reply::text(value)?.to_string()),
+            (HandshakeStep::Transaction, Value::Array(_)) => self.commands = self.queued == 3,
+            (HandshakeStep::Transaction, _) => self.queued += 1,
             (HandshakeStep::Pushes, value) => self.pushes = matches!(value, Value::Map(_)),
             (
                 HandshakeStep::Auth | HandshakeStep::Select | HandshakeStep::SetName | HandshakeStep::Write,
@@ -211,7 +231,8 @@ impl Replies {
         };
         let scripts =
             Loaded::new(self.scripts).ok_or_else(|| reply::unexpected("a script was not loaded"))?;
-        Ok(Handshake { scripts, hello, facts, pushes: self.pushes })
+        let commands = self.commands && server_version::has_set_nx_get(&self.info);
+        Ok(Handshake { scripts, hello, facts, pushes: self.pushes, commands })
     }
 }
 

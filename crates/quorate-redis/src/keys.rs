@@ -1,4 +1,5 @@
 use quorate::node::Resource;
+use std::sync::Arc;
 
 /// A key or a channel, in the parts of which its name consists.
 pub(crate) type Key<'a> = [&'a str; 4];
@@ -6,12 +7,12 @@ pub(crate) type Key<'a> = [&'a str; 4];
 /// Builds the names of the keys of one deployment, which all have the deployment's prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
-    prefix: String,
+    prefix: Arc<str>,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+        Self { prefix: prefix.into() }
     }
 
     pub(crate) fn prefix(&self) -> &str {

@@ -39,6 +39,9 @@
 //!   `Pledger/GROUP{jobs}`.
 //! * The node's marker is `Pnode`.
 //!
+//! A lock that a session has acquired by a script is acquired by plain commands in a transaction, on Redis 7.0 and later and
+//! on Valkey.
+//!
 //! A waiter for the lock `R` subscribes to the channel `PR:freed`. Every session with a waiter is also subscribed to
 //! `Pnode:waiters`: a server publishes releases only while that channel has a subscriber.
 //!
@@ -64,7 +67,8 @@
 //! that is undone before the check is not noticed.
 //!
 //! A dropped session continues to send the requests that it was given, for at most [`LINGER`]. The server may
-//! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`.
+//! execute a request long after it was sent, until the server's own clock is past the batch's `not_after`. Plain commands run
+//! even later, but the key that they set ends one TTL after `not_after`.
 
 // A function fits on a screen. The tables of tests do not.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -81,8 +85,10 @@ mod fault;
 mod files;
 mod handshake;
 mod keys;
+mod known_locks;
 mod ledger_page;
 mod link;
+mod lock_groups;
 mod names;
 mod node;
 #[doc(hidden)]
@@ -97,6 +103,7 @@ mod session;
 mod session_io;
 pub mod streams;
 mod tls;
+mod transaction;
 mod wire;
 
 pub use address::UrlError;

@@ -7,16 +7,18 @@ use crate::{
     encode::{Encoded, encode},
     fault, handshake,
     keys::Keys,
+    known_locks::KnownLocks,
     link::Link,
     reply::Replies,
     scripts::{Loaded, Script},
     wire::{self, ReadError, Reader, Writer},
 };
 use futures_util::FutureExt;
-use quorate::node::{Batch, BatchReply, Cause, Hello, Resource};
+use quorate::node::{Batch, BatchReply, Cause, Hello, NodeTime, Resource};
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 use tokio::io::{AsyncRead, ReadBuf};
@@ -27,7 +29,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// The [`Cause`] if the bytes are not such replies.
 pub fn replies(bytes: &[u8], piece: usize, expected: &[ExpectedReply]) -> Result<BatchReply, Cause> {
     let (mut reader, _writer) = connection(bytes, piece);
-    let mut replies = Replies::new(expected.to_vec(), false);
+    let items = expected.iter().map(|reply| match reply {
+        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => *items,
+        ExpectedReply::Page => 0,
+    });
+    let order: Vec<usize> = (0..items.sum()).collect();
+    let counts = vec![0; order.len()];
+    let encoded = Encoded { expected: expected.to_vec(), order, counts, ..Encoded::default() };
+    let batch =
+        Batch { requests: Vec::new(), not_after: NodeTime::from_micros(u64::MAX), stamp: "stamp".into() };
+    let mut replies = Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false);
     while !replies.is_complete() {
         let next = reader.next().now_or_never().unwrap_or(Err(ReadError::Malformed("it waits")));
         replies.add(&next.map_err(|error| fault::of_broken("the server", &error))?, None);
@@ -78,10 +89,12 @@ impl Calls {
         Some(Self { keys: Keys::new(prefix), scripts: Loaded::new(names)? })
     }
 
-    /// Returns a batch as bytes, and the expected reply to each of its commands.
-    pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<ExpectedReply>) {
-        let Encoded { bytes, expected } = encode(batch, &self.keys, &self.scripts);
-        (bytes, expected)
+    /// Returns a batch as bytes, the expected reply to each of its calls, and the positions of its requests in the order of
+    /// the replies.
+    pub fn encode(&self, batch: &Batch) -> (Vec<u8>, Vec<ExpectedReply>, Vec<usize>) {
+        let known = KnownLocks::new(false);
+        let Encoded { bytes, expected, order, .. } = encode(batch, &self.keys, &self.scripts, &known);
+        (bytes, expected, order)
     }
 
     /// Returns the channel to which a waiter for `resource` subscribes.

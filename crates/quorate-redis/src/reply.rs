@@ -2,13 +2,19 @@
 //! reply to the request gives [`Cause::Protocol`], never a panic and never a guess.
 
 use crate::{
+    encode::Encoded,
     fault,
+    keys::Keys,
+    known_locks::KnownLocks,
     ledger_page::{self, Page},
+    lock_groups::lock_of,
     resp::{self, Value},
+    transaction::{self, Terms},
 };
 use quorate::{
     node::{
-        AttemptCount, BatchReply, Cause, DoneRecord, FencingToken, NodeTime, Owner, Record, Refusal, Reply,
+        AttemptCount, Batch, BatchReply, Cause, DoneRecord, FencingToken, NodeTime, Owner, Record, Refusal,
+        Reply, Request,
     },
     plain::plain,
 };
@@ -21,19 +27,31 @@ const TEXT_MAX: usize = 1024;
 /// The longest fingerprint of a payload, in hexadecimal digits.
 const FINGERPRINT_MAX: usize = 64;
 
-/// The expected reply to a command of a batch.
+/// The expected reply to a call of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedReply {
     /// The reply of a script to this number of items, or, if there are none, the reply to TIME.
     Items(usize),
+    /// The replies to the commands of a transaction that acquires this number of locks.
+    Commands(usize),
     /// The reply to HSCAN: the records of a ledger's page. The next command is the script that serves the same request.
     Page,
 }
 
 /// The replies to a batch, as far as they have arrived.
 pub(crate) struct Replies {
-    /// The expected replies to the commands that have not been answered.
+    /// The expected replies to the calls that have not been answered.
     expected: vec::IntoIter<ExpectedReply>,
+    requests: Vec<Request>,
+    /// The position in the batch of each request, in the order of the replies.
+    order: Vec<usize>,
+    /// The counts of the acquires whose replies are expected.
+    counts: vec::IntoIter<u64>,
+    terms: Terms,
+    known: Arc<KnownLocks>,
+    /// The number of commands of the present transaction that were answered, and the error of the first that was refused.
+    queued: usize,
+    not_queued: Option<String>,
     node_time: NodeTime,
     replies: Vec<Reply>,
     /// The page that was read for the next command.
@@ -45,12 +63,31 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Begins with no replies. `expected` has the expected reply to each command of the batch. `of_primary` is true if
-    /// the server was no replica at the handshake.
-    pub(crate) fn new(expected: Vec<ExpectedReply>, of_primary: bool) -> Self {
-        let replies = Vec::with_capacity(expected.len());
-        let (expected, node_time) = (expected.into_iter(), NodeTime::default());
-        Self { expected, node_time, replies, page: None, of_primary, failed: None }
+    /// Begins with no replies to `batch`. What they show of locks is added to `known`. `of_primary` is true if the server was
+    /// no replica at the handshake.
+    pub(crate) fn new(
+        encoded: Encoded,
+        batch: Batch,
+        keys: &Keys,
+        known: Arc<KnownLocks>,
+        of_primary: bool,
+    ) -> Self {
+        let Batch { requests, not_after, stamp } = batch;
+        Self {
+            expected: encoded.expected.into_iter(),
+            replies: Vec::with_capacity(requests.len()),
+            requests,
+            order: encoded.order,
+            counts: encoded.counts.into_iter(),
+            terms: Terms { not_after, stamp, keys: keys.clone() },
+            known,
+            queued: 0,
+            not_queued: None,
+            node_time: NodeTime::default(),
+            page: None,
+            of_primary,
+            failed: None,
+        }
     }
 
     /// Returns whether every command has been answered.
@@ -67,6 +104,18 @@ impl Replies {
 
     /// Parses the reply to the next command. The cause of an error does not contain `secret`.
     pub(crate) fn add(&mut self, value: &Value<'_>, secret: Option<&str>) {
+        if let Some(ExpectedReply::Commands(acquires)) = self.expected.as_slice().first()
+            && self.queued < transaction::replies_before_exec(*acquires)
+        {
+            let word: &[u8] = if self.queued == 0 { b"OK" } else { b"QUEUED" };
+            self.queued += 1;
+            match value {
+                Value::Text(text) if *text == word => {}
+                Value::Error(error) => _ = self.not_queued.get_or_insert_with(|| error.to_string()),
+                other => _ = self.failed.get_or_insert(mismatch(other, "a command of a transaction")),
+            }
+            return;
+        }
         let Some(expected) = self.expected.next() else { return };
         if self.failed.is_none()
             && let Err(cause) = self.parse(value, expected, secret)
@@ -83,6 +132,7 @@ impl Replies {
     ) -> Result<(), Cause> {
         let items = match expected {
             ExpectedReply::Items(items) => items,
+            ExpectedReply::Commands(acquires) => return self.parse_transaction(value, acquires, secret),
             ExpectedReply::Page => {
                 self.page = Some(Box::new(Page::scanned(value, secret)?));
                 return Ok(());
@@ -109,10 +159,50 @@ impl Replies {
                 // The server has become a replica. The next handshake reports its role.
                 return Err(Cause::Changed(Arc::clone(why)));
             }
-            self.replies.push(reply);
+            self.add_reply(reply, false);
         }
         self.add_page();
         Ok(())
+    }
+
+    /// Parses the reply to EXEC. If the server has refused a command, it has run none of them, or each by itself. The session
+    /// ends, so that the attempts release what they may hold, and the next handshake finds the reason.
+    fn parse_transaction(
+        &mut self,
+        value: &Value<'_>,
+        acquires: usize,
+        secret: Option<&str>,
+    ) -> Result<(), Cause> {
+        self.queued = 0;
+        let refused = self.not_queued.take();
+        let error = match value {
+            Value::Error(error) => Some(refused.as_deref().unwrap_or(error)),
+            _ => refused.as_deref(),
+        };
+        if let Some(error) = error {
+            return Err(match error.starts_with("READONLY") && self.of_primary {
+                true => Cause::Changed(shown(error)),
+                false => fault::of_server(error, secret, fault::RIGHTS),
+            });
+        }
+        let counts: Vec<u64> = self.counts.by_ref().take(acquires).collect();
+        let values = array(value, "EXEC")?;
+        let lock_at = |number| {
+            let position = *self.order.get(self.replies.len() + number)?;
+            self.requests.get(position).and_then(lock_of)
+        };
+        let (time, replies) = transaction::replies(values, &counts, &self.terms, lock_at)?;
+        self.node_time = time;
+        replies.into_iter().for_each(|reply| self.add_reply(reply, true));
+        Ok(())
+    }
+
+    fn add_reply(&mut self, reply: Reply, by_commands: bool) {
+        let request = self.order.get(self.replies.len()).and_then(|position| self.requests.get(*position));
+        if let Some(request) = request {
+            self.known.learn(request, &reply, self.node_time, by_commands);
+        }
+        self.replies.push(reply);
     }
 
     /// Returns the reply to the batch. Removes `secret` from errors, in case the server repeats it.
@@ -125,14 +215,18 @@ impl Replies {
         }
         for reply in &mut self.replies {
             if let (
-                Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text)),
+                Reply::Refused(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text))
+                | Reply::MayHold(Refusal::WrongType(text) | Refusal::Failed(text) | Refusal::Unable(text)),
                 Some(secret),
             ) = (reply, secret)
             {
                 *text = fault::without(text, secret).into();
             }
         }
-        Ok(BatchReply { node_time: self.node_time, replies: self.replies })
+        let mut replies: Vec<(usize, Reply)> = self.order.into_iter().zip(self.replies).collect();
+        replies.sort_unstable_by_key(|(position, _)| *position);
+        let replies = replies.into_iter().map(|(_, reply)| reply).collect();
+        Ok(BatchReply { node_time: self.node_time, replies })
     }
 }
 

@@ -1,7 +1,9 @@
 /// The families of Lua scripts. A server loads one script for each family, which serves the family's requests in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// The requests on locks that alternate in practice, for example when locks are acquired and released in turn.
+    /// The releases of locks.
+    Release,
+    /// The other requests on locks without readers and queues.
     Locks,
     /// The other requests on locks: readers, queues, reservations and the state.
     Waiting,
@@ -29,13 +31,16 @@ macro_rules! source {
 
 impl Script {
     /// All families, in the order of their numbers.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Locks, Self::Waiting, Self::Claims, Self::Ledgers, Self::Copies, Self::Node];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Release, Self::Locks, Self::Waiting, Self::Claims, Self::Ledgers, Self::Copies, Self::Node];
 
     /// Returns the text that is loaded into the server.
     pub(crate) fn source(self) -> &'static str {
         match self {
-            Self::Locks => source!("readers_and_queue", "locks"; "call_locks"),
+            Self::Release => {
+                concat!(include_str!("scripts/release.lua"), include_str!("scripts/call_end.lua"))
+            }
+            Self::Locks => source!("readers_and_queue", "locks"; "call"),
             Self::Waiting => source!("readers_and_queue", "waiting"; "call"),
             Self::Claims => source!("claims"; "call_claims"),
             Self::Ledgers => source!("ledger_pages", "ledgers"; "call"),

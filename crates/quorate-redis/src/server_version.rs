@@ -19,6 +19,11 @@ pub(crate) fn check(info: &BTreeMap<String, String>) -> Result<(), String> {
     ))
 }
 
+/// Returns whether the server certainly has `SET … NX GET`: Redis 7.0 and later, and Valkey.
+pub(crate) fn has_set_nx_get(info: &BTreeMap<String, String>) -> bool {
+    info.contains_key("valkey_version") || number(info).is_some_and(|(_, number)| number >= (7, 0))
+}
+
 /// Returns the version of Redis that the server reports, as text and as a number.
 fn number(info: &BTreeMap<String, String>) -> Option<(&str, (u32, u32))> {
     let version = info.get("redis_version")?;
@@ -44,6 +49,21 @@ mod tests {
         }
         for new in ["6.2.0", "7.0.15", "8.2.3", "10.0.0"] {
             assert_eq!(checked(&[("redis_version", new)]), Ok(()), "{new}");
+        }
+    }
+
+    #[test]
+    fn set_nx_get_needs_redis_7_or_valkey() {
+        let has = |field: (&str, &str)| {
+            has_set_nx_get(&[(field.0.to_owned(), field.1.to_owned())].into_iter().collect())
+        };
+        for field in [("redis_version", "7.0.0"), ("redis_version", "8.2.3"), ("valkey_version", "9.1.2")] {
+            assert!(has(field), "{field:?}");
+        }
+        for field in
+            [("redis_version", "6.2.14"), ("redis_version", "v7"), ("redis_version", ""), ("x", "7.0.0")]
+        {
+            assert!(!has(field), "{field:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use crate::{
     encode::encode,
     handshake::Handshake,
     keys::Keys,
+    known_locks::KnownLocks,
     link::Link,
     pubsub::PubSub,
     reply::Replies,
@@ -16,7 +17,7 @@ use quorate::{
     env::Env,
     node::{Batch, BatchReply, Cause, Listen, Push, PushSender, Session},
 };
-use std::{fmt, future, sync::Arc, task::Context, time::Duration};
+use std::{fmt, future, mem, sync::Arc, task::Context, time::Duration};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,7 @@ pub struct RedisSession {
     io: Arc<SharedIo>,
     keys: Keys,
     scripts: Loaded,
+    known: Arc<KnownLocks>,
     /// The subscriptions of the session. `None` if the server cannot push.
     pubsub: Option<PubSub>,
     /// True if the server was no replica at the handshake.
@@ -65,16 +67,18 @@ impl RedisSession {
         let watch = Watch { facts: handshake.facts, login };
         env.spawn(serve(env.clone(), Arc::clone(&io), gone.clone(), push_sender, watch));
         let pubsub = handshake.pushes.then_some(pubsub);
-        Self { io, keys, scripts: handshake.scripts, pubsub, of_primary, gone }
+        let known = Arc::new(KnownLocks::new(handshake.commands));
+        Self { io, keys, scripts: handshake.scripts, known, pubsub, of_primary, gone }
     }
 }
 
 impl Session for RedisSession {
     fn send(&mut self, batch: Batch) -> impl Future<Output = Result<BatchReply, Cause>> + Send + 'static {
-        let encoded = encode(&batch, &self.keys, &self.scripts);
+        let mut encoded = encode(&batch, &self.keys, &self.scripts, &self.known);
+        let bytes = mem::take(&mut encoded.bytes);
         let (delivery, reply) = reply_slot();
-        let replies = Replies::new(encoded.expected, self.of_primary);
-        self.io.submit(encoded.bytes, PendingReply::Batch { replies, delivery });
+        let replies = Replies::new(encoded, batch, &self.keys, Arc::clone(&self.known), self.of_primary);
+        self.io.submit(bytes, PendingReply::Batch { replies, delivery });
         reply
     }
 

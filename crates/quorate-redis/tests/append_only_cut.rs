@@ -7,7 +7,7 @@ mod support;
 
 use quorate::{
     env::{SystemWorld, World},
-    node::{DoneRecord, FencingToken, Request, Resource},
+    node::{Batch, DoneRecord, FencingToken, Request, Resource, Session},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::redis::{RedisConfig, RedisServer};
@@ -50,8 +50,7 @@ fn completed(name: &str, by: u64) -> Request {
 fn batches() -> Vec<Vec<Request>> {
     let all = |of: &dyn Fn(&str) -> Request| NAMES.iter().map(|name| of(name)).collect::<Vec<_>>();
     vec![
-        // No lock has a counter yet, so this batch takes the long path. The next acquires of these locks take
-        // the short path.
+        // No lock has a counter yet, so scripts serve this batch. The next acquires of these locks are a transaction.
         all(&|name| acquire(name, 1)),
         all(&|name| extend(lock(name), 1)),
         all(&|name| release(lock(name), 1)),
@@ -122,7 +121,9 @@ async fn no_key_is_left_without_an_end_wherever_the_file_is_cut() {
     let server = config().start().unwrap();
     let mut client = NodeClient::marked(RedisNode::parse(&server.url()).unwrap()).await;
     for batch in batches() {
-        for reply in client.try_ask(batch).await.unwrap() {
+        let not_after = SystemWorld.wall() + LONG / 4;
+        let batch = Batch { not_after, ..client.batch(batch) };
+        for reply in support::soon(client.session.send(batch)).await.unwrap().replies {
             assert!(!matches!(reply, quorate::node::Reply::Refused(_)), "{reply:?}");
         }
     }

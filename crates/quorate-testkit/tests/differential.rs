@@ -8,7 +8,7 @@
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use quorate::{
     env::{SystemWorld, World},
-    node::NodeTime,
+    node::{NodeTime, Resource},
 };
 use quorate_redis::RedisNode;
 use quorate_testkit::{
@@ -20,7 +20,10 @@ use quorate_testkit::{
 };
 use std::{
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -29,6 +32,9 @@ const WITHOUT_MGET: &str = "long";
 
 /// The number of random histories in an ordinary run.
 const CASES: u32 = 250;
+
+/// The number of acquires that plain commands have counted, but not granted.
+static TAKEN_BACK: AtomicU64 = AtomicU64::new(0);
 
 /// The length of the longest history.
 const STEPS: usize = 24;
@@ -44,6 +50,7 @@ fn random_histories_get_the_same_replies() {
         panic!("{difference}\nafter these steps: {steps:?}");
     }
     found.unwrap();
+    assert!(TAKEN_BACK.load(Ordering::Relaxed) > 20, "plain commands have refused acquires");
 }
 
 /// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
@@ -232,6 +239,13 @@ impl Kind for RedisKind {
 
     fn restart(&mut self) {
         self.server.lock().unwrap().restart().unwrap();
+    }
+
+    fn take_back_count(&mut self, resource: &Resource) {
+        TAKEN_BACK.fetch_add(1, Ordering::Relaxed);
+        let script = "if redis.call('PTTL', KEYS[1]) < 0 then return redis.call('DEL', KEYS[1]) end
+                      return redis.call('DECR', KEYS[1])";
+        self.command(&["EVAL", script, "1", &format!("{{quorate:{}}}:fence", resource.key())]);
     }
 }
 

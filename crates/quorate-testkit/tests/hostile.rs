@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panic, its helpers too")]
 
 use quorate::{
-    env::Env,
+    env::{Env, SystemWorld, World},
     lease::{Lease, TryAcquire},
     ledger::{Ledger, LedgerError},
     node::{
         Batch, BatchReply, Cause, DoneRecord, FencingToken, Hello, Incarnation, MemoryNode, MemorySession,
-        Node, NodeTime, Owner, PushSender, Record, Request, Resource, Session, StampStep,
+        Node, NodeTime, Owner, PushSender, Record, Refusal, Reply, Request, Resource, Session, StampStep,
         copy::{AssignmentId, LeadAct, Seal, WorkAct},
     },
     quorum::{NodeState, Quorum, QuorumBuilder, QuorumConfig},
@@ -405,6 +405,29 @@ async fn the_server_has_a_valid_reply_to_every_script() {
         [0; 0],
         "each script has an entry in the server's table and a request here"
     );
+}
+
+/// Checks that a hostile server grants an acquire by plain commands, so that the other tests meet broken replies to these.
+#[tokio::test]
+async fn the_server_has_a_valid_reply_to_plain_commands() {
+    let server = HostileServer::start(Hostility::Liar).unwrap();
+    let node = RedisNode::parse(&server.url(PASSWORD)).unwrap();
+    let (mut session, _hello) = soon(node.open(PushSender::channel().0)).await.unwrap();
+    let acquire =
+        one_of_each().into_iter().find(|request| matches!(request, Request::Acquire { .. })).unwrap();
+    let mut counts = Vec::new();
+    for _ in 0..2 {
+        let not_after = SystemWorld.wall() + Duration::from_millis(100);
+        let batch = Batch { requests: vec![acquire.clone()], not_after, stamp: "marker".into() };
+        match &soon(session.send(batch)).await.unwrap().replies[..] {
+            [Reply::Granted { counter, .. }] => counts.push(*counter),
+            // The server has no marker yet.
+            [Reply::MayHold(Refusal::Marker(None))] => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(counts.len(), 1, "the first acquire is served by a script, and the second by commands");
+    assert_eq!(server.batches(), 1);
 }
 
 /// Shows a limit of the guarantee: a majority with a lying node proves nothing. Two workers both hold the lock

@@ -55,6 +55,25 @@ mod fence {
     }
 
     #[test]
+    fn plain_commands_keep_tokens_unique_and_growing() {
+        holds("fencing, commands", Fencing::commands());
+        holds_so_far(
+            "fencing, commands, finality",
+            Fencing { finality: true, ..Fencing::commands() },
+            250_000,
+        );
+        holds("fencing, commands, a node forgets", Fencing::commands_forgetful());
+        holds("fencing, commands, counters end", Fencing::commands_retiring());
+    }
+
+    #[test]
+    fn plain_commands_need_each_rule() {
+        let retiring = Fencing::commands_retiring();
+        let late = Fencing { attempts: 3, ..retiring };
+        breaks("EndlessIsMissing", GROWING, Fencing { without: Some(Rule::EndlessIsMissing), ..late });
+    }
+
+    #[test]
     fn each_rule_is_needed() {
         let plain = Fencing::plain();
         for (rule, property) in
@@ -95,6 +114,8 @@ mod belief {
         holds("exclusion, a node forgets", Exclusion::forgetful());
         holds("exclusion, a worker tries again", Exclusion::retrying());
         holds("exclusion, a majority first", Exclusion::majority_first());
+        holds("exclusion, plain commands", Exclusion { commands: true, ..Exclusion::extending() });
+        holds("exclusion, plain commands, again", Exclusion { commands: true, ..Exclusion::retrying() });
     }
 
     #[test]
@@ -110,6 +131,10 @@ mod belief {
                 Exclusion { without: Some(rule), ..first },
             );
         }
+        let commands = Exclusion { commands: true, ..Exclusion::plain() };
+        let forgets = Exclusion { forgets: 1, prompt: true, ..commands };
+        breaks("MarkerAfter", ALONE, Exclusion { without: Some(Rule::MarkerAfter), ..forgets });
+        breaks("LatestSend", ALONE, Exclusion { without: Some(Rule::LatestSend), ..commands });
         breaks("FreshOwner", ALONE, Exclusion { without: Some(Rule::FreshOwner), ..Exclusion::retrying() });
         for rule in [
             Rule::Quarantine,

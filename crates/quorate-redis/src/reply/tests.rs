@@ -10,9 +10,21 @@ fn a<'a>(parts: &[&'a str]) -> Value<'a> {
     Value::Array(parts.iter().map(|part| s(part)).collect())
 }
 
+fn replies_to(expected: Vec<ExpectedReply>) -> Replies {
+    let items = expected.iter().map(|reply| match reply {
+        ExpectedReply::Items(items) | ExpectedReply::Commands(items) => *items,
+        ExpectedReply::Page => 0,
+    });
+    let order: Vec<usize> = (0..items.sum()).collect();
+    let encoded = Encoded { expected, counts: vec![41; order.len()], order, ..Encoded::default() };
+    let batch =
+        Batch { requests: vec![], not_after: NodeTime::from_micros(9_000_000), stamp: "stamp".into() };
+    Replies::new(encoded, batch, &Keys::new(""), Arc::new(KnownLocks::new(false)), false)
+}
+
 /// Parses the replies to script calls with the item counts `runs`.
 fn read(values: Vec<Value<'_>>, runs: &[usize]) -> Result<BatchReply, Cause> {
-    let mut replies = Replies::new(runs.iter().map(|items| ExpectedReply::Items(*items)).collect(), false);
+    let mut replies = replies_to(runs.iter().map(|items| ExpectedReply::Items(*items)).collect());
     values.iter().for_each(|value| replies.add(value, None));
     assert!(replies.is_complete(), "each command has a reply");
     replies.finish(None)
@@ -173,4 +185,73 @@ fn records_are_parsed_as_they_were_written_and_other_texts_are_refused() {
         let stored = one(a(&["stored", text])).unwrap();
         assert!(matches!(stored, Reply::Refused(Refusal::WrongType(_))), "{stored:?}");
     }
+}
+
+/// Parses the results of SET, INCRBY, EXISTS, GET and TIME of an acquire of one lock.
+fn acquired(results: [Value<'_>; 5]) -> Result<Vec<Reply>, Cause> {
+    let prelude: [Value<'_>; 6] = ["OK", "QUEUED", "QUEUED", "QUEUED", "QUEUED", "QUEUED"].map(s);
+    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    prelude.iter().for_each(|value| replies.add(value, None));
+    replies.add(&Value::Array(results.into()), None);
+    assert!(replies.is_complete());
+    replies.finish(None).map(|reply| reply.replies)
+}
+
+#[test]
+fn an_acquire_by_commands_is_granted_only_if_everything_fits() {
+    let (nil, zero, one, stamp) = (|| Value::Nil, || Value::Int(0), || Value::Int(1), || s("stamp"));
+    let (in_time, late, next) = (|| a(&["8", "999999"]), || a(&["9", "000001"]), || Value::Int(42));
+    let granted = Reply::Granted { counter: FencingToken::new(42), begun: None };
+    let held = Reply::Held { owner: Owner::from_node("other"), remaining: None };
+    let stale = || Refusal::Stale;
+    for (results, reply) in [
+        ([nil(), next(), zero(), stamp(), in_time()], granted),
+        ([s("other"), next(), zero(), stamp(), in_time()], held),
+        ([nil(), next(), zero(), stamp(), late()], Reply::MayHold(stale())),
+        ([s("other"), next(), zero(), stamp(), late()], Reply::MayHold(stale())),
+        ([nil(), next(), zero(), nil(), in_time()], Reply::MayHold(Refusal::Marker(None))),
+        ([s("other"), next(), zero(), s("x"), in_time()], Reply::MayHold(Refusal::Marker(Some("x".into())))),
+        ([nil(), next(), one(), stamp(), in_time()], Reply::MayHold(Refusal::Queued)),
+        (
+            [nil(), Value::Int((1 << 53) - 1), zero(), stamp(), in_time()],
+            Reply::Granted { counter: FencingToken::MAX, begun: None },
+        ),
+        ([nil(), Value::Int(1 << 53), zero(), stamp(), in_time()], Reply::MayHold(Refusal::CounterFull)),
+    ] {
+        let shown = format!("{results:?}");
+        assert_eq!(acquired(results).unwrap(), [reply], "{shown}");
+    }
+    for count in [Value::Int(41), Value::Int(1), Value::Int(-1), Value::Nil, Value::Error("ERR x".into())] {
+        let shown = format!("{count:?}");
+        let reply = acquired([nil(), count, zero(), stamp(), in_time()]).unwrap();
+        assert!(matches!(&reply[..], [Reply::MayHold(Refusal::Failed(_))]), "{shown}: {reply:?}");
+    }
+    let wrong = acquired([Value::Error("WRONGTYPE x".into()), next(), zero(), stamp(), in_time()]).unwrap();
+    assert!(matches!(&wrong[..], [Reply::Refused(Refusal::WrongType(_))]), "{wrong:?}");
+    for results in [
+        [Value::Int(1), next(), zero(), stamp(), in_time()],
+        [nil(), next(), zero(), Value::Int(1), in_time()],
+        [nil(), next(), zero(), stamp(), nil()],
+    ] {
+        assert!(matches!(acquired(results), Err(Cause::Protocol(_))));
+    }
+}
+
+#[test]
+fn a_refused_transaction_ends_the_session() {
+    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    let oom = || Value::Error("OOM command not allowed when used memory > 'maxmemory'.".into());
+    for value in [s("OK"), oom(), s("QUEUED"), s("QUEUED"), s("QUEUED"), s("QUEUED")] {
+        replies.add(&value, None);
+    }
+    replies.add(&Value::Error("EXECABORT Transaction discarded because of previous errors.".into()), None);
+    assert!(matches!(replies.finish(None), Err(Cause::Unreachable(why)) if why.contains("OOM")));
+    // Without MULTI, the server has run each command by itself.
+    let mut replies = replies_to(vec![ExpectedReply::Commands(1)]);
+    let busy = || Value::Error("BUSY Redis is busy running a script".into());
+    for value in [busy(), Value::Nil, Value::Int(42), Value::Int(0), s("stamp"), a(&["8", "000000"])] {
+        replies.add(&value, None);
+    }
+    replies.add(&Value::Error("ERR EXEC without MULTI".into()), None);
+    assert!(replies.is_complete() && replies.finish(None).is_err());
 }

@@ -33,7 +33,7 @@ local live, held, count, kept, stored_attempts, counted, stored_payload
 local count_shared, count_attempts, count_payload, count_head, count_ends
 local serve_item
 
-local a = 5
+local a = 4
 for i = 1, #letters, 2 do
   local letter, digit = byte(letters, i, i + 1)
   local k, s = (i + 3) / 2, last - 4 * (digit - 47) + 1

@@ -1,12 +1,12 @@
--- Precedes every script. A script serves the requests of one family, in any order. It consists of this file, the family's
--- scripts (prelude.lua to define.lua), and a loop over the items of the call (call.lua, call_locks.lua or call_claims.lua,
--- and call_end.lua).
+-- Precedes every script but release.lua. A script serves the requests of one family, in any order. It consists of this file, the family's
+-- scripts (prelude.lua to define.lua), and a loop over the items of the call (call.lua or call_claims.lua, and
+-- call_end.lua).
 --
 -- A call:
---   KEYS     the node's marker; each item's keys; then the queues of the acquires and extends, in their order
+--   KEYS     the node's marker; each item's keys
 --   ARGV     not_after, microseconds; the stamp of the votes; for each item the letter of its script and the digit of its
---            shared arguments, in one string; the position of the first queue in KEYS; each item's arguments; then the
---            lists of shared arguments by digit, the highest first, four each
+--            shared arguments, in one string; each item's arguments; then the lists of shared arguments by digit, the
+--            highest first, four each
 --   returns  { the node's time in microseconds, one reply for each item }
 --
 -- The reply to an item is an array of strings, a string in place of an array of one, or, for a grant, its count.

@@ -1,4 +1,4 @@
--- Serves the requests on locks that alternate in practice.
+-- Serves the requests on locks that begin and extend leases.
 
 -- Returns whether an acquire by `owner` treats a lock with the value `holder` as free: `holder` is a
 -- reservation for the same worker.
@@ -13,21 +13,20 @@ end
 
 -- Sets the owner if the resource is free, or reserved for the owner's worker, and no other waiter comes
 -- first. Increments the counter.
--- KEYS  lock, counter; queue
--- ARGV  owner, initial value of a missing counter (µs) followed by = and a ticket or by nothing
+-- KEYS  lock, counter, queue
+-- ARGV  owner, initial value of a missing counter (µs), '=' and the ticket or nothing
 -- SHARED  ttl (ms), retention of the counter (ms), largest distance of the initial value from this clock (µs)
-define('a', true, true, 2, 2, function(k, a, s, q)
+define('a', true, true, 3, 3, function(k, a, s)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local holder = call('GET', lock)
   if holder and not may_take(ARGV[a], holder) then
     answer_held(holder, lock)
   end
-  local initial, ticket = match(ARGV[a + 1], '^(%d+)(.*)$')
   -- A reservation for the owner's worker takes precedence over the queue.
   if not holder then
-    wait_in_queue(KEYS[q], ticket, false)
+    wait_in_queue(KEYS[k + 2], ARGV[a + 2], false)
   end
-  local count = next_count(counter(fence), initial, ARGV[s + 2])
+  local count = next_count(counter(fence), ARGV[a + 1], ARGV[s + 2])
   -- The counter is written first. If the node fails between the two writes, it has counted a grant that no
   -- worker received, which is harmless.
   call('SET', fence, decimal(count), 'PX', ARGV[s + 1])
@@ -35,29 +34,17 @@ define('a', true, true, 2, 2, function(k, a, s, q)
   return count
 end)
 
--- Frees the resource if the given owner holds it, and notifies its waiters. Served even after the deadline
--- and under another marker.
--- KEYS  lock
--- ARGV  owner
-define('b', false, false, 1, 1, function(k, a)
-  if call('GET', KEYS[k]) ~= ARGV[a] then
-    return 'absent'
-  end
-  free(KEYS[k], ARGV[a])
-  return 'freed'
-end)
-
 -- Extends the lease from now, and never shortens it. Sets the owner again if the resource is free, its queue is
 -- empty, and no later grant has been counted.
--- KEYS  lock, counter; queue
+-- KEYS  lock, counter, queue
 -- ARGV  owner, token
 -- SHARED  ttl (ms), retention of the counter (ms)
-define('c', true, true, 2, 2, function(k, a, s, q)
+define('b', true, true, 3, 2, function(k, a, s)
   local lock, fence = KEYS[k], KEYS[k + 1]
   local owner, ttl = ARGV[a], ARGV[s]
   local holder = holder_of(lock, owner)
   if not holder then
-    wait_in_queue(KEYS[q], '', false)
+    wait_in_queue(KEYS[k + 2], '', false)
   end
   local last = counter(fence)
   if not holder and last and less(ARGV[a + 1], last) then
@@ -80,7 +67,7 @@ end)
 -- KEYS  lock, counter
 -- ARGV  owner, the count
 -- SHARED  (unused), retention of the counter (ms)
-define('d', true, true, 2, 2, function(k, a, s)
+define('c', true, true, 2, 2, function(k, a, s)
   if call('GET', KEYS[k]) ~= ARGV[a] then
     refuse('notowner')
   end

@@ -46,7 +46,8 @@ local function is_number(text)
   return (text == '0' or string.find(text, '^[1-9]%d*$') ~= nil) and not less('18446744073709551615', text)
 end
 
--- Returns the count of a fencing counter as a decimal string, or nil.
+-- Returns the count of a fencing counter as a decimal string, or nil. A counter without an end was started by a plain
+-- INCRBY, after the counter had been lost. So it is treated as missing.
 local function counter(key)
   local value = call('GET', key)
   if not value then
@@ -55,7 +56,7 @@ local function counter(key)
   if not is_number(value) then
     refuse('wrongtype', 'the key ' .. key .. ' holds no count')
   end
-  return value
+  return call('PTTL', key) >= 0 and value or nil
 end
 
 -- Sets the counter to the larger of the stored count and `count`, and keeps it for `keep` milliseconds. An
@@ -145,7 +146,7 @@ local scripts, refusals = {}, {}
 
 -- Registers the script of the requests with this letter: whether it stores keys and whether it votes, the numbers of
 -- its keys and arguments, and its function. That is called with the positions of the item's first key, of its first
--- argument, of the arguments that it shares with other items, and of its queue.
+-- argument, and of the arguments that it shares with other items.
 local function define(letter, sets, votes, keys, args, item)
   scripts[byte(letter)] = { sets, votes, keys, args, item }
 end

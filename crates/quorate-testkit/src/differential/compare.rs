@@ -2,7 +2,7 @@ use super::resolve::KnownState;
 use super::{Ask, DynTarget, Late, Stamp, Step, replies_alike, values};
 use quorate::{
     env::Env,
-    node::{Batch, Hello, NodeTime, Reply, Request},
+    node::{Batch, BatchReply, Cause, Hello, NodeTime, Reply, Request},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -66,8 +66,9 @@ impl Table<'_, '_> {
         match step {
             Step::Batch(asks, late, stamp) => {
                 // A request with a brief lifetime ends its batch. Otherwise a later request of the batch
-                // might run before or after the end of that lifetime, depending on the speed of the node.
-                for asks in asks.split_inclusive(Ask::is_brief) {
+                // might run before or after the end of that lifetime, depending on the speed of the node. An acquire ends
+                // its batch too, because it may need another attempt.
+                for asks in asks.split_inclusive(|ask| ask.is_brief() || matches!(ask, Ask::Acquire { .. })) {
                     self.batch(asks, *late, *stamp).await?;
                 }
             }
@@ -90,6 +91,8 @@ impl Table<'_, '_> {
         self.look(asks).await?;
         let requests: Vec<Request> = asks.iter().map(|ask| self.known.request(ask)).collect();
         let stamp = self.known.stamp(stamp).unwrap_or_default();
+        // A key of plain commands ends later than that of a script, by the time until the deadline.
+        let late = if asks.iter().any(Ask::is_brief) { late } else { late.soon() };
         let replies = self.ask(&requests, late, &stamp).await?;
         for (request, reply) in requests.iter().zip(&replies) {
             if let (Request::Mark { marker, .. }, Reply::Marked) = (request, reply) {
@@ -117,7 +120,7 @@ impl Table<'_, '_> {
                 not_after: late.time(target.wall()),
                 stamp: Arc::clone(stamp),
             };
-            let said = target.ask(batch).await;
+            let said = finally(&mut **target, batch).await;
             let who = target.name();
             let differs = |asked: Option<&Request>, one: String, two: String| Difference {
                 step: self.step,
@@ -216,10 +219,37 @@ impl Table<'_, '_> {
     }
 }
 
+/// Returns the node's reply to `batch`. If plain commands have served its last request, an acquire, and did not grant it,
+/// this function undoes what they did, as an attempt does, and acquires again. The next attempt is served by a script.
+async fn finally(target: &mut dyn DynTarget, batch: Batch) -> Result<BatchReply, Cause> {
+    let mut said = target.ask(batch.clone()).await?;
+    let is_unsure =
+        matches!(said.replies.last(), Some(Reply::MayHold(_) | Reply::Held { remaining: None, .. }));
+    if let Some(request @ Request::Acquire { resource, owner, .. }) = batch.requests.last()
+        && is_unsure
+    {
+        target.take_back_count(resource);
+        let request = request.clone();
+        if let Some(Reply::MayHold(_)) = said.replies.pop() {
+            let release = Request::Release { resource: resource.clone(), owner: owner.clone() };
+            target.ask(Batch { requests: vec![release], ..batch.clone() }).await?;
+        }
+        let again = target.ask(Batch { requests: vec![request], ..batch.clone() }).await?;
+        said.replies.extend(again.replies);
+    }
+    Ok(said)
+}
+
 impl Late {
+    /// Returns a deadline that is at most a second ahead.
+    fn soon(self) -> Self {
+        if self == Self::InTime { Self::Soon } else { self }
+    }
+
     fn time(self, wall: NodeTime) -> NodeTime {
         match self {
             Self::InTime => wall + Duration::from_secs(3_600),
+            Self::Soon => wall + Duration::from_secs(1),
             Self::Never => NodeTime::from_micros(u64::MAX),
             Self::Past => wall - Duration::from_secs(10),
             Self::Epoch => NodeTime::default(),

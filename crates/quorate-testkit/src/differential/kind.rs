@@ -1,7 +1,7 @@
 use futures_util::future::BoxFuture;
 use quorate::{
     env::{BootTime, SystemWorld, WallTime, World},
-    node::{FileNode, MemoryNode, Node, NodeTime},
+    node::{FileNode, MemoryNode, Node, NodeTime, Resource},
 };
 use std::{
     path::{Path, PathBuf},
@@ -30,6 +30,9 @@ pub trait Kind {
     fn flush(&mut self);
     /// Restarts the node with its data. A kind that cannot restart does nothing.
     fn restart(&mut self);
+    /// Takes back one count of an acquire that was not granted. Only the plain commands of a Redis server count such an
+    /// acquire.
+    fn take_back_count(&mut self, _: &Resource) {}
 }
 
 /// The system's clocks and timers, except that a test can move both clocks forward.

@@ -20,8 +20,10 @@ pub enum Step {
 /// The deadline of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// `not_after` is an hour ahead.
+    /// `not_after` is an hour ahead, or, if no request has a brief lifetime, a second.
     InTime,
+    /// `not_after` is a second ahead.
+    Soon,
     /// `not_after` is the latest time that can be expressed.
     Never,
     /// `not_after` passed ten seconds ago.

@@ -2,7 +2,7 @@ use super::Kind;
 use futures_util::future::BoxFuture;
 use quorate::{
     env::Env,
-    node::{Batch, BatchReply, Cause, Hello, Node, NodeTime, PushSender, Session},
+    node::{Batch, BatchReply, Cause, Hello, Node, NodeTime, PushSender, Resource, Session},
 };
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub trait DynTarget {
     fn flush(&mut self);
     /// Restarts the node with its data.
     fn restart(&mut self);
+    /// Takes back one count of an acquire that was not granted: see [`Kind::take_back_count`].
+    fn take_back_count(&mut self, resource: &Resource);
 }
 
 /// A [`Kind`] with its open session.
@@ -87,5 +89,9 @@ impl<K: Kind + Send> DynTarget for Target<K> {
     fn restart(&mut self) {
         self.session = None;
         self.kind.restart();
+    }
+
+    fn take_back_count(&mut self, resource: &Resource) {
+        self.kind.take_back_count(resource);
     }
 }

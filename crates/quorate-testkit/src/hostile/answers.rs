@@ -126,6 +126,8 @@ pub(super) struct Conversation {
     /// The scripts that the client has called.
     called: BTreeSet<usize>,
     marker: Option<Vec<u8>>,
+    /// The names of the commands of the open transaction.
+    transaction: Option<Vec<String>>,
     /// The channels to which the client subscribed.
     channels: Vec<String>,
     false_releases: u64,
@@ -137,8 +139,9 @@ const FALSE_RELEASES: u64 = 200;
 
 /// The scripts, in the order in which a client loads them. Each entry lists the replies to the items that the script serves
 /// and that succeed, in the order of their letters.
-const SCRIPTS: [&[&str]; 6] = [
-    &["count", "freed", "extended", "raised"],
+const SCRIPTS: [&[&str]; 7] = [
+    &["freed"],
+    &["count", "extended", "raised"],
     &["shared", "extended", "freed", "shared", "queued", "freed", "reserved", "state"],
     &["count", "freed", "extended", "raised", "counted", "completed", "state", "attempts_reset"],
     &["ledger", "written", "pruned", "kept"],
@@ -161,6 +164,7 @@ impl Conversation {
             scripts: 0,
             called: BTreeSet::new(),
             marker,
+            transaction: None,
             channels: Vec::new(),
             false_releases: 0,
         }
@@ -187,7 +191,17 @@ impl Conversation {
             Hostility::Mixed(_) => Hostility::Liar,
             other => other,
         };
-        match word(0).to_ascii_uppercase().as_str() {
+        let name = word(0).to_ascii_uppercase();
+        match name.as_str() {
+            "EXEC" => self.exec(hostility),
+            _ if let Some(commands) = &mut self.transaction => {
+                commands.push(name);
+                ServerReply::Say(b"+QUEUED\r\n".to_vec())
+            }
+            "MULTI" => {
+                self.transaction = Some(Vec::new());
+                ServerReply::Say(b"+OK\r\n".to_vec())
+            }
             "EVALSHA" => self.script(hostility, command),
             "HSCAN" => self.break_reply(hostility, later_page(hostility)),
             "INFO" => self.info(hostility),
@@ -273,16 +287,42 @@ impl Conversation {
             return ServerReply::Say(b"-ERR the hostile server does not know this script\r\n".to_vec());
         };
         // The command has the keys, then `not_after` and the marker. After these, a letter and a digit follow for each
-        // item.
+        // item. A call that releases locks has only the keys and the owners.
         let letters = command.get(3 + number(2) + 2).map(Vec::as_slice).unwrap_or_default();
         let reply_of = |item: &[u8]| served[usize::from(item[0].wrapping_sub(b'a')) % served.len()];
-        let replies: Vec<&str> = letters.chunks(2).map(reply_of).collect();
+        let replies: Vec<&str> = match **served {
+            ["freed"] => vec!["freed"; number(2) - 1],
+            _ => letters.chunks(2).map(reply_of).collect(),
+        };
         self.called.insert(number(1));
         if replies == ["marked"] {
             self.marker = command.last().cloned();
         }
         let reply = reply(hostility, &replies, command.last().is_some_and(Vec::is_empty));
         self.break_reply(hostility, reply)
+    }
+
+    /// Answers the end of a transaction. Its acquires are granted.
+    fn exec(&mut self, hostility: Hostility) -> ServerReply {
+        let commands = self.transaction.take().unwrap_or_default();
+        let acquires = commands.iter().any(|name| name == "SET");
+        let hostility = if acquires { hostility } else { Hostility::Liar };
+        let marker = self.marker.as_ref().map(|marker| bulk(&String::from_utf8_lossy(marker)));
+        let result = |name: &String| match name.as_str() {
+            "SET" if matches!(hostility, Hostility::OtherAnswer | Hostility::Done) => b"+OK\r\n".to_vec(),
+            "SET" => b"$-1\r\n".to_vec(),
+            "INCRBY" => format!(":{}\r\n", counter(hostility)).into_bytes(),
+            "GET" => marker.clone().unwrap_or_else(|| b"$-1\r\n".to_vec()),
+            "TIME" => time(hostility),
+            _ => b":0\r\n".to_vec(),
+        };
+        let mut results: Vec<Vec<u8>> = commands.iter().map(result).collect();
+        match hostility {
+            Hostility::TooFew => drop(results.pop()),
+            Hostility::TooMany => results.extend(results.last().cloned()),
+            _ => {}
+        }
+        self.break_reply(hostility, array(&results))
     }
 
     /// Returns the answer that a server of this hostility gives in place of `reply`, or with it.
@@ -374,12 +414,7 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
         Hostility::HugeString => "9".repeat(2 << 20),
         _ => now.to_string(),
     };
-    let counter = match hostility {
-        Hostility::HugeCounter => "9007199254740993".to_owned(),
-        Hostility::NanCounter => "nan".to_owned(),
-        Hostility::NegativeCounter => "-1".to_owned(),
-        _ => SystemWorld.wall().as_micros().to_string(),
-    };
+    let counter = counter(hostility);
     let item = |honest: &'static str| {
         // Even a hostile server sets the marker when the client asks for it. Otherwise the client would stop at
         // the handshake, and would never read the other hostile answers.
@@ -408,6 +443,16 @@ fn reply(hostility: Hostility, replies: &[&'static str], first: bool) -> Vec<u8>
     let mut parts = vec![bulk(&now)];
     parts.extend(replies.into_iter().map(item));
     array(&parts)
+}
+
+/// Returns the counter after a grant.
+fn counter(hostility: Hostility) -> String {
+    match hostility {
+        Hostility::HugeCounter => "9007199254740993".to_owned(),
+        Hostility::NanCounter => "nan".to_owned(),
+        Hostility::NegativeCounter => "-1".to_owned(),
+        _ => SystemWorld.wall().as_micros().to_string(),
+    }
 }
 
 fn time(hostility: Hostility) -> Vec<u8> {

@@ -38,9 +38,12 @@ pub(crate) enum AttemptResult<D = ()> {
 
 impl<D: RoundData> AttemptResult<D> {
     /// Returns whether the attempt was lost although no majority names a holder. The reason is that concurrent
-    /// attempts have split the votes, or that grants of lost attempts are still being released.
-    fn is_split(&self) -> bool {
-        matches!(self, Self::Lost(tally) if !tally.data().ends_round() && is_contended(tally) && tally.holder().is_none())
+    /// attempts have split the votes, or that grants of lost attempts are still being released. Or the resource is reserved
+    /// for this worker, and the nodes only named the reservation.
+    fn is_split(&self, inner: &QuorumInner) -> bool {
+        let is_held = |holder| !inner.config().is_successor_of(holder);
+        matches!(self, Self::Lost(tally)
+            if !tally.data().ends_round() && is_contended(tally) && !tally.holder().is_some_and(is_held))
     }
 }
 
@@ -108,7 +111,7 @@ pub(crate) async fn attempt_each_with<D: RoundData>(
     let mut all = Round::start(inner, resources, params, &anyone, data, contact).run().await;
     let casts = if inner.config().sabotaged(Sabotage::SplitVotesNotRetried) { 0 } else { SPLITS_MAX };
     for times in 1..=casts {
-        let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split()).collect();
+        let split: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_split(inner)).collect();
         if split.is_empty() {
             break;
         }

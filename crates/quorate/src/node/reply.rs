@@ -34,10 +34,13 @@ pub enum Reply {
         /// The holder: an owner token, [`Owner::READERS`] if readers hold the resource, or [`Owner::QUEUE`]
         /// if the resource is free but another waiter is first in its queue.
         owner: Owner,
-        /// The remaining time of the lease by the node's clock. `None` if the key never expires; only a
-        /// client other than Quorate can have set such a key.
+        /// The remaining time of the lease by the node's clock. `None` if the node did not report it, or if the key never
+        /// expires; only a client other than Quorate can have set such a key.
         remaining: Option<Duration>,
     },
+    /// *Acquire*: refused for this reason, but the node may store the owner until it is released. A node replies so if it
+    /// examines a request only after the request has run.
+    MayHold(Refusal),
     /// *Acquire, extend, complete, count, reset attempts* on a claim: the claim is already done or dead-lettered.
     Done(DoneRecord),
     /// *Raise*: the counter has the requested value.
@@ -88,6 +91,16 @@ pub enum Reply {
     Refused(Refusal),
 }
 
+impl Reply {
+    /// Returns the marker that the node stores, if it refused the request because that is not the expected one.
+    pub(crate) fn other_marker(&self) -> Option<&Option<Arc<str>>> {
+        match self {
+            Self::Refused(Refusal::Marker(marker)) | Self::MayHold(Refusal::Marker(marker)) => Some(marker),
+            _ => None,
+        }
+    }
+}
+
 /// The reason why a node refused one request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -121,6 +134,9 @@ pub enum Refusal {
         /// The counter.
         counter: FencingToken,
     },
+    /// Other waiters may come first in the queue of the resource.
+    #[error("others come first in its queue")]
+    Queued,
     /// The resource has the maximum number of readers on this node, or its queue has the maximum number of
     /// waiters.
     #[error("the node keeps no more than {most} of these for one resource")]

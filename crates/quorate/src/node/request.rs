@@ -379,7 +379,7 @@ impl Request {
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         let done = |resource: &Resource| matches!(reply, Reply::Done(_)) && resource.is_claim();
         match (self, reply) {
-            (_, Reply::Refused(_)) => true,
+            (_, Reply::Refused(_)) | (Self::Acquire { .. }, Reply::MayHold(_)) => true,
             // A counter outside of these bounds is not accepted. The next *raise* would copy it to the other
             // nodes, which cannot store it.
             (Self::Acquire { resource, .. }, Reply::Granted { counter, begun }) => {

@@ -122,6 +122,7 @@ fn shows_a_write(reply: &Reply) -> bool {
     !matches!(
         reply,
         Reply::Refused(_)
+            | Reply::MayHold(_)
             | Reply::Held { .. }
             | Reply::Done(_)
             | Reply::State { .. }

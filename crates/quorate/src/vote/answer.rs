@@ -63,6 +63,9 @@ impl fmt::Display for NodeOutcome {
             Self::Granted => f.write_str("agreed"),
             Self::Done => f.write_str("done already"),
             Self::Pending => f.write_str("had not answered yet"),
+            Self::Contended { holder, remaining: None } if holder.as_str() == Owner::QUEUE => {
+                Refusal::Queued.fmt(f)
+            }
             Self::Contended { holder, remaining: Some(left) } if holder.as_str() == Owner::READERS => {
                 write!(f, "held by readers for another {left:.1?}")
             }
@@ -73,7 +76,7 @@ impl fmt::Display for NodeOutcome {
                 write!(f, "held by {} for another {left:.1?}", plain(holder.worker(), 200))
             }
             Self::Contended { holder, remaining: None } => {
-                write!(f, "held by {} without an end", plain(holder.worker(), 200))
+                write!(f, "held by {}", plain(holder.worker(), 200))
             }
             Self::Unreachable(cause) => cause.fmt(f),
             Self::Untrusted(why) => write!(f, "not trusted: {why}"),
@@ -113,7 +116,10 @@ impl NodeOutcome {
             Answer::Reply(Reply::Refused(Refusal::Clock { apart })) => {
                 Self::Untrusted(VoteRejection::Clock { apart: *apart })
             }
-            Answer::Reply(Reply::Refused(why)) => Self::Refused(why.clone()),
+            Answer::Reply(Reply::MayHold(Refusal::Queued)) => {
+                Self::Contended { holder: Owner::from_node(Owner::QUEUE), remaining: None }
+            }
+            Answer::Reply(Reply::Refused(why) | Reply::MayHold(why)) => Self::Refused(why.clone()),
             Answer::Reply(Reply::Done(_)) => Self::Done,
             Answer::Reply(_) => Self::Granted,
         }

@@ -150,9 +150,10 @@ impl<D: RoundData> Tally<D> {
                 Slot::Granted(Grant { counter: FencingToken::default(), sent, memory: vote.memory })
             }
             (answer, sent) => {
-                // A node that replied without a grant has not set the key. A node that did not reply may have
-                // set it, or may still set it.
-                let may_hold = sent.is_some() && matches!(answer, Answer::Failed(_));
+                // A node that replied without a grant has not set the key, unless it says so. A node that did not
+                // reply may have set it, or may still set it.
+                let unsure = matches!(answer, Answer::Failed(_) | Answer::Reply(Reply::MayHold(_)));
+                let may_hold = sent.is_some() && unsure;
                 Slot::Against { outcome: NodeOutcome::of(answer), may_hold }
             }
         };

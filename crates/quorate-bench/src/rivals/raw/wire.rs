@@ -131,11 +131,14 @@ impl RawConnection {
                 let (requests, polls): (Vec<_>, Vec<_>) =
                     jobs.into_iter().map(|job| (job.request, job.poll)).unzip();
                 let not_after = WallTime::from_micros(1 << 60);
-                let (bytes, expected) = calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
+                let (bytes, expected, order) =
+                    calls.encode(&Batch { requests, not_after, stamp: MARKER.into() });
                 self.in_flight.push_back(expected.len());
-                let mut polls = polls.into_iter();
+                let mut polls = order.iter().map(|position| Arc::clone(&polls[*position]));
                 self.pending.extend(expected.into_iter().map(|reply| match reply {
-                    ExpectedReply::Items(items) => polls.by_ref().take(items).collect(),
+                    ExpectedReply::Items(items) | ExpectedReply::Commands(items) => {
+                        polls.by_ref().take(items).collect()
+                    }
                     ExpectedReply::Page => Vec::new(),
                 }));
                 bytes

@@ -35,6 +35,8 @@ pub struct Exclusion {
     /// any later time. Once the attempt holds the lease, it may also extend the lease to that node. It sends
     /// releases only to the nodes that it has asked.
     pub majority_first: bool,
+    /// True if acquires run as plain commands: a key ends a TTL after its request was sent, whenever the request runs.
+    pub commands: bool,
     /// The rule that is left out.
     pub without: Option<Rule>,
 }
@@ -62,6 +64,11 @@ pub enum Rule {
     /// Each attempt has an owner token of its own. Without this rule, a retry uses the token of the attempt
     /// before it.
     FreshOwner,
+    /// The end of a key that plain commands set counts from the latest possible time of sending. Without this rule, it
+    /// counts from a step before the sending.
+    LatestSend,
+    /// A session reads the marker after its plain commands have set a key, and counts no grant of a node that has forgotten.
+    MarkerAfter,
 }
 
 impl Exclusion {
@@ -74,6 +81,7 @@ impl Exclusion {
             forgets: 0,
             prompt: false,
             majority_first: false,
+            commands: false,
             without: None,
         }
     }

@@ -29,7 +29,8 @@ impl Exclusion {
     /// Returns `true` if the node runs an acquire now, or an extension if `extends` is true. A node in
     /// quarantine does neither.
     pub(super) fn serves(&self, site: &Site, extends: bool) -> bool {
-        site.quarantine == 0 || (extends && self.leaves_out(Rule::QuarantineOfHolders))
+        let rule = if extends { Rule::QuarantineOfHolders } else { Rule::MarkerAfter };
+        site.quarantine == 0 || self.leaves_out(rule)
     }
 
     /// Runs `request` on the shipped engine.
@@ -45,6 +46,11 @@ impl Exclusion {
         reply
     }
 
+    /// Returns the remaining steps of a key that plain commands of this age set.
+    fn left_of_key(&self, age: u8) -> u8 {
+        (TTL - EARLY).saturating_sub(age + u8::from(self.leaves_out(Rule::LatestSend)))
+    }
+
     pub(super) fn acquires(&self, state: &mut State, at: usize, attempt: usize, again: bool) -> Option<()> {
         let site = &mut state.sites[at];
         let age = site.lines[attempt].acquire?;
@@ -56,7 +62,7 @@ impl Exclusion {
         let request = Request::Acquire {
             resource: resource(),
             owner: owner(self.owner(attempt)),
-            ttl: steps(TTL - EARLY),
+            ttl: steps(if self.commands { self.left_of_key(age) } else { TTL - EARLY }),
             propose: FencingToken::new(u64::from(NOW)),
             tolerance: Duration::ZERO,
             keep: FOR_EVER,
@@ -67,6 +73,8 @@ impl Exclusion {
         {
             site.lines[attempt].reply = Some(age);
         }
+        // A key whose end has passed does not exist.
+        site.key = site.key.filter(|(_, left)| *left > 0);
         Some(())
     }
 

@@ -28,6 +28,8 @@
 //! stepped). Each worker believes for a step too long (its clock is slow). The margin that is subtracted from
 //! the TTL is exactly these two steps.
 //!
+//! Acquires by the plain commands of a Redis session are late SETs: their key ends when that of a timely one would.
+//!
 //! After a node forgot, it votes again after a TTL of true time. Measured by any permitted clock, the
 //! quarantine is at least as long. Requests in flight to such a node are lost with its earlier process. A
 //! holder may or may not learn that the node forgot. It may continue to count the grants that the node gave
@@ -210,7 +212,10 @@ impl Model for Exclusion {
                 let site = &mut state.sites[at(node)?];
                 (site.key, site.quarantine, site.forgot) = (None, quarantine, true);
                 for line in &mut site.lines {
-                    (line.acquire, line.extend, line.release) = (None, None, false);
+                    if !self.leaves_out(Rule::MarkerAfter) {
+                        line.acquire = None;
+                    }
+                    (line.extend, line.release) = (None, false);
                 }
             }
             Action::Step => self.step(&mut state),

@@ -14,6 +14,10 @@ pub enum Action {
     Acquire(u8, Name, bool),
     /// An attempt's acquire runs on a node, and its reply arrives at once.
     AcquireAtOnce(u8, Name),
+    /// An attempt's acquire runs on a node as plain commands. If the flag is `true`, the reply arrives at once.
+    Commands(u8, Name, bool),
+    /// An attempt's acquire runs on a node as plain commands, and finds the key of another attempt.
+    Loses(u8, Name),
     /// A grant arrives. The last number selects the first or the second of the grants in flight.
     Granted(u8, Name, u8),
     /// A raise runs on a node and sets the node's counter to the attempt's token.
@@ -45,6 +49,11 @@ impl fmt::Debug for Action {
                 write!(f, "{} acquires {node:?}{}", who(a), if again { " (kept)" } else { "" })
             }
             Self::AcquireAtOnce(a, node) => write!(f, "{} acquires at {node:?}, which answers", who(a)),
+            Self::Commands(a, node, heard) => {
+                let heard = if heard { ", which answers" } else { "" };
+                write!(f, "{} acquires by commands at {node:?}{heard}", who(a))
+            }
+            Self::Loses(a, node) => write!(f, "{} loses by commands at {node:?}", who(a)),
             Self::RaiseAtOnce(a, node) => write!(f, "{} raises at {node:?}, which answers", who(a)),
             Self::Granted(a, node, _) => write!(f, "{} receives the grant of {node:?}", who(a)),
             Self::Raise(a, node) => write!(f, "{} raises {node:?}", who(a)),

@@ -55,6 +55,8 @@ pub struct Fencing {
     pub quarantine: u8,
     /// The number of steps for which a node keeps a counter after the counter's last use.
     pub keep: u8,
+    /// Lets an acquire also run as plain commands, in place of a script: see the module's documentation.
+    pub commands: bool,
     /// The number of times that a node forgets everything.
     pub forgets: u8,
     /// The number of times that a node comes back with an earlier state.
@@ -90,6 +92,8 @@ pub enum Rule {
     /// least the largest possible difference of two clocks. A restored counter may have been started from a
     /// clock that was ahead, and must count as older than the node's memory.
     LateMemory,
+    /// A script treats a counter without an end as missing, because only INCRBY starts such a counter.
+    EndlessIsMissing,
 }
 
 impl Fencing {
@@ -110,6 +114,7 @@ impl Fencing {
             stride: 4,
             quarantine: 4,
             keep: u8::MAX,
+            commands: false,
             forgets: 0,
             returns: 0,
             without: None,
@@ -135,6 +140,21 @@ impl Fencing {
     /// Returns the model in which holders return, or do not, after later grants.
     pub fn finality() -> Self {
         Self { doubles: 0, prompt: true, finality: true, apart: Some(1), ..Self::plain() }
+    }
+
+    /// Returns the model of acquires by plain commands, in which losers increment counters too.
+    pub fn commands() -> Self {
+        Self { doubles: 0, prompt: true, commands: true, apart: Some(1), ..Self::plain() }
+    }
+
+    /// Returns the model of acquires by plain commands in which a node forgets.
+    pub fn commands_forgetful() -> Self {
+        Self { commands: true, offs: &[0], ahead: 0, missing: false, ..Self::forgetful() }
+    }
+
+    /// Returns the model of acquires by plain commands in which nodes drop counters.
+    pub fn commands_retiring() -> Self {
+        Self { commands: true, offs: &[0], ahead: 0, missing: false, ..Self::retiring() }
     }
 
     fn timed() -> Self {

@@ -36,11 +36,45 @@ impl Fencing {
             site.lines[usize::from(holder)].lapsed = self.finality;
         }
         let clocks = Clocks { wall: NodeTime::from_micros(Self::wall(state, site).into()), lease_nanos: 0 };
-        site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX))
+        let started = if site.endless && !self.leaves_out(Rule::EndlessIsMissing) {
+            site.store.counter.take()
+        } else {
+            None
+        };
+        let before = site.store.counter;
+        let reply = site.store.ask(request, clocks, NodeTime::from_micros(u64::MAX));
+        site.endless &= site.store.counter == before;
+        site.store.counter = site.store.counter.or(started);
+        reply
     }
 
     fn keep(&self) -> Duration {
         if self.keep == u8::MAX { Duration::from_secs(1 << 30) } else { micros(u32::from(self.keep) * STEP) }
+    }
+
+    /// Runs INCRBY on the node's counter. Returns the count.
+    pub(super) fn increment(state: &State, site: &mut Site) -> u32 {
+        let live = site.store.counter.filter(|(_, until)| *until > Self::wall(state, site));
+        site.endless |= live.is_none();
+        let (count, until) = live.unwrap_or((0, u32::MAX));
+        site.store.counter = Some((count + 1, until));
+        count + 1
+    }
+
+    /// Runs an acquire as plain commands, after the node's key has ended.
+    pub(super) fn run_commands(&self, state: &mut State, at: usize, attempt: usize) {
+        let mut site = state.sites[at];
+        if let Some((holder, _)) = site.store.lease.replace((attempt as u8, u32::MAX)) {
+            site.lines[usize::from(holder)].lapsed = self.finality;
+        }
+        let counter = Self::increment(state, &mut site);
+        let line = &mut site.lines[attempt];
+        if !line.stray && state.attempts[attempt].phase == Phase::Acquiring {
+            line.grants[0] = Grant { counter, since: site.since, votes_from: site.votes_from };
+            line.grants.sort_unstable();
+        }
+        (line.acquire, line.stray, line.lapsed) = (false, false, false);
+        state.sites[at] = site;
     }
 
     pub(super) fn begin(&self, state: &mut State, off: i8) {
@@ -131,7 +165,6 @@ impl Fencing {
 
     /// Marks the attempt as won. The attempt needs no further replies, but its requests in flight may still
     /// run.
-    /// run.
     fn win(&self, state: &mut State, attempt: usize) {
         let stored = state.sites.iter().filter(|site| {
             let line = &site.lines[attempt];
@@ -140,8 +173,8 @@ impl Fencing {
         let valid = self.finality && stored.count() >= majority(state.sites.len());
         (state.attempts[attempt].phase, state.attempts[attempt].valid) = (Phase::Won, valid);
         for site in &mut state.sites {
-            let Line { acquire, raise, .. } = site.lines[attempt];
-            site.lines[attempt] = Line { acquire, raise, ..Line::default() };
+            let Line { acquire, stray, raise, .. } = site.lines[attempt];
+            site.lines[attempt] = Line { acquire, stray, raise, ..Line::default() };
             for (other, line) in state.attempts.iter().zip(&mut site.lines).filter(|_| valid) {
                 line.kept &= other.token > state.attempts[attempt].token;
             }
@@ -227,8 +260,9 @@ impl Fencing {
         let site = &mut state.sites[at];
         (site.store, site.since, site.votes_from) = (store, now + margin, now + self.quarantine());
         for line in &mut site.lines {
-            (line.acquire, line.raise) = (false, false);
+            (line.acquire, line.stray, line.raise) = (false, false, false);
         }
+        site.endless = false;
     }
 }
 

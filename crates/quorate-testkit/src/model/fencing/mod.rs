@@ -26,6 +26,26 @@
 //! quarantine. Requests in flight to it are lost with its earlier process (in the code: the connection broke,
 //! or the marker differs). Replies that had already left the node still arrive.
 //!
+//! # Acquires by plain commands
+//!
+//! A session with a Redis server may acquire by plain commands in place of a script: it sets the key if there is none,
+//! increments the counter in any case, reads the marker, and then decides whether it was granted
+//! ([`commands`](Fencing::commands)). In the model:
+//!
+//! - The commands of one acquire are one step, because they are one transaction.
+//! - A loser increments the counter too.
+//! - The commands also run on a node that forgot, because FLUSHALL does not end the connection. The session counts no grant,
+//!   because the marker is missing. Its undo is an ordinary release, which may be lost: a key may end at any moment, or
+//!   never.
+//! - The commands do not prolong a counter, and may run after it has ended. They then start a counter, at one and without an
+//!   end. (A session rejects a count that is not larger than an earlier one. The model counts the grant nevertheless: its
+//!   raise fails.)
+//! - A counter at its maximum needs no state: [`Request::is_answered_by`](quorate::node::Request::is_answered_by) accepts no
+//!   larger count.
+//!
+//! That a refused session uses scripts for a second, and never runs an acquire again, keeps the protocol making progress. The
+//! model needs neither rule.
+//!
 //! # Parts that are the shipped code
 //!
 //! Requests run on the shipped engine, and the shipped tally counts votes. In the model `not_after` refuses
@@ -58,6 +78,15 @@ impl Fencing {
                 }
                 if self.prompt && attempt.phase == Phase::Acquiring {
                     actions.push(Action::AcquireAtOnce(number, name));
+                }
+            }
+            if line.stray || self.commands && line.acquire && votes {
+                actions.push(Action::Commands(number, name, false));
+                if self.prompt && attempt.phase == Phase::Acquiring {
+                    actions.push(Action::Commands(number, name, true));
+                }
+                if site.store.lease.is_some_and(|(holder, _)| holder != number) {
+                    actions.push(Action::Loses(number, name));
                 }
             }
             for which in 0..2 {
@@ -107,6 +136,7 @@ impl Model for Fencing {
                     since: BEGIN / 2,
                     votes_from: BEGIN / 2,
                     saved: None,
+                    endless: false,
                     lines: [Line::default(); ATTEMPTS],
                     name: Name(node as u8),
                 }
@@ -154,6 +184,18 @@ impl Model for Fencing {
                 self.acquire(&mut state, at(node)?, a.into(), false);
                 self.granted(&mut state, at(node)?, a.into(), 1);
             }
+            Action::Commands(a, node, heard) => {
+                self.run_commands(&mut state, at(node)?, a.into());
+                if heard {
+                    self.granted(&mut state, at(node)?, a.into(), 1);
+                }
+            }
+            Action::Loses(a, node) => {
+                let site = &mut state.sites[at(node)?];
+                let line = &mut site.lines[usize::from(a)];
+                (line.acquire, line.stray) = (false, false);
+                Self::increment(last, site);
+            }
             Action::Granted(a, node, which) => self.granted(&mut state, at(node)?, a.into(), which.into()),
             Action::Raise(a, node) => self.raise(&mut state, at(node)?, a.into()),
             Action::RaiseAtOnce(a, node) => {
@@ -165,7 +207,12 @@ impl Model for Fencing {
             Action::Step => state.now += self.stride,
             Action::Forget(node) => {
                 state.forgets -= 1;
-                self.lose_memory(&mut state, at(node)?, LeaseStore::default(), 0);
+                let at = at(node)?;
+                let sent = state.sites[at].lines.map(|line| line.acquire && self.commands);
+                self.lose_memory(&mut state, at, LeaseStore::default(), 0);
+                for (line, sent) in state.sites[at].lines.iter_mut().zip(sent) {
+                    line.stray = sent;
+                }
             }
             Action::Save(node) => {
                 let site = &mut state.sites[at(node)?];

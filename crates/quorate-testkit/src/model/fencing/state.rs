@@ -29,6 +29,8 @@ pub(super) struct Site {
     /// The time on the node's clock from which the node votes, in microseconds.
     pub(super) votes_from: u32,
     pub(super) saved: Option<LeaseStore>,
+    /// True if plain commands have started the counter, which has no end then.
+    pub(super) endless: bool,
     pub(super) lines: [Line; ATTEMPTS],
     pub(super) name: Name,
 }
@@ -38,6 +40,8 @@ pub(super) struct Site {
 pub(super) struct Line {
     /// True if an acquire of the attempt may still run.
     pub(super) acquire: bool,
+    /// True if an acquire by plain commands that was sent before the node forgot may still run.
+    pub(super) stray: bool,
     /// True if a raise may run. It may then run any number of times.
     pub(super) raise: bool,
     /// The grants in flight to the attempt, in order. The counter of an empty entry is zero.

@@ -158,7 +158,7 @@ impl Core {
             return;
         }
         for (pending, answer) in batch.requests.into_iter().zip(reply.replies) {
-            if let Reply::Refused(Refusal::Marker(marker)) = &answer {
+            if let Some(marker) = answer.other_marker() {
                 self.node_trust.marker_changed(now, reply.node_time, marker.clone());
             }
             if let Some(pending) = pending {
