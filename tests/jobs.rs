@@ -268,7 +268,9 @@ fn failed_requests_report_the_reason_and_an_exit_status() {
         .expect(69)
         .says(&["127.0.0.1:1"]);
     bench.program.run([&["jobs", "pause", "beat", "--group", "g"][..], &nowhere].concat()).expect(69);
-    bench.program.run([&["jobs", "list"][..], &nowhere].concat()).expect(78).says(&["no group", "--group"]);
+    let empty = bench.program.write("elsewhere.toml", "");
+    let args = [&["jobs", "list", "--config", &empty][..], &nowhere].concat();
+    bench.program.run(args).expect(78).says(&["no group", "--group"]);
 }
 
 #[test]

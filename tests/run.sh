@@ -371,10 +371,10 @@ computing() {
     say "the examples in the documentation"
     cargo test --doc --workspace --all-features || status=1
     say "subsets of the features"
-    for features in "" cron-crate jiff sabotage; do
+    for features in "" scheduler claims file-node metrics cron-crate jiff sabotage; do
         cargo check --quiet -p quorate --no-default-features --features "$features" || status=1
     done
-    # Those that leave out modules, with their unit tests.
+    # The unit tests of the subsets that leave out modules.
     for features in "" scheduler claims file-node metrics; do
         cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test || status=1
     done

@@ -97,13 +97,13 @@ fn invalid_input_is_refused_with_the_fix() {
         (&["0 0 30 2 *"], "never fires"),
         (&["0 3 * * *", "--zone", "Europe/Kyjiv"], "did you mean `Europe/Kyiv`?"),
         (&["0 3 * * *", "--dst", "quartz"], "use vixie, skip, first or both"),
-        (&["every 10s", "--dst", "skip"], "--dst applies to cron lines"),
         (&["every soon"], "write it like `every 90s`"),
         (&["0 3 * * *", "--from", "noon"], "write it like 2026-11-21T03:00:00Z"),
         (&["0 3 * * *", "--count", "0"], "1..=10000"),
     ] {
         program.run([&["when"], args].concat()).expect(2).says(&[fix]);
     }
+    program.run(["when", "every 10s", "--dst", "skip"]).expect(78).says(&["--dst applies to cron lines"]);
     let hostile = program.run(["when", "\u{1b}[2J * * * *"]).expect(2);
     assert!(!hostile.stderr.contains('\u{1b}'), "{hostile}");
 }
@@ -144,7 +144,7 @@ fn a_crontab_is_imported_from_a_file_or_standard_input_and_no_file_is_replaced()
         .expect(78)
         .says(&["cannot read the crontab"]);
     program.run(["import", "crontab", &crontab, "--zone", "Europe/Kiyv"]).expect(2).says(&["did you mean"]);
-    program.run(["import", "crontab", &crontab, "--user", "root"]).expect(78).says(&["--system"]);
+    program.run(["import", "crontab", &crontab, "--user", "root"]).expect(2).says(&["--system"]);
 
     let mut command = program.command(["import", "crontab", "-", "--zone", "UTC"]);
     command.stdin(std::fs::File::open(program.file("crontab")).expect("it was written"));

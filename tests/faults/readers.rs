@@ -179,7 +179,7 @@ async fn with_a_server_stopped_both_who_wait_in_turn_get_it() {
             lease.release().await.expect("a majority answers");
         }));
         eventually("place in the queue", || {
-            let stands = |index: usize| bench.servers[index].command(&["HLEN", QUEUE]) == before.to_string();
+            let stands = |index: usize| bench.servers[index].command(&["ZCARD", QUEUE]) == before.to_string();
             (0..4).all(stands).then_some(())
         })
         .await;
@@ -207,7 +207,7 @@ async fn a_crashed_head_is_dropped_in_time() {
     let lock = dies.lock("x").fair(Duration::ZERO);
     let waiting = tokio::spawn(async move { lock.acquire().await.map(drop) });
     eventually("place in the queue", || {
-        (0..5).all(|index| bench.servers[index].command(&["HLEN", QUEUE]) == "1").then_some(())
+        (0..5).all(|index| bench.servers[index].command(&["ZCARD", QUEUE]) == "1").then_some(())
     })
     .await;
     dies.crash();

