@@ -143,7 +143,8 @@ async fn what_commands_find_too_late_may_be_held_and_is_released() {
     assert!(left > 0 && left < 61_000, "it ends when a timely one does: {left}");
     assert_eq!(side.ask(release("late", 2)).await, Reply::Released(true));
 
-    side.server.command(&["HSET", "{queue}:queue", owner(8).as_str(), "5:99999999999999:w"]);
+    side.server.command(&["ZADD", "{queue}:queue", "99999999999999", &format!("w{}", owner(8).as_str())]);
+    side.server.command(&["ZADD", "{queue}:queue:w", "5", owner(8).as_str()]);
     assert_eq!(side.ask(support::acquire("queue", 2)).await, Reply::MayHold(Refusal::Queued));
     assert_eq!(side.ask(release("queue", 2)).await, Reply::Released(true));
     let reply = side.ask(support::acquire("queue", 2)).await;

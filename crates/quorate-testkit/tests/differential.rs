@@ -51,7 +51,8 @@ fn random_histories_get_the_same_replies() {
     }
     found.unwrap();
     let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
-    assert!(taken_back > 5, "plain commands have refused only {taken_back} acquires");
+    println!("plain commands have refused {taken_back} acquires");
+    assert!(taken_back > 20, "no history has drawn a plain acquire");
 }
 
 /// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
@@ -240,6 +241,11 @@ impl Kind for RedisKind {
 
     fn restart(&mut self) {
         self.server.lock().unwrap().restart().unwrap();
+    }
+
+    fn keep_count(&mut self, resource: &Resource, keep: Duration) {
+        let (key, keep) = (format!("{{quorate:{}}}:fence", resource.key()), keep.as_millis().min(1 << 52));
+        self.command(&["PEXPIRE", &key, &keep.to_string()]);
     }
 
     fn take_back_count(&mut self, resource: &Resource) {

@@ -66,9 +66,11 @@ impl Table<'_, '_> {
         match step {
             Step::Batch(asks, late, stamp) => {
                 // A request with a brief lifetime ends its batch. Otherwise a later request of the batch
-                // might run before or after the end of that lifetime, depending on the speed of the node. An acquire ends
-                // its batch too, because it may need another attempt.
-                for asks in asks.split_inclusive(|ask| ask.is_brief() || matches!(ask, Ask::Acquire { .. })) {
+                // might run before or after the end of that lifetime, depending on the speed of the node. An acquire is
+                // alone in its batch, because it may need another attempt.
+                let is_acquire = |ask: &Ask| matches!(ask, Ask::Acquire { .. });
+                let ends = |ask: &Ask| ask.is_brief() || is_acquire(ask);
+                for asks in asks.chunk_by(|ask, next| !ends(ask) && !is_acquire(next)) {
                     self.batch(asks, *late, *stamp).await?;
                 }
             }
@@ -219,10 +221,28 @@ impl Table<'_, '_> {
     }
 }
 
-/// Returns the node's reply to `batch`. If plain commands have served its last request, an acquire, and did not grant it,
+/// Returns the node's reply to `batch`. If plain commands have served it, an acquire, and did not grant it,
 /// this function undoes what they did, as an attempt does, and acquires again. The next attempt is served by a script.
-async fn finally(target: &mut dyn DynTarget, batch: Batch) -> Result<BatchReply, Cause> {
+///
+/// An attempt has an owner of its own. If the request names the holder, a script serves it: its release would free the lock.
+async fn finally(target: &mut dyn DynTarget, mut batch: Batch) -> Result<BatchReply, Cause> {
+    if let [Request::Acquire { resource, owner, .. }] = &batch.requests[..] {
+        let look = Request::Inspect { resource: resource.clone() };
+        let seen = target.ask(Batch { requests: vec![look], ..batch.clone() }).await?;
+        if let [Reply::State { holder: Some((holder, _)), .. }] = &seen.replies[..]
+            && holder == owner
+        {
+            batch.not_after = batch.not_after + Duration::from_secs(3_600);
+        }
+    }
     let mut said = target.ask(batch.clone()).await?;
+    if let ([Request::Acquire { resource, keep, ttl, .. }], [Reply::Granted { .. }]) =
+        (&batch.requests[..], &said.replies[..])
+        && (*keep).min(*ttl) > BRIEF
+        && !resource.is_claim()
+    {
+        target.keep_count(resource, *keep);
+    }
     let is_unsure =
         matches!(said.replies.last(), Some(Reply::MayHold(_) | Reply::Held { remaining: None, .. }));
     if let Some(request @ Request::Acquire { resource, owner, .. }) = batch.requests.last()

@@ -12,11 +12,30 @@ pub fn history(longest: usize) -> impl Strategy<Value = Vec<Step>> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         300 => (vec(ask(), 1..6), late(), stamp()).prop_map(|(asks, late, stamp)| Step::Batch(asks, late, stamp)),
+        60 => (vec(turn(), 2..8), stamp()).prop_map(|(asks, stamp)| Step::Batch(asks, Late::InTime, stamp)),
         60 => prop_oneof![4 => Just(Pass::Little), 4 => Just(Pass::More), 1 => Just(Pass::Much)].prop_map(Step::Pass),
         15 => Just(Step::Reopen),
         // A restart is drawn rarely, because a server takes long to restart.
         1 => Just(Step::Restart),
         5 => Just(Step::Flush),
+    ]
+}
+
+/// Draws requests of workers that use a few locks in turn. Plain commands of a Redis server serve many of them.
+fn turn() -> impl Strategy<Value = Ask> {
+    let lock = || prop_oneof![Just(0_u8), Just(6)];
+    let (owner, life) = (|| 0..3_u8, Life::Long);
+    prop_oneof![
+        (lock(), owner()).prop_map(move |(resource, owner)| Ask::Acquire {
+            resource,
+            owner,
+            ttl: life,
+            propose: When::Now,
+            tolerance: Tolerance::Days,
+            keep: life,
+            ticket: None,
+        }),
+        (lock(), owner()).prop_map(|(resource, owner)| Ask::Release { resource, owner }),
     ]
 }
 

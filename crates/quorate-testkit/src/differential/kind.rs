@@ -33,6 +33,8 @@ pub trait Kind {
     /// Takes back one count of an acquire that was not granted. Only the plain commands of a Redis server count such an
     /// acquire.
     fn take_back_count(&mut self, _: &Resource) {}
+    /// Keeps a counter for `keep` from now, after a grant. Only the plain commands of a Redis server do not.
+    fn keep_count(&mut self, _: &Resource, _keep: Duration) {}
 }
 
 /// The system's clocks and timers, except that a test can move both clocks forward.

@@ -27,6 +27,8 @@ pub trait DynTarget {
     fn restart(&mut self);
     /// Takes back one count of an acquire that was not granted: see [`Kind::take_back_count`].
     fn take_back_count(&mut self, resource: &Resource);
+    /// Keeps a counter after a grant: see [`Kind::keep_count`].
+    fn keep_count(&mut self, resource: &Resource, keep: Duration);
 }
 
 /// A [`Kind`] with its open session.
@@ -93,5 +95,9 @@ impl<K: Kind + Send> DynTarget for Target<K> {
 
     fn take_back_count(&mut self, resource: &Resource) {
         self.kind.take_back_count(resource);
+    }
+
+    fn keep_count(&mut self, resource: &Resource, keep: Duration) {
+        self.kind.keep_count(resource, keep);
     }
 }
