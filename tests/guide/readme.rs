@@ -36,7 +36,7 @@ const WAYS: [(&str, Way); 5] = [
     ("cargo install quorate-cli", Way::Elsewhere("tests/package/crates.sh")),
     ("quorate demo", Way::Elsewhere("tests/demo.rs")),
     ("quorate lead --group billing --listen", Way::Serves),
-    ("quorate run --config quorate.toml", Way::Leads),
+    ("quorate run", Way::Leads),
 ];
 
 /// As [`WAYS`], for commands that need a terminal.
