@@ -1,6 +1,7 @@
 use quorate::node::{NodeTime, Owner, Refusal, Reply, Request, Resource};
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,7 +15,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(3600);
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
 
 /// The largest number of locks that are known. If more are used in turn, scripts acquire some of them.
-const KNOWN_MAX: usize = 8_192;
+const KNOWN_MAX: usize = 1_024;
 
 /// The locks that a session may acquire by plain commands, because a script has acquired them on the same session.
 #[derive(Debug)]
@@ -28,7 +29,9 @@ pub(crate) struct KnownLocks {
 struct Locks {
     /// The node time of the last reply to an acquire.
     latest: NodeTime,
-    known: BTreeMap<Resource, Known>,
+    /// By the hash of the lock's name, so that the list keeps no names. A lock that is taken for another one is refused: its
+    /// counter does not follow that of the other.
+    known: BTreeMap<u64, Known>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +56,7 @@ impl KnownLocks {
     /// Returns the count of the last grant by a script, if the lock may be acquired by plain commands until `not_after`.
     pub(crate) fn count(&self, resource: &Resource, not_after: NodeTime) -> Option<u64> {
         let all = self.all();
-        let known = all.known.get(resource)?;
+        let known = all.known.get(&hash_of(resource))?;
         let is_free = known.contended_until <= all.latest && all.latest <= not_after;
         (is_free && !known.is_shared && not_after < known.until).then_some(known.count)
     }
@@ -93,16 +96,22 @@ impl KnownLocks {
     }
 
     fn update(&self, resource: &Resource, change: impl FnOnce(&mut Known)) {
-        let known = &mut self.all().known;
-        if known.len() >= KNOWN_MAX && !known.contains_key(resource) {
+        let (known, hash) = (&mut self.all().known, hash_of(resource));
+        if known.len() >= KNOWN_MAX && !known.contains_key(&hash) {
             known.clear();
         }
-        change(known.entry(resource.clone()).or_default());
+        change(known.entry(hash).or_default());
     }
 
     fn all(&self) -> MutexGuard<'_, Locks> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn hash_of(resource: &Resource) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    resource.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
