@@ -150,7 +150,7 @@ server_program() {
 SERVERS_IN_CI="redis-6.2.5 redis-8.2.3 valkey-9.1.2"
 SUITES_IN_CI="conformance faults doctor"
 # The tests that start servers and whose results depend on the version of the server.
-SERVER_SUITES="conformance differential hostile server_clock node any_worker claims short_path append_only_cut wake streams
+SERVER_SUITES="conformance differential hostile server_clock node any_worker claims commands short_path append_only_cut wake streams
     faults quarantine exec doctor"
 
 # against NAME PATTERN: runs the test programs of the file $PROGRAMS whose lines match the pattern, against the server

@@ -52,7 +52,9 @@ fn random_histories_get_the_same_replies() {
     found.unwrap();
     let taken_back = TAKEN_BACK.load(Ordering::Relaxed);
     println!("plain commands have refused {taken_back} acquires");
-    assert!(taken_back > 20, "no history has drawn a plain acquire");
+    // Redis before 7.0 has no plain acquires.
+    let has_commands = !nodes.server.lock().unwrap().version().is_redis_before(7, 0);
+    assert!(taken_back > 20 || !has_commands, "no history has drawn a plain acquire");
 }
 
 /// Checks that the remaining time of a very long lease is an integer. For a lease of thousands of years, a
