@@ -51,12 +51,15 @@ async fn stepped_under(bench: &Bench, holder: &Worker, by: Duration) -> Lease {
     lease
 }
 
+/// Steps the clocks of all five. A server that does not store the lease does not show the step.
 fn step_all(bench: &Bench, by: Duration) {
-    for index in 0..5 {
+    let millis = i64::try_from(by.as_millis()).expect("small");
+    let steps = (0..5).filter(|&index| {
         let before = left(bench, index);
         bench.servers[index].step_clock(by, true);
-        assert!(before - left(bench, index) >= i64::try_from(by.as_millis()).expect("small"), "no step");
-    }
+        before - left(bench, index) >= millis
+    });
+    assert!(steps.count() >= 3, "no step");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
