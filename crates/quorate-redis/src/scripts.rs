@@ -20,6 +20,7 @@ macro_rules! source {
     ($($functions:literal),*; $call:literal) => {
         concat!(
             include_str!("scripts/head.lua"),
+            include_str!("scripts/refusal.lua"),
             include_str!("scripts/prelude.lua"),
             $(include_str!(concat!("scripts/", $functions, ".lua")),)*
             include_str!("scripts/define.lua"),
@@ -38,7 +39,11 @@ impl Script {
     pub(crate) fn source(self) -> &'static str {
         match self {
             Self::Release => {
-                concat!(include_str!("scripts/release.lua"), include_str!("scripts/call_end.lua"))
+                concat!(
+                    include_str!("scripts/refusal.lua"),
+                    include_str!("scripts/release.lua"),
+                    include_str!("scripts/call_end.lua"),
+                )
             }
             Self::Locks => source!("readers_and_queue", "locks"; "call"),
             Self::Waiting => source!("readers_and_queue", "waiting"; "call"),

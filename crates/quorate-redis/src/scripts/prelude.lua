@@ -25,13 +25,7 @@ end
 local function call(command, key, ...)
   local reply = run(command, key, ...)
   if type(reply) == 'table' and reply.err then
-    -- Redis 6.2 encloses errors that the script's call itself causes, such as OOM: '@user_script: 12: -OOM …\r\n'.
-    local text = match(reply.err, '^@user_script: %d+: (.*)$') or reply.err
-    text = match(text, '^%-?(.-)%s*$')
-    if sub(text, 1, 9) == 'WRONGTYPE' then
-      refuse('wrongtype', 'the key ' .. key .. ' holds another type')
-    end
-    refuse('failed', text)
+    error(refusal(key, reply.err), 0)
   end
   return reply
 end

@@ -57,9 +57,9 @@ local function place_of(key, ticket)
   end
 end
 
--- Returns the time at which the last entry of the queue at `key` expires.
+-- Returns the time at which the last entry of the queue at `key`, which is not empty, expires.
 local function last_end(key)
-  return tonumber(call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or ms)
+  return tonumber(call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
 end
 
 -- Returns the number of entries of one kind that come before the entry of `ticket`, whose wait began at `at`. Without
@@ -70,7 +70,7 @@ local function ahead_in(order, at, ticket)
   end
   local ahead = call('ZCOUNT', order, '-inf', '(' .. at)
   for _, other in ipairs(call('ZRANGE', order, at, at, 'BYSCORE')) do
-    if comes_first(at, other, at, ticket) then
+    if bytes_less(other, ticket) then
       ahead = ahead + 1
     end
   end
@@ -88,7 +88,8 @@ end
 -- ticket.
 local function wait_in_queue(key, given, reads)
   remove_ended(key)
-  if ahead_of(key, sub(given, 2), reads) > 0 then
+  -- Most locks have no queue.
+  if call('ZCARD', key) > 0 and ahead_of(key, sub(given, 2), reads) > 0 then
     answer('held', QUEUE, decimal(last_end(key) - ms))
   end
 end

@@ -9,15 +9,6 @@ local run, keys, args = redis.pcall, KEYS, ARGV
 local clock = redis.call('TIME')
 local out, released, owners = { clock[1] .. string.sub('00000' .. clock[2], -6) }, {}, {}
 
--- Returns the refusal for an error. Redis 6.2 encloses its text: '@user_script: 12: -READONLY …\r\n'.
-local function refusal(key, err)
-  local text = string.match(string.match(err, '^@user_script: %d+: (.*)$') or err, '^%-?(.-)%s*$')
-  if string.sub(text, 1, 9) == 'WRONGTYPE' then
-    return { 'refused', 'wrongtype', 'the key ' .. key .. ' holds another type' }
-  end
-  return { 'refused', 'failed', text }
-end
-
 -- A key of another type seems to be missing. Without the permission for MGET, all do.
 local stored = run('MGET', unpack(keys))
 for i = 1, #args do

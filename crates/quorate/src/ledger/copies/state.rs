@@ -72,7 +72,7 @@ impl LedgerCopies {
 
     /// Counts what the incomplete copies have. `answers` has all records of the nodes.
     pub(crate) fn count(&mut self, answers: &[Answered]) {
-        if self.complete() == 0 {
+        if !self.is_countable() {
             return;
         }
         let all = LedgerView::of(answers.to_vec()).records;
@@ -100,6 +100,11 @@ impl LedgerCopies {
     /// Returns whether a node has an incomplete copy.
     pub fn is_incomplete(&self) -> bool {
         self.incomplete() > 0
+    }
+
+    /// Returns whether a node has an incomplete copy, and another one a complete copy to compare it with.
+    pub(crate) fn is_countable(&self) -> bool {
+        self.is_incomplete() && self.complete() > 0
     }
 
     fn incomplete(&self) -> usize {

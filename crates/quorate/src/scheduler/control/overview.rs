@@ -33,7 +33,7 @@ impl Jobs {
     pub async fn overview(&self) -> Result<GroupOverview, JobsError> {
         let read = answers(LedgerView::ask_keys(self.ledger(), &[GroupFreeze::KEY.into()]).await)?;
         let mut copies = self.copies(&read);
-        if let Some(copies) = copies.as_mut().filter(|copies| copies.is_incomplete() && copies.complete() > 0)
+        if let Some(copies) = copies.as_mut().filter(|copies| copies.is_countable())
             && let Ok(all) = self.ledger().read().await
         {
             copies.count(&all);
