@@ -294,8 +294,6 @@ programs() {
     install openssl openssl openssl openssl openssl openssl
     # promtool, which checks the metrics, is part of this package.
     install promtool prometheus golang-github-prometheus prometheus prometheus prometheus
-    # libFuzzer is C++. Without a nightly compiler the fuzz targets do not run.
-    if nightly; then install c++ g++ gcc-c++ g++ gcc gcc; fi
     # A terminal for tests, and the shells that read the completions.
     install tmux tmux tmux tmux tmux tmux
     install zsh zsh zsh zsh zsh zsh
@@ -379,9 +377,6 @@ computing() {
         cargo check --quiet -p quorate --no-default-features --features "$features" --lib --profile test || status=1
     done
     cargo check --quiet -p quorate-cli --no-default-features || status=1
-    # It has a target folder of its own, so it blocks no other command of Cargo.
-    say "fuzz targets of the libraries"
-    bash tests/fuzz/run.sh --libraries || status=1
     return "$status"
 }
 

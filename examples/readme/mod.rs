@@ -3,29 +3,29 @@
 use crate::Failure;
 use quorate::{
     Claims, Cron, Election, FencingToken, Job, Quorum, Scheduler, Term, claim::ClaimHandle, env::WallTime,
-    scheduler::RunContext,
+    scheduler::RunContext, shutdown_signal,
 };
 use quorate_redis::Connect;
 use tokio_util::sync::CancellationToken;
 
-/// A service that leads, runs a job and handles a message until `shutdown` is cancelled.
+/// A service that leads, runs a job and handles a message, until SIGTERM or Ctrl-C.
 ///
 /// # Errors
 /// If too few of the servers can be used, or if the work fails.
-pub async fn service(shutdown: CancellationToken) -> Result<(), Failure> {
+pub async fn service() -> Result<(), Failure> {
     let quorum = Quorum::connect(["redis://a", "redis://b", "redis://c"]).await?;
 
     let leader = async {
         let work = |term: Term| async move {
             charge_cards(term.fencing_token()?, term.step_down_token()).await // until the token is cancelled
         };
-        Election::new(&quorum, "billing").run(work).until(shutdown.cancelled()).await?;
+        Election::new(&quorum, "billing").run(work).until(shutdown_signal()).await?; // SIGTERM or Ctrl-C
         Ok::<_, Failure>(())
     };
     let cron_job = async {
         let report = |run: RunContext| async move { write_report(run.at(), run.fencing_token()?).await };
         let nightly = Job::new("nightly-report", Cron::parse("0 3 * * *")?.zone("Europe/Kyiv")?, report);
-        Scheduler::new(&quorum, "reports").job(nightly).run().until(shutdown.cancelled()).await?;
+        Scheduler::new(&quorum, "reports").job(nightly).run().until(shutdown_signal()).await?;
         Ok::<_, Failure>(())
     };
     let message = async {

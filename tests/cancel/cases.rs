@@ -11,7 +11,7 @@ use quorate::{
     claim::{Claim, ClaimOutcome, Processed},
     election::{Election, ElectionError, Term},
     env::{BootTime, Env},
-    lease::{Lease, TryAcquire},
+    lease::{Lease, LeaseError, TryAcquire},
     ledger::Ledger,
     node::{FencingToken, Record, Resource},
     scheduler::{Job, RunContext, Scheduler, every},
@@ -66,6 +66,20 @@ pub(crate) async fn acquire(stage: &Stage) -> bool {
     let finished = acquired.is_some();
     drop(acquired);
     // The same lock can be acquired again right after the future was dropped.
+    let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
+    again.fencing_token().expect("a fresh lease is valid");
+    finished
+}
+
+pub(crate) async fn lock_run(stage: &Stage) -> bool {
+    let lock = stage.lock();
+    let work = lock.run(async |lease| {
+        stage.env.sleep(20 * MS).await;
+        Ok::<_, LeaseError>(lease.fencing_token()?)
+    });
+    let ran = stage.cut(work).await;
+    let finished = ran.is_some();
+    ran.map(|ran| ran.expect("it waits, and the lease is valid"));
     let again = stage.soon("the same lock again", SOON, lock.acquire()).await.expect("it waits");
     again.fencing_token().expect("a fresh lease is valid");
     finished

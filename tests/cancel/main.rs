@@ -112,6 +112,7 @@ cases! {
     process: "Claims::process", Claim;
     prune: "Ledger::prune", Lock;
     keep: "Ledger::keep", Lock;
+    lock_run: "Lock::run", Lock;
     read: "Ledger::read", Lock;
     ready: "Quorum::ready", Lock;
     release: "Lease::release", Lock;

@@ -24,6 +24,7 @@ pub(crate) const TRIED: &[&str] = &[
     "RedisQuorumBuilder::connect",
     "Session::send",
     "World::sleep_until",
+    "::shutdown_signal",
 ];
 
 /// The longest wait for an event that must happen, even on a slow machine.
@@ -178,4 +179,18 @@ async fn send() {
     a_dropped_reply_loses_no_batch(MemoryNode::new("memory")).await;
     let dir = tempfile::tempdir().expect("a directory");
     a_dropped_reply_loses_no_batch(FileNode::new(dir.path().join("node"))).await;
+}
+
+/// Checks that a dropped wait takes nothing from the next one, and that a signal ends the wait and not the process.
+#[tokio::test]
+async fn shutdown_signal() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let mut dropped = Box::pin(quorate::shutdown_signal());
+        assert!((&mut dropped).now_or_never().is_none(), "no signal has arrived");
+        drop(dropped);
+        let mut waits = Box::pin(quorate::shutdown_signal());
+        assert!((&mut waits).now_or_never().is_none(), "no signal has arrived");
+        rustix::process::kill_process(rustix::process::getpid(), signal).expect("this process lives");
+        tokio::time::timeout(PATIENCE, waits).await.expect("the signal has arrived");
+    }
 }

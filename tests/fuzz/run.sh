@@ -2,7 +2,7 @@
 # Builds the fuzz targets with a nightly compiler and runs each for a short time, two at once.
 #
 #   bash tests/fuzz/run.sh               20 s for each target
-#   bash tests/fuzz/run.sh --libraries   only the targets of the libraries, as in CI: the program takes long to build
+#   bash tests/fuzz/run.sh --libraries   only the targets of the libraries: the program takes long to build
 #   SECONDS_EACH=600 bash tests/fuzz/run.sh NAME…   longer, and some targets only
 #   KEEP=1 bash tests/fuzz/run.sh        adds what was found to tests/fuzz/corpus, reduced to a small set of inputs
 #

@@ -96,6 +96,7 @@ mod sabotage;
 #[cfg(feature = "scheduler")]
 pub mod scheduler;
 mod setting_error;
+mod shutdown_signal;
 mod trust;
 mod vote;
 
@@ -149,6 +150,7 @@ pub use scheduler::Job;
 /// ```
 #[cfg(feature = "scheduler")]
 pub use scheduler::Scheduler;
+pub use shutdown_signal::shutdown_signal;
 
 /// Compiles and runs the examples of the README.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ mod common;
 use common::{SECOND, nodes, quorum};
 use quorate::{
     SettingError,
-    claim::{Claims, Fingerprint, MessageId},
+    claim::{Claims, MessageId},
     election::Election,
     node::{MemoryNode, Resource},
     quorum::{Quorum, QuorumConfig},
@@ -87,10 +87,6 @@ async fn impossible_claims_are_refused_before_any_request() {
     let no_text = MessageId::from_utf8(b"order-\xff\xfe").expect_err("no text");
     says(no_text, &["the message id is \"order-", "is not UTF-8", "choose another name"]);
     assert_eq!(MessageId::from_utf8("größe".as_bytes()).expect("text").id(), "größe");
-    says(
-        Fingerprint::from_bytes(&[0; 33]).expect_err("too long"),
-        &["33 bytes", "1 to 32", "Fingerprint::of"],
-    );
     quorum.close().await;
 }
 

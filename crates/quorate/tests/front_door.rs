@@ -4,7 +4,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use quorate::{
-    Election, ElectionError, LeaseOptions, Quorum, QuorumConfig, Term, env::WallTime, node::MemoryNode,
+    Election, ElectionError, LeaseOptions, Quorum, QuorumConfig, Term, env::WallTime, lease::LeaseError,
+    node::MemoryNode,
 };
 use std::{
     convert::Infallible,
@@ -159,4 +160,49 @@ async fn a_follower_knows_the_leader_without_asking() {
     drop((first, second));
     a.close().await;
     b.close().await;
+}
+
+/// Checks that `Lock::run` may be spawned, takes an error of any type, and releases the lock after each end of its work.
+#[tokio::test]
+async fn work_under_a_lock_ends_with_a_release() {
+    let quorum = quorum("a", &nodes());
+    let lock = quorum.lock("invoice-42");
+    let token = {
+        let lock = lock.clone();
+        let work = async move { lock.run(async |lease| Ok::<_, LeaseError>(lease.fencing_token()?)).await };
+        tokio::spawn(work).await.expect("no panic").expect("the lock is free")
+    };
+    let failed = lock.run(async |_| Err::<(), Box<dyn Error + Send + Sync>>("out of paper".into())).await;
+    assert_eq!(failed.expect_err("the work failed").to_string(), "out of paper");
+    let lease = lock.try_acquire().await.expect("a quorum").acquired().expect("it was released");
+    assert!(lease.token() > token);
+    let busy = lock.clone().wait(Duration::from_millis(1)).run(async |_| Ok::<_, LeaseError>(())).await;
+    assert!(matches!(busy, Err(LeaseError::Acquire(error)) if error.is_contended()));
+    quorum.close().await;
+}
+
+/// Checks that work under a lock ends when its lease does, here by force.
+#[tokio::test]
+async fn work_under_a_lock_is_dropped_when_the_lease_is_lost() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let quorum = quorum("a", &nodes());
+    let operator = quorum.clone();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let guard = Dropped(Arc::clone(&dropped));
+    let lock = quorum.lock("invoice-42").ttl(SECOND);
+    let ended = lock
+        .run(async |lease| {
+            let _guard = guard;
+            assert!(operator.force_release(lease.resource(), lease.owner()).await.is_final());
+            std::future::pending::<Result<(), LeaseError>>().await
+        })
+        .await;
+    assert!(matches!(ended, Err(LeaseError::Lost(_))), "{ended:?}");
+    assert!(dropped.load(Ordering::SeqCst));
+    quorum.close().await;
 }

@@ -14,7 +14,7 @@ type Kinds = (Discriminant<Request>, Discriminant<Reply>, Option<Discriminant<Re
 impl Exchanges {
     pub(super) fn count(&mut self, request: &Request, reply: &Reply) {
         let refusal = match reply {
-            Reply::Refused(why) => Some(discriminant(why)),
+            Reply::Refused(why) | Reply::MayHold(why) => Some(discriminant(why)),
             _ => None,
         };
         let kinds = (discriminant(request), discriminant(reply), refusal);
@@ -36,7 +36,7 @@ fn outcome(request: &Request, reply: &Reply) -> String {
     let mut text = Name::of(request);
     text.push(' ');
     text += &Name::of(reply);
-    if let Reply::Refused(why) = reply {
+    if let Reply::Refused(why) | Reply::MayHold(why) = reply {
         text.push(' ');
         text += &Name::of(why);
     }

@@ -1,6 +1,8 @@
 //! The view of the [`Referee`] on a [`Server`].
 
-use super::{Event, Excuse, NodeFault, Referee, Server, scenario::true_wall};
+use super::{
+    Event, Excuse, NodeFault, Plan, Referee, Server, plain_commands::PlainCommands, scenario::true_wall,
+};
 use quorate::{
     env::WallTime,
     node::{
@@ -24,11 +26,14 @@ const FAR: Duration = Duration::from_millis(100);
 pub(super) struct JudgedHooks {
     referee: Arc<Referee>,
     node_fault: Option<NodeFault>,
+    /// Serves acquires of locks, if the plan says so.
+    plain: Option<PlainCommands>,
 }
 
 impl JudgedHooks {
-    pub(super) fn new(referee: Arc<Referee>, node_fault: Option<NodeFault>) -> Self {
-        Self { referee, node_fault }
+    pub(super) fn new(referee: Arc<Referee>, plan: &Plan) -> Self {
+        let plain = plan.plain_commands.then(PlainCommands::default);
+        Self { referee, node_fault: plan.node_fault, plain }
     }
 }
 
@@ -48,7 +53,10 @@ impl ServerHooks for JudgedHooks {
                 let batch = Batch { not_after: forever, ..batch.clone() };
                 engine::run_telling(store, &batch, clocks, freed)
             }
-            Some(NodeFault::Forgetful) | None => engine::run_telling(store, batch, clocks, freed),
+            Some(NodeFault::Forgetful) | None => match &self.plain {
+                Some(plain) => plain.run(store, batch, clocks, freed),
+                None => engine::run_telling(store, batch, clocks, freed),
+            },
             Some(node_fault) => super::node_fault::run(store, batch, clocks, node_fault),
         }
     }
@@ -170,7 +178,7 @@ pub(super) fn was_ahead(server: &Server, within: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{Plan, SimClock, Trace, Truth};
+    use crate::sim::{SimClock, Trace, Truth};
     use quorate::node::engine::Store as _;
 
     fn backs(server: &Server, resource: &Resource, is_ours: impl Fn(&str) -> bool) -> bool {
@@ -179,7 +187,7 @@ mod tests {
     }
 
     fn hooks(referee: Arc<Referee>) -> Arc<JudgedHooks> {
-        Arc::new(JudgedHooks::new(referee, None))
+        Arc::new(JudgedHooks::new(referee, &Plan::default()))
     }
 
     /// Checks that a durable server that is down counts only for the leases that it stores. Such a server

@@ -110,6 +110,7 @@ mod log_capture;
 mod node_change;
 mod node_fault;
 mod node_list;
+mod plain_commands;
 mod plans;
 mod referee;
 mod run;

@@ -4,7 +4,10 @@ use std::time::Duration;
 /// The plans under which every seed must pass. Each has a name, which is needed to replay a failure, and a purpose.
 pub const PLANS: [(&str, &str); 11] = [
     ("default", "every fault that the guarantees cover, and workers' clocks that stand still"),
-    ("contact-all", "every round asks all servers at once; in the other plans a lock asks a majority first"),
+    (
+        "contact-all",
+        "every round asks all servers at once, and scripts serve every acquire; in the other plans a lock asks a majority first, and plain commands serve most acquires",
+    ),
     ("old-counters", "servers often come back with old snapshots and counters, sometimes a majority"),
     ("no-slack", "clocks drift as far as allowed and never step, and the margin covers the drift only"),
     ("crashes", "servers crash often"),
@@ -38,7 +41,7 @@ pub const OPEN_PLANS: [(&str, &str); 1] = [(
 impl Plan {
     /// Returns the plan of [`PLANS`] or [`OPEN_PLANS`] that is called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        let mut plan = Self::default();
+        let mut plan = Self { plain_commands: name != "contact-all", ..Self::default() };
         match name {
             "default" => plan.replaces = 25,
             "contact-all" => plan.setup.ask_all_nodes = true,

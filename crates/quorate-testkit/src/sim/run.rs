@@ -159,7 +159,7 @@ impl Run {
     fn new(scenario: Scenario, plan: Plan, truth: Truth, trace: Trace, referee: Arc<Referee>) -> Self {
         let server = |(at, clock): (usize, &_)| {
             let name = node_list::name(at);
-            let hooks = JudgedHooks::new(Arc::clone(&referee), plan.node_fault);
+            let hooks = JudgedHooks::new(Arc::clone(&referee), &plan);
             Server::start(&name, truth, *clock, plan.setup.durable, Arc::new(hooks), None)
         };
         let servers: Vec<_> = scenario.servers.iter().enumerate().map(server).collect();

@@ -49,6 +49,9 @@ pub struct Plan {
     pub setup: QuorumConfig,
     /// The way in which servers violate their contract. `None` if all servers are honest.
     pub node_fault: Option<NodeFault>,
+    /// Lets servers serve most acquires of locks as plain commands do, as they do for `quorate-redis`. Otherwise every
+    /// acquire is served as by a script.
+    pub plain_commands: bool,
     /// The length of the phase in which faults happen.
     pub length: Duration,
     /// Lets servers' clocks step, but no further than `clock_step_allowance` permits.
@@ -99,6 +102,7 @@ impl Default for Plan {
         Self {
             setup,
             node_fault: None,
+            plain_commands: false,
             length: Duration::from_secs(20),
             steps: true,
             wild_clocks: false,

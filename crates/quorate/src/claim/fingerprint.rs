@@ -1,9 +1,8 @@
-use crate::config::SettingError;
 use sha2::{Digest, Sha256};
 use std::{fmt, sync::Arc};
 
-/// The maximum length of a fingerprint, in bytes.
-const BYTES_MAX: usize = 32;
+/// The maximum length of a fingerprint that a node reports and a message shows, in characters.
+const SHOWN_MAX: usize = 64;
 /// The number of bytes of a hash that are kept. Two different payloads have the same 128 bits by chance once
 /// in 2^128 pairs.
 const HASH_BYTES: usize = 16;
@@ -23,20 +22,6 @@ impl Fingerprint {
         Self(hex(hash.as_slice().get(..HASH_BYTES).unwrap_or_default()))
     }
 
-    /// Creates a fingerprint from 1 to 32 bytes of the caller's choice.
-    ///
-    /// # Errors
-    /// [`SettingError`] if there are no bytes, or more than 32.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SettingError> {
-        if bytes.is_empty() || bytes.len() > BYTES_MAX {
-            let (value, reason) =
-                (format!("{} bytes", bytes.len()), format!("and 1 to {BYTES_MAX} are kept with a claim"));
-            let fix = "give a hash of the payload, or have it made by Fingerprint::of";
-            return Err(SettingError::new("fingerprint", value, reason, fix));
-        }
-        Ok(Self(hex(bytes)))
-    }
-
     /// Creates the fingerprint that a node reports.
     pub(super) fn from_node(text: &Arc<str>) -> Self {
         Self(Arc::clone(text))
@@ -54,7 +39,7 @@ impl Fingerprint {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::plain::plain(&self.0, 2 * BYTES_MAX))
+        f.write_str(&crate::plain::plain(&self.0, SHOWN_MAX))
     }
 }
 
@@ -73,19 +58,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_is_the_beginning_of_a_sha_256_or_ones_own_bytes() {
+    fn a_fingerprint_is_the_beginning_of_a_sha_256() {
         // FIPS 180-2, the first example.
         assert_eq!(Fingerprint::of(b"abc").as_str(), "ba7816bf8f01cfea414140de5dae2223");
         assert_ne!(Fingerprint::of(b"abc"), Fingerprint::of(b"abd"));
-        assert_eq!(Fingerprint::from_bytes(&[0, 0xab]).unwrap().to_string(), "00ab");
-    }
-
-    #[test]
-    fn none_and_over_long_ones_are_refused_with_their_length() {
-        for length in [0, 33, 1000] {
-            let refused = Fingerprint::from_bytes(&vec![7; length]).unwrap_err().to_string();
-            assert!(refused.contains(&format!("{length} bytes")) && refused.contains("1 to 32"), "{refused}");
-        }
-        assert_eq!(Fingerprint::from_bytes(&[7; 32]).unwrap().as_str().len(), 64);
     }
 }

@@ -93,7 +93,7 @@ where
     E: Display + 'static,
 {
     /// Campaigns, leads, and campaigns again, until `shutdown` completes. The output of `shutdown` may be of
-    /// any type, such as that of `tokio::signal::ctrl_c()`. See [what ends a
+    /// any type, such as that of [`shutdown_signal`](crate::shutdown_signal()). See [what ends a
     /// term](crate::election#what-ends-a-term).
     ///
     /// # Errors

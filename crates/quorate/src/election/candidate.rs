@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 ///         Ok::<(), Box<dyn std::error::Error>>(())
 ///     }
 /// };
-/// election.run(work).until(shutdown).await?; // a service: `.until(tokio::signal::ctrl_c())`, or only `.await`
+/// election.run(work).until(shutdown).await?; // a service: `.until(quorate::shutdown_signal())`, or only `.await`
 /// quorum.close().await;
 /// # Ok(())
 /// # }

@@ -99,6 +99,7 @@ mod read;
 mod recent_waits;
 mod release_request;
 mod renewer;
+mod run;
 mod signal;
 mod spread;
 mod state;

@@ -216,7 +216,7 @@ impl Scheduler {
 /// ```
 /// # use quorate::{ElectionError, Scheduler, scheduler::ScheduleError};
 /// # async fn example(scheduler: Scheduler) -> Result<(), ElectionError<ScheduleError>> {
-/// let shutdown = async { Ok::<(), std::io::Error>(()) }; // such as tokio::signal::ctrl_c()
+/// let shutdown = async { Ok::<(), std::io::Error>(()) }; // such as quorate::shutdown_signal()
 /// scheduler.run().until(shutdown).await?;
 /// scheduler.run().await?; // without a shutdown of its own
 /// # Ok(())
@@ -242,7 +242,7 @@ impl IntoFuture for SchedulerRun {
 impl SchedulerRun {
     /// Campaigns, runs the jobs while this worker leads, and campaigns again when its term has ended. Returns
     /// when `shutdown` has completed or the scheduler is [drained](SchedulerHandle::drain). The output of
-    /// `shutdown` may have any type, such as that of `tokio::signal::ctrl_c()`.
+    /// `shutdown` may have any type, such as that of [`shutdown_signal`](crate::shutdown_signal()).
     ///
     /// # Errors
     /// [`ElectionError`]. [`ElectionError::Work`] contains a [`ScheduleError`].

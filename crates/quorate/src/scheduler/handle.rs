@@ -96,6 +96,7 @@ impl SchedulerHandle {
 
     /// Returns, for each present job, the number of ticks by outcome since the scheduler was made. A worker
     /// counts the ticks that end while it leads.
+    #[doc(hidden)]
     pub fn counts(&self) -> RunCounts {
         self.registry.snapshot_counts()
     }

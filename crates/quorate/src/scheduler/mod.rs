@@ -62,7 +62,7 @@
 //!
 //! Each tick has one of the outcomes of [`RunOutcome`], with a reason, in the history of its job
 //! ([`HistoryEntry`]). The outcome is also logged as one event (target `quorate::scheduler::tick`), and
-//! counted in the leader's process ([`SchedulerHandle::counts`]). Ticks that are skipped together get one
+//! counted in the leader's process (feature `metrics`). Ticks that are skipped together get one
 //! entry.
 //!
 //! | outcome | cause | repeated? |
@@ -143,6 +143,7 @@ pub(crate) mod store;
 pub use alert::{AlertKind, JobAlert};
 pub use builder::{Scheduler, SchedulerRun};
 pub use control::{Accepted, JobStatus, Jobs, JobsError, RunStatus};
+#[doc(hidden)]
 pub use counts::{JobCounts, Lateness, RunCounts};
 pub use error::ScheduleError;
 pub use handle::SchedulerHandle;

@@ -25,6 +25,7 @@ impl RequestId {
     }
 
     /// Returns the id with this number as its bits.
+    #[doc(hidden)]
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }

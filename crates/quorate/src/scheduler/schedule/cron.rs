@@ -19,7 +19,7 @@ use std::{fmt, sync::Arc};
 ///   line is due on a day that matches *either* field. The words `@hourly`, `@daily` (`@midnight`), `@weekly`,
 ///   `@monthly` and `@yearly` (`@annually`) are accepted too.
 /// * **the `cron` crate's**, 6 or 7 fields: `second minute hour day-of-month month day-of-week [year]`. Sunday
-///   is 1. A day must match *both* day fields. With the feature `cron-crate`, on by default, a parsed
+///   is 1. A day must match *both* day fields. With the feature `cron-crate`, a parsed
 ///   `cron::Schedule` is accepted too.
 ///
 /// Both dialects accept these forms, alone or in a list. A day-of-month may be `L` (the last day of the month),

@@ -1,0 +1,297 @@
+use quorate::node::{
+    Batch, BatchReply, FencingToken, MemoryStore, NodeTime, Owner, Refusal, ReleasedLease, Reply, Request,
+    Resource,
+    engine::{self, Clocks, CounterRow, LeaseRow, Store as _},
+};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Of this many acquires that plain commands may serve, a script serves one.
+const SCRIPT_OF: u64 = 8;
+
+/// Serves acquires of locks as plain commands do on a Redis server, in place of the engine. `quorate-redis` sends most
+/// acquires in this way; its `transaction` module has the rules.
+///
+/// In three ways the simulation is stricter than `quorate-redis`: a lock may stay known after its server lost all data, it is
+/// known to all sessions of a server at once, and an acquire need not wait for a second after a refusal.
+#[derive(Debug, Default)]
+pub(super) struct PlainCommands {
+    known: Mutex<BTreeMap<Resource, Known>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// A script has granted the lock with this count, and no acquire by commands has failed since.
+    Granted(FencingToken),
+    /// The lock has readers at times. Scripts serve it.
+    Shared,
+}
+
+impl PlainCommands {
+    /// Runs a batch, and adds the leases that it released to `freed`.
+    pub(super) fn run(
+        &self,
+        store: &mut MemoryStore,
+        batch: &Batch,
+        clocks: Clocks,
+        freed: &mut Vec<ReleasedLease>,
+    ) -> BatchReply {
+        if !batch.requests.iter().any(|request| self.last_count(request).is_some()) {
+            let reply = engine::run_telling(store, batch, clocks, freed);
+            batch.requests.iter().zip(&reply.replies).for_each(|(request, reply)| self.learn(request, reply));
+            return reply;
+        }
+        let mut serve = |request: &Request| {
+            if let Some(last) = self.last_count(request) {
+                return self.acquire(store, batch, request, last, clocks);
+            }
+            let alone = Batch {
+                requests: vec![request.clone()],
+                not_after: batch.not_after,
+                stamp: batch.stamp.clone(),
+            };
+            let reply = engine::run_telling(store, &alone, clocks, freed).replies.remove(0);
+            self.learn(request, &reply);
+            reply
+        };
+        let replies = batch.requests.iter().map(&mut serve).collect();
+        BatchReply { node_time: clocks.wall, replies }
+    }
+
+    /// Returns the count of the last grant by a script, if commands serve this request.
+    fn last_count(&self, request: &Request) -> Option<FencingToken> {
+        let Request::Acquire { resource, owner, ticket: None, .. } = request else { return None };
+        let Some(Known::Granted(count)) = self.all().get(resource).copied() else { return None };
+        let mut hasher = DefaultHasher::new();
+        owner.as_str().hash(&mut hasher);
+        (hasher.finish() % SCRIPT_OF != 0).then_some(count)
+    }
+
+    fn learn(&self, request: &Request, reply: &Reply) {
+        match (request, reply) {
+            (Request::Acquire { resource, .. }, Reply::Granted { counter, .. }) if !resource.is_claim() => {
+                let mut all = self.all();
+                let known = all.entry(resource.clone()).or_insert(Known::Granted(*counter));
+                if let Known::Granted(count) = known {
+                    *count = *counter;
+                }
+            }
+            (Request::Share { resource, .. } | Request::Downgrade { resource, .. }, _) => {
+                self.all().insert(resource.clone(), Known::Shared);
+            }
+            _ => {}
+        }
+    }
+
+    /// Carries out `SET … NX GET PXAT` and `INCRBY`, and then judges the grant.
+    fn acquire(
+        &self,
+        store: &mut MemoryStore,
+        batch: &Batch,
+        request: &Request,
+        last: FencingToken,
+        clocks: Clocks,
+    ) -> Reply {
+        let Request::Acquire { resource, owner, ttl, .. } = request else { unreachable!("an acquire") };
+        let Ok(before) = store.lease(resource);
+        let holder = before.filter(|row| row.until_nanos > clocks.lease_nanos);
+        if holder.is_none() {
+            set_owner(store, resource, owner, batch.not_after + *ttl);
+        }
+        let count = increment(store, resource, clocks);
+        let Ok(marker) = store.marker();
+        let Ok(queue) = store.queue(resource);
+        let against = if clocks.wall > batch.not_after {
+            Some(Refusal::Stale)
+        } else if marker.as_deref() != Some(&*batch.stamp) {
+            Some(Refusal::Marker(marker))
+        } else {
+            None
+        };
+        let is_queued = queue.is_some_and(|row| row.until_nanos > clocks.lease_nanos);
+        let reply = match (against, holder) {
+            (Some(why), _) => Reply::MayHold(why),
+            (None, Some(row)) => Reply::Held { owner: Owner::from_node(&row.owner), remaining: None },
+            (None, None) if is_queued => Reply::MayHold(Refusal::Queued),
+            (None, None) if count <= last => Reply::MayHold(Refusal::Failed("the counter was lost".into())),
+            (None, None) => return Reply::Granted { counter: count, begun: None },
+        };
+        self.all().remove(resource);
+        reply
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Resource, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets the key until this time of the node's clock. A key whose time has passed is not stored.
+fn set_owner(store: &mut MemoryStore, resource: &Resource, owner: &Owner, until: NodeTime) {
+    let until_nanos = until.as_micros().saturating_mul(1_000);
+    let row = LeaseRow { owner: owner.as_str().into(), until_nanos, readers: Vec::new() };
+    let Ok(()) = store.set_lease(resource, Some(row));
+}
+
+/// Increments the counter, also for an acquire that is refused. A counter that is missing starts at one and has no end: for
+/// the engine, as for the scripts, it is still missing.
+fn increment(store: &mut MemoryStore, resource: &Resource, clocks: Clocks) -> FencingToken {
+    let Ok(row) = store.counter(resource);
+    let is_there = |row: &CounterRow| row.until_micros == 0 || row.until_micros > clocks.wall.as_micros();
+    let row = row.filter(is_there).unwrap_or(CounterRow { count: FencingToken::new(0), until_micros: 0 });
+    let count = FencingToken::new(row.count.get() + 1);
+    let Ok(()) = store.set_counter(resource, CounterRow { count, ..row });
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const TTL: Duration = Duration::from_secs(3);
+
+    fn clocks(ms: u64) -> Clocks {
+        Clocks { wall: NodeTime::from_micros(ms * 1_000), lease_nanos: ms * 1_000_000 }
+    }
+
+    /// A server with the marker `m`, and the time in milliseconds until which batches are valid.
+    struct Bench(PlainCommands, MemoryStore);
+
+    impl Bench {
+        fn new() -> Self {
+            let mut store = MemoryStore::default();
+            let Ok(()) = store.set_marker("m".into());
+            Self(PlainCommands::default(), store)
+        }
+
+        fn ask(&mut self, at: u64, request: Request) -> Reply {
+            let not_after = NodeTime::from_micros(10_000_000);
+            let batch = Batch { requests: vec![request], not_after, stamp: "m".into() };
+            self.0.run(&mut self.1, &batch, clocks(at), &mut Vec::new()).replies.remove(0)
+        }
+
+        fn acquire(&mut self, at: u64, owner: &Owner) -> Reply {
+            self.ask(
+                at,
+                Request::Acquire {
+                    resource: lock(),
+                    owner: owner.clone(),
+                    ttl: TTL,
+                    propose: FencingToken::new(1_000_000),
+                    tolerance: TTL,
+                    keep: TTL * 10,
+                    ticket: None,
+                },
+            )
+        }
+
+        /// Lets a script grant and release the lock, after which commands may serve it.
+        fn known() -> Self {
+            let mut bench = Self::new();
+            let owner = owner(0);
+            assert!(matches!(bench.acquire(1_000, &owner), Reply::Granted { .. }));
+            bench.release(&owner);
+            bench
+        }
+
+        fn release(&mut self, owner: &Owner) {
+            let released = self.ask(1_000, Request::Release { resource: lock(), owner: owner.clone() });
+            assert_eq!(released, Reply::Released(true));
+        }
+
+        fn count(&self) -> (u64, u64) {
+            let Ok(row) = self.1.counter(&lock());
+            row.map(|row| (row.count.get(), row.until_micros)).unwrap()
+        }
+    }
+
+    fn lock() -> Resource {
+        Resource::lock("x").unwrap()
+    }
+
+    fn owner(number: u64) -> Owner {
+        Owner::sign("w", 1, number.into())
+    }
+
+    /// Returns an owner whose acquire of a known lock the commands serve.
+    fn served_by_commands(bench: &Bench) -> Owner {
+        let request = |owner: &Owner| Request::Acquire {
+            resource: lock(),
+            owner: owner.clone(),
+            ttl: TTL,
+            propose: FencingToken::new(0),
+            tolerance: TTL,
+            keep: TTL,
+            ticket: None,
+        };
+        (1..100).map(owner).find(|owner| bench.0.last_count(&request(owner)).is_some()).unwrap()
+    }
+
+    #[test]
+    fn a_grant_ends_one_ttl_after_the_deadline_and_counts_once() {
+        let mut bench = Bench::known();
+        let (before, until) = bench.count();
+        let owner = served_by_commands(&bench);
+        let counter = FencingToken::new(before + 1);
+        assert_eq!(bench.acquire(2_000, &owner), Reply::Granted { counter, begun: None });
+        assert_eq!(bench.count(), (before + 1, until), "the retention is that of the script's grant");
+        let Ok(Some(row)) = bench.1.lease(&lock()) else { panic!("no lease") };
+        assert_eq!(row.until_nanos, 13_000_000_000);
+    }
+
+    #[test]
+    fn a_loser_counts_and_is_served_by_a_script_afterwards() {
+        let mut bench = Bench::known();
+        let (before, _) = bench.count();
+        let first = served_by_commands(&bench);
+        bench.acquire(2_000, &first);
+        assert_eq!(
+            bench.acquire(2_000, &served_by_commands(&bench)),
+            Reply::Held { owner: first, remaining: None }
+        );
+        assert_eq!(bench.count().0, before + 2);
+        assert!(matches!(bench.acquire(2_000, &owner(7)), Reply::Held { remaining: Some(_), .. }));
+        assert_eq!(bench.count().0, before + 2, "a script counts no loser");
+    }
+
+    #[test]
+    fn what_is_set_in_vain_may_hold() {
+        let mut late = Bench::known();
+        let owner = served_by_commands(&late);
+        assert_eq!(late.acquire(10_001, &owner), Reply::MayHold(Refusal::Stale));
+
+        let mut forgot = Bench::known();
+        forgot.1 = MemoryStore::default();
+        assert_eq!(forgot.acquire(2_000, &owner), Reply::MayHold(Refusal::Marker(None)));
+        assert_eq!(forgot.count(), (1, 0), "a counter without an end");
+
+        let mut lost = Bench::known();
+        let Ok(()) =
+            lost.1.set_counter(&lock(), CounterRow { count: FencingToken::new(4), until_micros: u64::MAX });
+        assert!(matches!(lost.acquire(2_000, &owner), Reply::MayHold(Refusal::Failed(_))));
+    }
+
+    #[test]
+    fn a_script_treats_a_counter_without_an_end_as_missing() {
+        let mut bench = Bench::known();
+        let Ok(()) =
+            bench.1.set_counter(&lock(), CounterRow { count: FencingToken::new(9), until_micros: 0 });
+        bench.0 = PlainCommands::default();
+        let counter = FencingToken::new(1_000_001);
+        assert_eq!(bench.acquire(1_000, &owner(1)), Reply::Granted { counter, begun: None });
+    }
+
+    #[test]
+    fn scripts_serve_a_lock_that_has_readers() {
+        let mut bench = Bench::known();
+        let share = Request::Share { resource: lock(), owner: owner(3), ttl: TTL, ticket: None };
+        bench.ask(1_000, share);
+        assert!(matches!(bench.0.all().get(&lock()), Some(Known::Shared)));
+        let before = bench.count();
+        assert!(matches!(bench.acquire(1_000, &owner(1)), Reply::Held { remaining: Some(_), .. }));
+        assert_eq!(bench.count(), before);
+    }
+}
