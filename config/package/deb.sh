@@ -42,7 +42,7 @@ place 644 "$work/zsh" usr/share/zsh/vendor-completions/_quorate
 place 644 "$work/fish" usr/share/fish/vendor_completions.d/quorate.fish
 
 install -d "$root/etc/quorate"
-"$quorate" init "$root/etc/quorate/quorate.toml" >/dev/null
+"$quorate" init --full "$root/etc/quorate/quorate.toml" >/dev/null
 
 # The unit of the package differs from that of the repository in the path of the program and in the user: the package
 # creates one, so that /etc/quorate can be closed to other users.

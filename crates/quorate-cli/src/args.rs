@@ -51,7 +51,7 @@ fn version() -> &'static str {
     about = "Locks, leader election and scheduled jobs on a majority of independent Redis servers",
     long_about = "Lets several copies of a service agree on which of them leads, runs a job or handles a message. They \
                   agree through a majority of independent Redis servers, or of directories on one host.",
-    after_long_help = "\
+    after_help = "\
 Examples:
   # watch a failover: three workers, five nodes, two leaders ended
   quorate demo
@@ -204,7 +204,7 @@ pub(crate) enum Command {
     /// Show the nodes, trust them, and replace the node set
     #[command(subcommand)]
     Nodes(NodesCommand),
-    /// Write an annotated configuration file to start from; needs no nodes
+    /// Write a configuration file to start from; needs no nodes
     Init(InitArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -212,30 +212,32 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
+/// The heading of the flags that most commands share. It comes after a command's own flags.
+const CONNECTION: &str = "Connection";
+
 /// The nodes, and the TLS files and prefix to reach them with.
 #[derive(Debug, Args, Clone)]
 pub(crate) struct NodeArgs {
-    /// The nodes, separated by commas: redis://HOST[:PORT][/DB], rediss://…, unix:///SOCKET, file:///DIR
-    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
+    /// redis://HOST[:PORT][/DB], rediss://…, unix:///…, file:///DIR
+    #[arg(long, value_name = "URL,…", value_delimiter = ',', help_heading = CONNECTION)]
     nodes: Vec<String>,
-    /// Use one node, a directory of this user on this host, for locks among its processes. A new directory is
-    /// trusted at once: do not delete it while a lock is held
-    #[arg(long, conflicts_with = "nodes")]
+    /// One node: a directory of this user on this host
+    #[arg(long, conflicts_with = "nodes", help_heading = CONNECTION)]
     local: bool,
     /// The configuration file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = CONNECTION)]
     config: Option<PathBuf>,
-    /// The prefix of all keys, the same on every worker [default: quorate:]
-    #[arg(long, value_name = "TEXT")]
+    /// The beginning of all keys [default: quorate:]
+    #[arg(long, value_name = "TEXT", help_heading = CONNECTION)]
     prefix: Option<String>,
-    /// Trust the authorities in this PEM file for rediss:// nodes, instead of the machine's [env: QUORATE_CA_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// The authorities to trust, in PEM [env: QUORATE_CA_FILE]
+    #[arg(long, value_name = "FILE", help_heading = CONNECTION)]
     ca_file: Option<PathBuf>,
-    /// Present the certificate in this PEM file to rediss:// nodes [env: QUORATE_CERT_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// The client's certificate, in PEM [env: QUORATE_CERT_FILE]
+    #[arg(long, value_name = "FILE", help_heading = CONNECTION)]
     cert_file: Option<PathBuf>,
-    /// The key of the certificate, in PEM, not encrypted [env: QUORATE_KEY_FILE]
-    #[arg(long, value_name = "FILE")]
+    /// The certificate's key, in PEM [env: QUORATE_KEY_FILE]
+    #[arg(long, value_name = "FILE", help_heading = CONNECTION)]
     key_file: Option<PathBuf>,
 }
 
@@ -257,7 +259,7 @@ impl NodeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # on five directories: requires nothing but this program
   quorate demo
@@ -278,7 +280,7 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # wait for the lock without a limit
   quorate exec --lock backup -- ./backup.sh
@@ -288,7 +290,8 @@ Examples:
   quorate exec --lock migrate --wait 30s --ttl 5s -- ./migrate
 
 The command has QUORATE_RESOURCE and QUORATE_FENCING_TOKEN in its environment. It
-runs under a supervisor process. At step-down, a fifth of the TTL before the
+runs under a supervisor process. With --local the node is a directory of this
+user, which is trusted at once: do not delete it while a lock is held. At step-down, a fifth of the TTL before the
 lease ends, its process group gets SIGTERM, and before the lease ends SIGKILL,
 even if quorate itself is killed, stopped or stuck. The command does not inherit
 QUORATE_NODES, which may contain passwords; a command that calls quorate itself
@@ -337,7 +340,7 @@ pub(crate) struct ExecArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the nodes, and the leader of the file's group
   quorate status
@@ -358,7 +361,7 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate doctor --config /etc/quorate/quorate.toml
   quorate doctor --nodes redis://a,redis://b,redis://c --json
@@ -384,7 +387,7 @@ pub(crate) enum ElectionCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the leader of the file's group, before its machine is shut down
   quorate election resign --config /etc/quorate/quorate.toml
@@ -425,7 +428,7 @@ pub(crate) struct ResignArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
     /// Let new, flushed or restarted nodes vote at once
-    #[command(after_long_help = "\
+    #[command(after_help = "\
 A node without memory is quarantined for max_ttl (at least four times
 max_clock_offset) before it votes: it may have granted a lease that another worker
 still holds. On a cluster that no worker has used, the quarantine serves no
@@ -442,13 +445,13 @@ Exit status: 0 if every node votes; 1 refused, because the cluster is or was in
 use; 69 a node does not vote or cannot be asked; 78 configuration.")]
     Trust(TrustArgs),
     /// Show each node: whether it votes, the age of its memory, its clock and its marker
-    #[command(after_long_help = "\
+    #[command(after_help = "\
 It only reads. The clock is the difference between the node's clock and this
 machine's, with an error of up to the round trip. Exit status: 0 if a majority of
 the nodes votes; 69 if not; 78 configuration.")]
     List(ListArgs),
     /// Replace the node set by another, while workers run
-    #[command(after_long_help = "\
+    #[command(after_help = "\
 Examples:
   # show the steps, and change nothing
   quorate nodes replace --nodes redis://a,redis://b,redis://c --to redis://b,redis://c,redis://d --dry-run

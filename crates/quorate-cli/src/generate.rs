@@ -52,7 +52,7 @@ fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn page(command: Command) -> (String, Vec<u8>) {
-    let notes = command.get_after_long_help().map(|text| notes(&text.to_string()));
+    let notes = command.get_after_help().map(|text| notes(&text.to_string()));
     let (has_arguments, has_commands) =
         (command.get_arguments().next().is_some(), command.get_subcommands().next().is_some());
     let man = Man::new(command).manual("Quorate").source(concat!("quorate ", env!("CARGO_PKG_VERSION")));

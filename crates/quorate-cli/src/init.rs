@@ -1,4 +1,4 @@
-//! The command `quorate init`, which writes an annotated configuration file.
+//! The command `quorate init`, which writes a configuration file to start from.
 
 use crate::{
     args::InitArgs,
@@ -7,16 +7,20 @@ use crate::{
 };
 use std::{fs, io, io::Write, path::Path};
 
-/// The annotated file. The repository has it as `config/quorate.toml`.
+/// A short file that runs. The repository has it as `config/starter.toml`.
+const STARTER: &str = include_str!("../starter.toml");
+
+/// The annotated file, with every key. The repository has it as `config/quorate.toml`.
 pub(crate) const ANNOTATED: &str = include_str!("../quorate.toml");
 
 /// The longest line, in bytes.
 const LINE_MAX: usize = 8 * 1024;
 
-/// Writes the annotated file, and prints the next steps. Never replaces a file.
+/// Writes the file, and prints the next steps. Never replaces a file.
 pub(crate) fn init(args: &InitArgs) -> Result<u8, Failure> {
     let name = args.file.display();
-    write(&args.file, ANNOTATED).map_err(|error| {
+    let text = if args.full { ANNOTATED } else { STARTER };
+    write(&args.file, text).map_err(|error| {
         let fix = match error.kind() {
             io::ErrorKind::AlreadyExists => "; remove it, or name another file: quorate init FILE",
             io::ErrorKind::NotFound => "; create its directory first",

@@ -120,6 +120,11 @@ fn all_is_reached(total: &Summary) {
         ("mark marked", 1_000),
         ("acquire refused marker", 200),
         ("acquire refused stale", 2_000),
+        // What plain commands set in vain.
+        ("acquire mayhold failed", 100),
+        ("acquire mayhold marker", 20),
+        ("acquire mayhold queued", 80),
+        ("acquire mayhold stale", 600),
         ("extend refused stale", 300),
         ("release confirmed", 600),
         ("release unconfirmed", 200),
@@ -255,17 +260,28 @@ fn all_is_reached(total: &Summary) {
         ("grant judged beside reservations", 120),
     ];
     reached(total, &hundredths);
-    // These events happen a few times in a hundred seeds, or less: a leader's clock stood still, and a majority
-    // extended its lease afterwards; a claim was cancelled in the fault-free phase; a claim was completed that another worker had taken over, or
-    // taken over and completed; ticks of a freeze were judged; and the node set was replaced. (A freeze that outlives its
-    // leader is rarer. The table of what is left out has a row that needs one. A message is reset in two or three of a
-    // hundred seeds, so these seeds may have none. The seeds that once found a bug have some.)
-    assert!(total.count("work judged again") > 0);
+    // These events happen a few times in a hundred seeds, or less: a claim was cancelled in the fault-free phase; a claim was
+    // completed that another worker had taken over, or taken over and completed; ticks of a freeze were judged; and the node
+    // set was replaced. (A freeze that outlives its leader is rarer. The table of what is left out has a row that needs one.
+    // A message is reset in two or three of a hundred seeds, so these seeds may have none. The seeds that once found a bug
+    // have some.)
     assert!(total.count("cancelled attempt judged") > 0);
     assert!(total.count("complete: taken over") > 0);
     assert!(total.count("complete: superseded") > 0);
     assert!(total.count("frozen tick reckoned") > 0);
     assert!(total.count("node set replaced") > 0);
+}
+
+/// Checks that work under a clock that stood still is judged again, once a majority has extended its lease afterwards. This
+/// happens in one of 150 seeds. The first one is such a seed at present, to save time.
+#[test]
+fn the_exception_for_a_clock_that_stood_still_ends() {
+    let judged_again = |seed| {
+        let one = sweep("default", seed..seed + 1, false);
+        assert!(one.failures.is_empty(), "seed {seed} is wrong: see above");
+        one.count("work judged again") > 0
+    };
+    assert!((374..800).any(judged_again), "no seed judges it again");
 }
 
 /// Checks no counts. The plan's seeds only have to keep the invariants.

@@ -3,7 +3,7 @@ use clap::{Args, Subcommand};
 
 /// The commands on the messages of a set of claims.
 #[derive(Debug, Subcommand)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 A set is the name that a service gives to Claims::new. Its slots for the runs of
 jobs are not shown: see `quorate jobs`. The commands look at every key of each
 server's database (SCAN), in pieces; each server has 30 s for that.")]
@@ -28,7 +28,7 @@ impl ClaimsCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate claims show orders
   quorate claims show orders order-17 --json
@@ -64,7 +64,7 @@ pub(crate) struct ClaimsListArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # a message whose handler has been corrected; its source must deliver it again
   quorate claims reset orders order-17

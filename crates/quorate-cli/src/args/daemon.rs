@@ -27,7 +27,7 @@ pub(crate) enum LogLevel {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate run --config /etc/quorate/quorate.toml
   # only check the file, and show when each job is next due
@@ -106,7 +106,7 @@ pub(crate) struct LogArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # a load balancer sends requests to the copy whose /leader answers 200
   quorate lead --nodes redis://a,redis://b,redis://c --group billing --listen 127.0.0.1:9640

@@ -2,24 +2,27 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # writes ./quorate.toml
   quorate init
-  quorate init /etc/quorate/quorate.toml
+  # every key, with its default and its reasons
+  quorate init --full /etc/quorate/quorate.toml
   quorate run --check --config quorate.toml
 
-The file describes every key, with its default, and has example nodes and jobs:
-replace them with your own. It asks nothing, and never replaces a file. Exit
+The file has example nodes and jobs: replace them with your own. It asks nothing, and never replaces a file. Exit
 status: 0; 125 the file exists already or cannot be written; 78 configuration.")]
 pub(crate) struct InitArgs {
     /// The file to write
     #[arg(value_name = "FILE", default_value = "quorate.toml")]
     pub(crate) file: PathBuf,
+    /// Write every key, with its default and its reasons
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # for this shell
   source <(quorate completions bash)
@@ -44,7 +47,7 @@ pub(crate) enum Shell {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate man --dir /usr/local/share/man/man1
   man quorate-jobs-list

@@ -10,7 +10,7 @@ pub(crate) enum ImportCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the crontab of this user
   crontab -l | quorate import crontab - --zone Europe/Kyiv > quorate.toml

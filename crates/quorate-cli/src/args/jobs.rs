@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The commands on jobs.
 #[derive(Debug, Subcommand)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 The commands that show jobs need no leader and write nothing. The commands that
 control a job send a request through the nodes to the leader of the group, which
 answers within half a second.")]
@@ -49,7 +49,7 @@ pub(crate) struct GroupArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs list --config /etc/quorate/quorate.toml
   quorate jobs list --group billing --json
@@ -61,7 +61,7 @@ pub(crate) struct ListJobsArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # a job of the file: no node is needed
   quorate jobs next nightly-report --count 10
@@ -85,7 +85,7 @@ pub(crate) struct NextArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs show nightly-report
 
@@ -99,7 +99,7 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs history nightly-report --limit 5
   quorate jobs history nightly-report --json
@@ -118,7 +118,7 @@ pub(crate) struct HistoryArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # its latest tick, or what keeps it from running now
   quorate jobs why nightly-report
@@ -144,7 +144,7 @@ pub(crate) struct WhyArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # who paused or triggered a job, froze the group, or released a lock by force?
   quorate audit --group billing
@@ -180,7 +180,7 @@ pub(crate) struct WaitArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs trigger nightly-report
   quorate jobs resume nightly-report --group billing --json
@@ -197,7 +197,7 @@ pub(crate) struct RequestArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs pause nightly-report --reason 'the database is being moved'
   quorate jobs pause nightly-report --reason holidays --until 2027-01-07T00:00:00Z
@@ -224,7 +224,7 @@ pub(crate) struct PauseArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the ticks of three days, oldest first
   quorate jobs backfill nightly-report --from 2026-11-18T00:00:00Z --until 2026-11-21T00:00:00Z
@@ -245,7 +245,7 @@ pub(crate) struct BackfillArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate jobs cancel nightly-report
   quorate jobs cancel nightly-report --tick 2026-11-21T03:00:00Z
@@ -264,7 +264,7 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the newest run, until it ends
   quorate jobs logs nightly-report -f

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub(crate) enum LockCommand {
     /// Show the owner that each node stores for a lock
-    #[command(after_long_help = "\
+    #[command(after_help = "\
 Examples:
   quorate lock show backup
   # a leadership, a message: named as `quorate status` names them
@@ -23,7 +23,7 @@ stores. It only reads. Exit status: 0 if a node stores an owner; 1 if none does;
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate locks list
   quorate locks list --limit 100000 --json
@@ -62,7 +62,7 @@ pub(crate) struct LockShowArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # show the holder and the risk, and change nothing
   quorate lock release backup

@@ -16,7 +16,7 @@ pub(crate) struct OperatorArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # no job of the group starts for half an hour
   quorate freeze --reason 'the database is being moved' --for 30m
@@ -50,7 +50,7 @@ pub(crate) struct FreezeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate unfreeze --group billing
 
@@ -77,7 +77,7 @@ impl LeaderCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # who has led, and why did each term end?
   quorate leader history --config /etc/quorate/quorate.toml

@@ -3,7 +3,7 @@ use clap::Args;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate top --config /etc/quorate/quorate.toml
   quorate top --nodes redis://a,redis://b,redis://c --group billing --every 5s

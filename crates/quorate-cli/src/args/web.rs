@@ -6,7 +6,7 @@ use crate::config::Flags;
 use clap::Args;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   # the page of the group billing on http://127.0.0.1:9640
   quorate web --nodes redis://a,redis://b,redis://c --group billing --listen 127.0.0.1:9640

@@ -6,7 +6,7 @@ use quorate::{
 };
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(after_help = "\
 Examples:
   quorate when \"0 3 * * *\" --zone Europe/Kyiv
   quorate when \"*/10 9-17 * * mon-fri\" --count 10

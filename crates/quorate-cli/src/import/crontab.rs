@@ -20,8 +20,8 @@ const LIKE_SH: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 
 /// The first lines of the file, which name the differences from cron that concern every job.
 const HEAD: &str = "\
-# Translated from a crontab. Add the nodes, or set QUORATE_NODES; `quorate init FILE` writes
-# an example that describes every key.
+# Translated from a crontab. Add the nodes, or set QUORATE_NODES; `quorate init --full FILE`
+# writes an example that describes every key.
 #
 # Differences from cron, for every job:
 # - A command runs as the user of the daemon, in the daemon's directory and environment.
