@@ -169,6 +169,8 @@ excuses! {
     ReservationsClock, "reservations: a boot clock stood still", GUARANTEES;
     /// A server still stores a lease of a worker that crashed so recently that the lease has not ended.
     LeftoversCrashed, "leftovers: the worker crashed", LEASE_FAILURES;
+    /// Plain commands set a lease after their deadline, and after its release. It ends one TTL after the deadline.
+    LeftoversLate, "leftovers: set late by plain commands", LEASE_FAILURES;
     /// A grant that had ended before its worker saw it is no operation.
     HistoryEnded, "lock history, message history: the grant had ended", LEASES;
     /// A grant whose worker's boot clock stood still is no operation, or ends before that.

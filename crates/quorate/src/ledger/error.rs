@@ -16,6 +16,12 @@ pub enum LedgerError {
     /// Nodes store this record, which differs from the record that the leader had read before its write.
     #[error("another record stands: {0:?}")]
     Standing(Record),
+    /// So many nodes have forgotten the ledger under this leader that it cannot make a majority complete. The next leader begins
+    /// the ledger again.
+    #[error(
+        "a majority of the nodes has forgotten the ledger under this leader; the next one begins it again"
+    )]
+    Stranded,
     /// The leader's term has ended.
     #[error("the term has ended")]
     Ended,

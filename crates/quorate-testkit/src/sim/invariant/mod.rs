@@ -5,6 +5,7 @@ mod attempt_log;
 mod attempts;
 mod backing;
 mod claims;
+mod closed_records;
 mod dead_letters;
 mod exclusion;
 mod fair;
@@ -93,7 +94,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<transfers::Transfers>::default(),
         Box::<reservations::Reservations>::default(),
         Box::new(liveness::Liveness),
-        Box::new(leftovers::Leftovers),
+        Box::new(leftovers::Leftovers::default()),
         Box::<linear::LockHistory>::default(),
         Box::<linear::RegisterHistory>::default(),
         Box::<linear::TickHistory>::default(),

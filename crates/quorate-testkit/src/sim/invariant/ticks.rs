@@ -2,7 +2,7 @@
 
 mod reports;
 
-use super::{Event, Invariant, MAJORITY, memories::Foundings, parsed};
+use super::{Event, Invariant, MAJORITY, closed_records::ClosedRecords, memories::Foundings, parsed};
 use crate::sim::{
     Excuse, RunOutcome, Stored, TickStart,
     scenario::true_wall,
@@ -35,7 +35,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// when it is due, whatever the worker's own wall clock shows. So it may start early, but by no more than
 /// these clocks were ahead of the true time. Under `at_most_once`, a tick never starts before a majority stores
 /// *started*. (The invariant *tick history* judges that it never starts twice.) Under `at_least_once`, a tick
-/// does not start while a majority stores *done*. (The rule about *done* applies only to a worker whose clock
+/// does not start while a majority stores *done*, on servers that are marked by the leader that wrote it. (The rule about *done* applies only to a worker whose clock
 /// has not stood still since its term was last extended. Any other worker cannot know that the term has ended.)
 ///
 /// Other requirements hold once there has been a leader in the fault-free phase for a while. Most of them
@@ -59,6 +59,7 @@ pub(super) struct Ticks {
     runs: BTreeMap<u64, RunKey>,
     registrations: BTreeMap<Arc<str>, Registration>,
     foundings: Foundings,
+    closed: ClosedRecords,
     /// The number of ticks of `at_most_once` jobs that had to be started or reported as lost. `known` counts
     /// those that were started, and `lost` those that were reported as lost.
     known: u64,
@@ -73,9 +74,7 @@ struct Tick {
     ended: bool,
     /// For each term, the servers that ever received the record with which this term started the tick.
     started_on: BTreeMap<u64, BTreeSet<String>>,
-    /// For each term, the servers that ever received a closed record of the tick from its leader.
-    done_on: BTreeMap<u64, BTreeSet<String>>,
-    /// The true time at which those of one term were a majority.
+    /// The true time at which closed records of one term counted.
     done_at: Option<WallTime>,
     /// True once a leader has reported, for a true reason, that it will not start the tick.
     lost: bool,
@@ -104,6 +103,7 @@ impl Default for Ticks {
             runs: BTreeMap::new(),
             registrations: BTreeMap::new(),
             foundings: Foundings::default(),
+            closed: ClosedRecords::default(),
             known: 0,
             lost: 0,
         }
@@ -121,6 +121,9 @@ impl Invariant for Ticks {
 
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         self.foundings.see(true_wall(now), GROUP, event);
+        for key in self.closed.see(GROUP, event) {
+            self.ticks.entry(key).or_default().done_at.get_or_insert(true_wall(now));
+        }
         for stored in event.stored().into_iter().filter(|stored| stored.ledger == GROUP) {
             self.written(stored, true_wall(now))?;
         }
@@ -150,13 +153,11 @@ impl Ticks {
         }
         let key = RunKey::parse(key).map_err(|error| error.to_string())?;
         let Some(key) = key else { return Ok(()) };
-        let tick = self.ticks.entry(key).or_default();
+        let tick = self.ticks.entry(key.clone()).or_default();
         let written = parsed::run_record(value);
         let record = written.as_ref().as_ref().map_err(Clone::clone)?;
         if record.is_closed() {
-            let on = tick.done_on.entry(term).or_default();
-            on.insert(node.to_owned());
-            if on.len() >= MAJORITY {
+            if self.closed.add(&key, term, node) {
                 tick.done_at.get_or_insert(now);
             }
         } else if record.term().get() == term {

@@ -147,6 +147,11 @@ impl Keeper {
         self.superseded.is_none() && self.leadership.leads()
     }
 
+    /// Returns whether this leader can never act on the ledger again, because too many nodes have forgotten.
+    pub fn is_stranded(&self) -> bool {
+        !self.leadership.can_lead()
+    }
+
     /// Returns the term of a later leader, if a node is sealed by one.
     pub fn superseded(&self) -> Option<FencingToken> {
         self.superseded

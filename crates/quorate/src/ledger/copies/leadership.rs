@@ -88,6 +88,14 @@ impl<S: AsRef<[Standing]> + AsMut<[Standing]>> Leadership<S> {
         self.phase == Phase::Decided && self.has_majority(|node| node.marked)
     }
 
+    /// Returns whether a majority of all nodes is marked, or may be without others. A node that has forgotten needs the word of a
+    /// majority of marked nodes (L4). So if too few nodes are left that have not, this leader can never lead again, although
+    /// all nodes answer. A node that has not answered yet may be complete.
+    pub fn can_lead(&self) -> bool {
+        let may_be = |node: &Standing| node.marked || node.may_mark || !node.sealed;
+        self.phase != Phase::Decided || self.has_majority(may_be)
+    }
+
     /// Notes that `node` has answered a seal, and whether its copy was complete then. After the decision, a complete copy
     /// may be marked again without others: it was complete when this leader had sealed it.
     pub fn on_sealed(&mut self, node: usize, is_complete: bool) {
@@ -271,6 +279,29 @@ mod tests {
         assert!(leader.leads() && !leader.is_mark_due(2, true) && leader.begin_join(2, true), "once more");
         leader.on_forgot(2);
         assert_eq!(leader.nodes()[2], Standing::default());
+    }
+
+    #[test]
+    fn a_leader_can_lead_while_enough_nodes_are_left_that_have_not_forgotten() {
+        let (mut leader, answers) = heard([None, None, None]);
+        assert!(leader.can_lead(), "before the decision");
+        assert_eq!(leader.decide(&answers, true), Some(Takeover::Found));
+        leader.on_marked(0);
+        assert!(leader.can_lead() && !leader.leads(), "the second may be marked");
+        leader.on_sealed(2, false);
+        leader.on_forgot(1);
+        assert!(leader.can_lead(), "until it answers, it may be complete");
+        leader.on_sealed(1, false);
+        assert!(!leader.can_lead(), "both others need the word of a majority");
+
+        let (mut leader, answers) = heard([Some(2), Some(2), None]);
+        assert!(leader.decide(&answers, false).is_some());
+        [0, 1].into_iter().for_each(|node| leader.on_marked(node));
+        leader.on_forgot(1);
+        leader.on_sealed(1, false);
+        assert!(leader.can_lead(), "the third has not answered");
+        leader.on_sealed(2, false);
+        assert!(!leader.can_lead(), "it has led before");
     }
 
     #[test]

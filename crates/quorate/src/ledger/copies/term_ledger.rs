@@ -63,7 +63,8 @@ impl TermLedger {
     /// is marked, no write is done.
     ///
     /// # Errors
-    /// [`LedgerError::Superseded`] if a later leader has sealed the ledger.
+    /// [`LedgerError::Superseded`] if a later leader has sealed the ledger. [`LedgerError::Stranded`] if a majority of the nodes has
+    /// forgotten meanwhile.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may be sealed. This affects only earlier terms.
@@ -217,7 +218,7 @@ impl CopyTask {
         }
     }
 
-    /// Serves until every handle is dropped and every urgent write is done, or a later leader has sealed the ledger.
+    /// Serves until every handle is dropped and every urgent write is done, or this leader can no longer write the ledger.
     async fn serve(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         let env = self.quorum.env().clone();
         let mut is_open = true;
@@ -225,7 +226,10 @@ impl CopyTask {
         while is_open || !self.keeper.has_written_urgent() {
             self.decide();
             if let Some(by) = self.keeper.superseded() {
-                return self.supersede(by);
+                return self.fail(LedgerError::Superseded { by });
+            }
+            if self.keeper.is_stranded() {
+                return self.fail(LedgerError::Stranded);
             }
             self.ask();
             let look = looked + if self.is_awaited() { ASK_AGAIN } else { LOOK_EVERY };
@@ -318,9 +322,12 @@ impl CopyTask {
         records
     }
 
-    fn supersede(&mut self, by: FencingToken) {
-        if let Some(receiver) = self.receiver.take() {
-            let _ = receiver.send(Err(LedgerError::Superseded { by }));
+    /// Ends the writes of this leader. The caller that holds the handle learns it from the end of the task.
+    fn fail(&mut self, why: LedgerError) {
+        let (group, term) = (&**self.ledger.name(), self.seal.term.get());
+        match self.receiver.take() {
+            Some(receiver) => drop(receiver.send(Err(why))),
+            None => tracing::error!(group, term, "the leader can no longer write the ledger: {why}"),
         }
         self.waiters.clear();
     }

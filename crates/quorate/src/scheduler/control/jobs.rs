@@ -440,8 +440,9 @@ impl Jobs {
 pub(super) fn answers<T>(read: Result<T, LedgerError>) -> Result<T, JobsError> {
     read.map_err(|error| match error {
         LedgerError::NoMajority(report) => JobsError::NoMajority(report),
-        LedgerError::Superseded { .. } | LedgerError::Standing(_) | LedgerError::Ended => {
-            JobsError::NoMajority(NoMajority::new(0, Vec::new()))
-        }
+        LedgerError::Superseded { .. }
+        | LedgerError::Stranded
+        | LedgerError::Standing(_)
+        | LedgerError::Ended => JobsError::NoMajority(NoMajority::new(0, Vec::new())),
     })
 }

@@ -39,8 +39,8 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     };
     let (led, adopted, mut copying) = match taken {
         Ok(taken) => taken,
-        // A later leader has sealed the ledger. Either this term is over and this worker has not noticed
-        // yet, or fencing tokens went backwards. In the second case, only a new term can seal the ledger.
+        // A later leader has sealed the ledger: either this term is over and this worker has not noticed yet, or fencing tokens
+        // went backwards. Or too many nodes have forgotten. In both of the last cases, only a new term can seal the ledger.
         Err(error) => {
             tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: {error}");
             return term.resign();
@@ -65,11 +65,11 @@ pub(in crate::scheduler) async fn lead(leading: Leading, requests: mpsc::Receive
     let leads = async { tokio::join!(event_loop.run(requests), kept) };
     let mut leads = std::pin::pin!(leads);
     tokio::select! { biased;
-        // The task ends while its handle exists only if a later leader has sealed the ledger. So this leader can start no more
+        // The task ends while its handle exists only if this leader can no longer write the ledger. So it can start no more
         // runs. The resignation cancels the active runs and gives them the grace period to end. Otherwise a run that takes
         // hours would keep the lease, and no leader could start runs.
         _ = &mut copying => {
-            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: a later leader has the ledger");
+            tracing::error!(group = &**term.group(), term = term.token().get(), "resigning: the ledger cannot be written any more");
             term.resign();
             leads.await;
             return;

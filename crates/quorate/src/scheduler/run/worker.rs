@@ -157,7 +157,8 @@ impl Worker {
                     self.reading = None;
                     self.on_read(ledger.ok().and_then(Result::ok));
                 }
-                () = self.env.sleep_until(read_at), if self.reading.is_none() => {}
+                // Without a session there is nothing to read.
+                () = self.env.sleep_until(read_at), if self.session.is_some() && self.reading.is_none() => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
         }

@@ -3,7 +3,7 @@ use crate::{
     history::{AtLeastOnce, AtMostOnce, Findings, History, Moment, Operation, TickCall},
     sim::{
         Excuse, Stored, TickStart,
-        invariant::{Invariant, MAJORITY, memories::Foundings, parsed::run_record},
+        invariant::{Invariant, closed_records::ClosedRecords, memories::Foundings, parsed::run_record},
         scenario::true_wall,
         worker::{GROUP, specs},
     },
@@ -13,11 +13,7 @@ use quorate::{
     internals::{RunKey, RunRecord},
     scheduler::Delivery,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Requires that the ticks of the first group are linearizable as their job's delivery rule says.
 #[derive(Debug, Default)]
@@ -30,15 +26,16 @@ pub(in super::super) struct TickHistory {
     /// The stored ends of at-least-once ticks.
     ends: BTreeMap<RunKey, Ends>,
     foundings: Foundings,
+    closed: ClosedRecords,
     findings: Findings,
 }
 
 /// The closed records of a tick.
 #[derive(Debug, Default)]
 struct Ends {
-    /// For each term, the moment at which a server first received one from its leader, and the servers that did.
-    by_term: BTreeMap<u64, (Moment, BTreeSet<String>)>,
-    /// The true time at which a majority had received one of the same term.
+    /// The moment at which a server first received one.
+    first: Option<Moment>,
+    /// The true time at which those of one term counted.
     recorded_at: Option<WallTime>,
     forgotten: bool,
 }
@@ -55,6 +52,9 @@ impl Invariant for TickHistory {
     fn see(&mut self, now: Duration, event: &Event<'_>) -> Result<(), String> {
         let at = self.moments.next(now);
         self.foundings.see(true_wall(now), GROUP, event);
+        for key in self.closed.see(GROUP, event) {
+            self.recorded(&key, true_wall(now), at);
+        }
         for stored in event.stored().into_iter().filter(|stored| stored.ledger == GROUP) {
             self.written(stored, true_wall(now), at);
         }
@@ -91,7 +91,7 @@ impl TickHistory {
         self.active.insert(start.run, (key, Arc::clone(&start.worker), at));
     }
 
-    /// Notes that a server received a record. Once a majority has a closed record of a tick, its end is recorded.
+    /// Notes that a server received a record. Once closed records of a tick count, its end is recorded.
     fn written(&mut self, stored: Stored<'_>, now: WallTime, at: Moment) {
         let Stored { node, key, value, term, .. } = stored;
         let Ok(Some(key)) = RunKey::parse(key) else { return };
@@ -100,14 +100,18 @@ impl TickHistory {
         {
             return;
         }
-        let ends = self.ends.entry(key.clone()).or_default();
-        let (first, on) = ends.by_term.entry(term).or_insert_with(|| (at, BTreeSet::new()));
-        on.insert(node.to_owned());
-        let (first, is_recorded) = (*first, on.len() >= MAJORITY);
-        if ends.recorded_at.is_none() && is_recorded {
-            ends.recorded_at = Some(now);
-            self.push(&key, Operation::during(&"the leader".into(), TickCall::Recorded, first, at));
+        self.ends.entry(key.clone()).or_default().first.get_or_insert(at);
+        if self.closed.add(&key, term, node) {
+            self.recorded(&key, now, at);
         }
+    }
+
+    /// Notes that closed records of a tick count from now on.
+    fn recorded(&mut self, key: &RunKey, now: WallTime, at: Moment) {
+        let ends = self.ends.entry(key.clone()).or_default();
+        let Some(first) = ends.first.filter(|_| ends.recorded_at.is_none()) else { return };
+        ends.recorded_at = Some(now);
+        self.push(key, Operation::during(&"the leader".into(), TickCall::Recorded, first, at));
     }
 
     /// Notes the ends that the ledger may have lost, because it was founded since they were recorded.

@@ -80,7 +80,9 @@ impl Jobs {
                 }
                 Err(LedgerError::NoMajority(report)) => report,
                 // Only a leader's own ledger has these errors. A write of a part has none of them.
-                Err(LedgerError::Superseded { .. } | LedgerError::Ended) => NoMajority::new(0, Vec::new()),
+                Err(LedgerError::Superseded { .. } | LedgerError::Stranded | LedgerError::Ended) => {
+                    NoMajority::new(0, Vec::new())
+                }
             };
             may_be_posted |= report.count(may_store_it) > 0;
             if env.now() >= deadline || report.is_permanent() {
