@@ -6,7 +6,7 @@ use quorate::node::{
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Of this many acquires that plain commands may serve, a script serves one.
@@ -15,11 +15,16 @@ const SCRIPT_OF: u64 = 8;
 /// Serves acquires of locks as plain commands do on a Redis server, in place of the engine. `quorate-redis` sends most
 /// acquires in this way; its `transaction` module has the rules.
 ///
-/// In three ways the simulation is stricter than `quorate-redis`: a lock may stay known after its server lost all data, it is
-/// known to all sessions of a server at once, and an acquire need not wait for a second after a refusal.
+/// In two ways the simulation is stricter than `quorate-redis`: a lock is known to all sessions of a server at once, and an
+/// acquire need not wait for a second after a refusal.
 #[derive(Debug, Default)]
-pub(super) struct PlainCommands {
-    known: Mutex<BTreeMap<Resource, Known>>,
+pub(super) struct PlainCommands(Mutex<Session>);
+
+#[derive(Debug, Default)]
+struct Session {
+    /// The marker of the last batch. Another one belongs to a new session, which knows no lock.
+    stamp: Arc<str>,
+    known: BTreeMap<Resource, Known>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +44,11 @@ impl PlainCommands {
         clocks: Clocks,
         freed: &mut Vec<ReleasedLease>,
     ) -> BatchReply {
+        let mut session = self.session();
+        if session.stamp != batch.stamp {
+            *session = Session { stamp: Arc::clone(&batch.stamp), ..Session::default() };
+        }
+        drop(session);
         if !batch.requests.iter().any(|request| self.last_count(request).is_some()) {
             let reply = engine::run_telling(store, batch, clocks, freed);
             batch.requests.iter().zip(&reply.replies).for_each(|(request, reply)| self.learn(request, reply));
@@ -64,7 +74,7 @@ impl PlainCommands {
     /// Returns the count of the last grant by a script, if commands serve this request.
     fn last_count(&self, request: &Request) -> Option<FencingToken> {
         let Request::Acquire { resource, owner, ticket: None, .. } = request else { return None };
-        let Some(Known::Granted(count)) = self.all().get(resource).copied() else { return None };
+        let Some(Known::Granted(count)) = self.session().known.get(resource).copied() else { return None };
         let mut hasher = DefaultHasher::new();
         owner.as_str().hash(&mut hasher);
         (hasher.finish() % SCRIPT_OF != 0).then_some(count)
@@ -73,15 +83,16 @@ impl PlainCommands {
     fn learn(&self, request: &Request, reply: &Reply) {
         match (request, reply) {
             (Request::Acquire { resource, .. }, Reply::Granted { counter, .. }) if !resource.is_claim() => {
-                let mut all = self.all();
-                let known = all.entry(resource.clone()).or_insert(Known::Granted(*counter));
+                let mut session = self.session();
+                let known = session.known.entry(resource.clone()).or_insert(Known::Granted(*counter));
                 if let Known::Granted(count) = known {
                     *count = *counter;
                 }
             }
             (Request::Share { resource, .. } | Request::Downgrade { resource, .. }, _) => {
-                self.all().insert(resource.clone(), Known::Shared);
+                self.session().known.insert(resource.clone(), Known::Shared);
             }
+            (_, Reply::Refused(Refusal::Marker(_))) => self.session().known.clear(),
             _ => {}
         }
     }
@@ -119,12 +130,16 @@ impl PlainCommands {
             (None, None) if count <= last => Reply::MayHold(Refusal::Failed("the counter was lost".into())),
             (None, None) => return Reply::Granted { counter: count, begun: None },
         };
-        self.all().remove(resource);
+        let mut session = self.session();
+        session.known.remove(resource);
+        if matches!(reply, Reply::MayHold(Refusal::Marker(_))) {
+            session.known.clear();
+        }
         reply
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Resource, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -289,9 +304,22 @@ mod tests {
         let mut bench = Bench::known();
         let share = Request::Share { resource: lock(), owner: owner(3), ttl: TTL, ticket: None };
         bench.ask(1_000, share);
-        assert!(matches!(bench.0.all().get(&lock()), Some(Known::Shared)));
+        assert!(matches!(bench.0.session().known.get(&lock()), Some(Known::Shared)));
         let before = bench.count();
         assert!(matches!(bench.acquire(1_000, &owner(1)), Reply::Held { remaining: Some(_), .. }));
         assert_eq!(bench.count(), before);
+    }
+
+    #[test]
+    fn a_session_with_another_marker_knows_no_lock() {
+        let mut bench = Bench::known();
+        let owner = served_by_commands(&bench);
+        let Ok(()) = bench.1.set_marker("another".into());
+        let not_after = NodeTime::from_micros(10_000_000);
+        let look = Request::Inspect { resource: lock() };
+        let batch = Batch { requests: vec![look], not_after, stamp: "another".into() };
+        bench.0.run(&mut bench.1, &batch, clocks(1_000), &mut Vec::new());
+        assert!(bench.0.session().known.is_empty());
+        assert!(matches!(bench.acquire(2_000, &owner), Reply::Refused(Refusal::Marker(_))), "by a script");
     }
 }
