@@ -1,9 +1,9 @@
 //! Computes the summary from the journals of the workers and the records on the nodes, as a pure function.
 
 use super::{
-    TICK_EVERY,
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
+    settings::TICK_EVERY,
 };
 use quorate::env::{BootTime, WallTime};
 use serde::Serialize;

@@ -2,12 +2,12 @@
 //! events.
 
 use super::{
-    GROUP, JOB, MESSAGES, TICK_EVERY,
     figures::{Evidence, Figures, SentSignal},
     journal::{Entry, Event, WorkerId},
     nodes::Nodes,
     output::Output,
     processes::Processes,
+    settings::{GROUP, JOB, MESSAGES, TICK_EVERY},
     watch::{BURST, BURST_EVERY, Watch},
 };
 use crate::exit::{FAILURE, Failure};

@@ -1,9 +1,10 @@
 //! A worker process: a service that uses Quorate, with a journal.
 
 use super::{
-    GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY, inbox,
+    inbox,
     journal::{Event, Journal, Lines, WorkerId},
     nodes::Nodes,
+    settings::{GROUP, JOB, LEASE_TTL, MESSAGES, STEP_DOWN_GRACE, TICK_EVERY},
 };
 use crate::exit::{FAILURE, Failure};
 use quorate::{
