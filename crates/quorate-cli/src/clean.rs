@@ -31,3 +31,13 @@ pub(crate) fn json_text(json: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_keeps_its_lines_and_loses_control_characters() {
+        assert_eq!(page("a\u{1b}[2J\r\nb\u{202e}c\n"), "a [2J \nb c\n");
+    }
+}

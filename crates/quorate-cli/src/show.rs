@@ -82,9 +82,4 @@ mod tests {
         assert!(!text.trim_end().contains(steers), "{text}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), [hostile]);
     }
-
-    #[test]
-    fn a_page_keeps_its_lines_and_loses_control_characters() {
-        assert_eq!(page("a\u{1b}[2J\r\nb\u{202e}c\n"), "a [2J \nb c\n");
-    }
 }

@@ -143,10 +143,10 @@ fn job(journal: &Journal) -> Result<Job, Failure> {
         let journal = journal.clone();
         async move {
             let Some(led) = tick.term() else { return Ok(()) };
-            let (at, term) = (tick.at().as_micros(), led.token().get());
-            journal.write(Event::TickStart { tick: at, term, catch_up: tick.is_catch_up() })?;
+            let at = tick.at().as_micros();
+            journal.write(Event::TickStart { tick: at })?;
             led.quorum().env().sleep(TICK_TAKES).await;
-            journal.write(Event::TickDone { tick: at, term })
+            journal.write(Event::TickDone { tick: at })
         }
     });
     Ok(job.delivery(Delivery::AtMostOnce).misfire(Misfire::run_all(CATCH_UP)))
@@ -157,7 +157,6 @@ async fn note(mut events: mpsc::UnboundedReceiver<ElectionEvent>, journal: Journ
     while let Some(event) = events.recv().await {
         match event {
             ElectionEvent::StepDown(term) => journal.write(Event::StepDown { term: term.get() })?,
-            ElectionEvent::Resigned(term) => journal.write(Event::Resigned { term: term.get() })?,
             ElectionEvent::Lost(term) => journal.write(Event::Lost { term: term.get() })?,
             // The work of the term writes `Elected` itself, before it does anything else. The other events are
             // not needed.
@@ -211,15 +210,13 @@ async fn handle_batch(
     journal: &Journal,
     ours: Vec<(usize, Claim)>,
 ) -> Result<Vec<(usize, Arc<str>)>, Failure> {
-    let fail = |error: io::Error| Failure::new(FAILURE, error);
     let mut begun = Vec::new();
     let mut again = Vec::new();
     for (at, claim) in ours {
         match claim.fencing_token() {
             Ok(token) => {
-                journal
-                    .write(Event::MessageStart { id: Arc::clone(claim.id()), token: token.get() })
-                    .map_err(fail)?;
+                let start = Event::MessageStart { id: Arc::clone(claim.id()), token: token.get() };
+                journal.write(start).map_err(|error| Failure::new(FAILURE, error))?;
                 begun.push((at, claim));
             }
             Err(_) => again.push((at, Arc::clone(claim.id()))),
@@ -229,15 +226,14 @@ async fn handle_batch(
         env.sleep(BATCH_TAKES).await;
     }
     let complete = |(at, claim): (usize, Claim)| {
-        let (id, token) = (Arc::clone(claim.id()), claim.token().get());
-        (at, id, token, env.spawn_scoped(claim.complete("")))
+        let id = Arc::clone(claim.id());
+        (at, id, env.spawn_scoped(claim.complete("")))
     };
     let completing: Vec<_> = begun.into_iter().map(complete).collect();
-    for (at, id, token, completing) in completing {
-        match completing.await {
-            Ok(Ok(_)) => journal.write(Event::MessageDone { id, token }).map_err(fail)?,
-            // The done record may be missing. The next claim shows whether the message is done.
-            _ => again.push((at, id)),
+    for (at, id, completing) in completing {
+        // Unless it succeeded, the done record may be missing. The next claim shows whether the message is done.
+        if !matches!(completing.await, Ok(Ok(_))) {
+            again.push((at, id));
         }
     }
     Ok(again)

@@ -180,10 +180,10 @@ fn roots_of(file: &Path) -> Result<RootCertStore, String> {
 /// Returns why there is no answer. It does not contain the URL.
 fn reason(error: &client::Error) -> String {
     // The connector reports what failed after the connection as an error of input and output, and all before as its own.
-    let failed = match error.source().is_some_and(|source| source.is::<io::Error>()) {
+    let failed = match error.source() {
         _ if !error.is_connect() => "no answer",
-        true => "TLS failed",
-        false => "cannot connect",
+        Some(source) if source.is::<io::Error>() => "TLS failed",
+        _ => "cannot connect",
     };
     let mut last: &dyn Error = error;
     while let Some(source) = last.source() {
