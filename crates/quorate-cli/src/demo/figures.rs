@@ -18,8 +18,8 @@ pub(crate) struct Evidence {
     pub(crate) signals: Vec<SentSignal>,
     /// The end of the time in which ticks are counted.
     pub(crate) until: WallTime,
-    /// For each tick with a record on a node: the term that wrote it.
-    pub(crate) ledger: BTreeMap<WallTime, u64>,
+    /// The ticks whose runs have no known end, by the job's history on the nodes, each with the term of the run.
+    pub(crate) lost: BTreeMap<WallTime, u64>,
     /// The number of messages that were sent; their ids are `m-1`, `m-2` and so on.
     pub(crate) sent: usize,
     /// For each message that is done: the token of the done record on the nodes.
@@ -125,14 +125,12 @@ fn failover(sent: &SentSignal, entries: &[Entry]) -> Failover {
 
 fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     let mut started: BTreeMap<WallTime, Vec<&WorkerId>> = BTreeMap::new();
-    let mut done = BTreeSet::new();
     let mut killed_terms = BTreeSet::new();
     for Entry { who, event, .. } in &evidence.entries {
         match event {
             Event::TickStart { tick } => {
                 started.entry(WallTime::from_micros(*tick)).or_default().push(who);
             }
-            Event::TickDone { tick } => drop(done.insert(WallTime::from_micros(*tick))),
             Event::Elected { term } if killed.contains(who) => drop(killed_terms.insert(*term)),
             _ => {}
         }
@@ -142,17 +140,13 @@ fn ticks(evidence: &Evidence, killed: &BTreeSet<&WorkerId>) -> Ticks {
     let mut tick = first;
     while tick <= evidence.until {
         let starts = started.get(&tick).map_or(&[][..], Vec::as_slice);
-        let recorded = evidence.ledger.get(&tick);
         // Before a run, a worker writes a record on the nodes and then a line in its journal. A SIGKILL may fall
-        // between the two. So a record counts even without its line. The line of the end precedes its record.
-        let by_killed = match starts {
-            [] => recorded.is_some_and(|term| killed_terms.contains(term)),
-            starts => starts.iter().any(|who| killed.contains(who)),
-        };
+        // between the two, so a run may be lost without its line.
+        let by_killed = evidence.lost.get(&tick).is_some_and(|term| killed_terms.contains(term));
         ticks.due += 1;
         ticks.started += usize::from(!starts.is_empty());
         ticks.started_twice += usize::from(starts.len() > 1);
-        ticks.interrupted += usize::from(by_killed && !done.contains(&tick));
+        ticks.interrupted += usize::from(by_killed);
         ticks.missed += usize::from(starts.is_empty() && !by_killed);
         tick = tick + TICK_EVERY;
     }
@@ -200,12 +194,8 @@ mod tests {
         entry(0, worker, Event::TickStart { tick: tick(n) })
     }
 
-    fn end(worker: &str, n: u64) -> Entry {
-        entry(0, worker, Event::TickDone { tick: tick(n) })
-    }
-
     fn ran(worker: &str, ticks: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
-        ticks.flat_map(|n| [start(worker, n), end(worker, n)]).collect()
+        ticks.map(|n| start(worker, n)).collect()
     }
 
     fn begin(worker: &str, id: &str, token: u64) -> Entry {
@@ -270,20 +260,17 @@ mod tests {
 
     #[test]
     fn a_tick_that_the_kill_interrupted_is_not_missed() {
-        let mut entries = [ran("a", 4..=5), ran("b", 8..=9)].concat();
-        entries.push(start("a", 6));
-        let mut evidence = evidence(entries);
-        // Worker `a` recorded the start of tick 7 in the ledger, and was killed before its handler wrote a line to the
-        // journal.
-        evidence.ledger.insert(WallTime::from_micros(tick(7)), 1);
+        let mut evidence = evidence([ran("a", 4..=6), ran("b", 8..=9)].concat());
+        // Worker `a` was killed while it ran tick 6, and after it had recorded the start of tick 7.
+        evidence.lost = [6, 7].map(|n| (WallTime::from_micros(tick(n)), 1)).into();
         let figures = Figures::of(&evidence);
         assert_eq!(figures.ticks, Ticks { due: 6, started: 5, interrupted: 2, ..Ticks::default() });
         assert!(figures.is_clean());
-        // Now worker `b`, which was not killed, wrote the record of tick 7. Its journal has no line about this
-        // tick, and no kill explains this, so the tick counts as missed.
-        evidence.ledger.insert(WallTime::from_micros(tick(7)), 2);
+        // Now worker `b`, which was not killed, lost the run of tick 7. No kill explains this, so the tick counts as
+        // missed.
+        evidence.lost.insert(WallTime::from_micros(tick(7)), 2);
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
-        evidence.ledger.remove(&WallTime::from_micros(tick(7)));
+        evidence.lost.remove(&WallTime::from_micros(tick(7)));
         assert_eq!(Figures::of(&evidence).ticks.missed, 1);
     }
 

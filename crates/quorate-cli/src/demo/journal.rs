@@ -32,8 +32,6 @@ pub(crate) enum Event {
     Elected { term: u64 },
     /// A tick is about to run. Writing this is the first action of its handler.
     TickStart { tick: u64 },
-    /// The handler of the tick has finished.
-    TickDone { tick: u64 },
     /// A message is about to be handled.
     MessageStart { id: Arc<str>, token: u64 },
     /// The work of the term has been cancelled.

@@ -15,8 +15,8 @@
 //!
 //! Each worker process writes its events into its own [journal], with one `write` call per line. It writes a
 //! start event before it begins the work. The [figures] are a pure function of these journals, of the signals
-//! that were sent, and of the records that the nodes store: those of messages that are done, and those of ticks that a
-//! worker recorded and did not begin. The planned steps of the [script] are not used.
+//! that were sent, and of what the nodes store: the done records of the messages, and the job's history, in which a run
+//! without a known end is *lost*. The planned steps of the [script] are not used.
 //!
 //! # End of the processes
 //!

@@ -13,10 +13,9 @@ use super::{
 use crate::exit::{FAILURE, Failure};
 use quorate::{
     env::{Env, WallTime},
-    internals::RunKey,
-    ledger::Ledger,
     node::Resource,
     quorum::Quorum,
+    scheduler::{Jobs, JobsError, RunOutcome},
 };
 use rustix::process::Signal;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -35,6 +34,9 @@ const START_AGAIN: Duration = Duration::from_millis(600);
 const SETTLE: Duration = Duration::from_secs(5);
 /// The time between two requests to the nodes about messages that are not done.
 const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// More runs than a job's history has.
+const RUNS_MAX: usize = 1_000;
 
 /// Runs all steps, and returns the figures.
 pub(crate) async fn run(
@@ -123,7 +125,7 @@ impl Scenario<'_> {
         }
         self.watch.read()?;
         let (entries, signals) = (self.watch.entries().to_vec(), std::mem::take(&mut self.signals));
-        Ok(Evidence { entries, signals, until, ledger: self.ledger().await?, sent, done })
+        Ok(Evidence { entries, signals, until, lost: self.lost_runs().await?, sent, done })
     }
 
     /// Waits until the tick `last` has started and all messages are done. Stops waiting after a time limit. Returns the
@@ -159,21 +161,12 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Returns, for each tick with a record on a node, the newest term that wrote one.
-    async fn ledger(&self) -> Result<BTreeMap<WallTime, u64>, Failure> {
-        let fail = |error: &dyn std::fmt::Display| Failure::new(FAILURE, error);
-        let ledger = Ledger::new(self.quorum, GROUP).map_err(|error| fail(&error))?;
-        let mut ticks = BTreeMap::new();
-        for answered in ledger.read().await.map_err(|error| fail(&error))? {
-            for (key, record) in answered.state.records {
-                let Some(key) = RunKey::parse(&key).map_err(|error| fail(&error))? else { continue };
-                if &*key.job == JOB {
-                    let seen = ticks.entry(key.tick).or_default();
-                    *seen = record.term.get().max(*seen);
-                }
-            }
-        }
-        Ok(ticks)
+    /// Returns the ticks whose runs began or may have begun, and have no known end, each with its term.
+    async fn lost_runs(&self) -> Result<BTreeMap<WallTime, u64>, Failure> {
+        let fail = |error: JobsError| Failure::new(FAILURE, error);
+        let runs = Jobs::new(self.quorum, GROUP).map_err(fail)?.history(JOB, RUNS_MAX).await.map_err(fail)?;
+        let lost = runs.into_iter().filter(|run| run.end == RunOutcome::Lost);
+        Ok(lost.map(|run| (run.tick, run.term.get())).collect())
     }
 
     fn start_worker(&mut self, worker: &Arc<str>) -> Result<(WorkerId, u32), Failure> {
