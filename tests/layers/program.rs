@@ -1,13 +1,15 @@
-//! Circles between the files of the crates that make the program, and of the benchmark.
+//! Circles between the files of the crates, apart from the library.
 
 use crate::{
     circular, crate_named,
     sources::{Arrow, Sources},
 };
+use std::fs;
 
-/// The crates, each with the smallest number of its files.
-const CRATES: [(&str, usize); 4] =
-    [("quorate-cli", 150), ("quorate-web", 20), ("quorate-bench", 20), ("quorate-postgres", 4)];
+/// The crate whose files have layers too, which another test checks.
+const LIBRARY: &str = "quorate";
+/// The crates that are not part of the program, and whose circles nothing has ended yet.
+const NOT_YET: [&str; 3] = ["quorate-redis", "quorate-test", "quorate-testkit"];
 /// The circles that are left. Each has the crate, the module with the files of the circle, and the reason.
 const LEFT: [(&str, &[&str], &str); 6] = [
     ("quorate-cli", &["http"], "the router and the guard name each other's parts"),
@@ -20,13 +22,21 @@ const LEFT: [(&str, &[&str], &str); 6] = [
 
 #[test]
 fn files_of_the_program_form_no_circles() {
-    for (name, files) in CRATES {
+    let crates = fs::read_dir(crate_named("")).unwrap();
+    let names = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.filter(|name| name != LIBRARY).collect();
+    for name in NOT_YET.into_iter().chain(LEFT.iter().map(|(of, ..)| *of)) {
+        assert!(names.iter().any(|other| other == name), "there is no crate {name}");
+    }
+    for name in &names {
         let sources = Sources::read(&crate_named(name).join("src"));
-        assert!(sources.files.len() >= files, "{name}: only {} files were found", sources.files.len());
-        let left: Vec<_> =
-            LEFT.iter().filter(|(of, ..)| *of == name).map(|(_, modules, _)| *modules).collect();
-        let problems = check(&sources, &left);
-        assert!(problems.is_empty(), "{name}:\n{}", problems.join("\n"));
+        assert!(sources.files.len() > 3, "{name}: only {} files were found", sources.files.len());
+        let left = LEFT.iter().filter(|(of, ..)| of == name).map(|(_, modules, _)| *modules);
+        let problems = check(&sources, &left.collect::<Vec<_>>());
+        match NOT_YET.contains(&name.as_str()) {
+            true => assert!(!problems.is_empty(), "{name} is in NOT_YET and has no circle: remove it there"),
+            false => assert!(problems.is_empty(), "{name}:\n{}", problems.join("\n")),
+        }
     }
 }
 
